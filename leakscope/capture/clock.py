@@ -69,22 +69,17 @@ class BoundaryClock:
         if now < self._next or self._idle() < policy.TIME_IDLE_SECONDS:
             self._waited_since = now
             return
-        waited = now - self._waited_since
-        if waited < policy.TIME_PATIENCE_SECONDS and not self._is_quiet(now):
+        frames = sys._current_frames()
+        if now < policy.TIME_SETUP_SECONDS and _is_importing(frames.get(self._main)):
+            # A program that imports is being set up: what it holds is neither work nor growth.
+            self._waited_since, self._next = now, now + policy.TIME_SPACING_SECONDS
+            return
+        waits = is_collecting() or changes_graphs(frames)
+        if waits and now - self._waited_since < policy.TIME_PATIENCE_SECONDS:
             return
         self._waited_since = now
         self._next = now + max(policy.TIME_SPACING_SECONDS, policy.TIME_SPACING_SHARE * now)
         self._reach()
-
-    def _is_quiet(self, now: float) -> bool:
-        """Return whether no collection, backward pass or compilation is under way, and no import.
-
-        A program that imports is being set up: what it holds then is neither work nor growth.
-        """
-        frames = sys._current_frames()
-        main = frames.get(self._main)
-        is_set_up = now >= policy.TIME_SETUP_SECONDS or not _is_importing(main)
-        return is_set_up and not is_collecting() and not changes_graphs(frames)
 
 
 class _Signal:

@@ -199,8 +199,8 @@ TIME_FURTHER = 1.25
 """… each lies so many times further from the beginning than the one before it, so that a run of
 twenty seconds has eight, evenly enough for a rate, and one of a minute thirteen."""
 TIME_PATIENCE_SECONDS = 2.0
-"""Seconds that a boundary waits for a moment without a backward pass, compilation or import."""
-TIME_SETUP_SECONDS = 60.0
+"""Seconds that a boundary waits for a moment without a backward pass or compilation."""
+TIME_SETUP_SECONDS = 30.0
 """Seconds after which a program that still imports is taken to work inside an import."""
 TIME_JOIN_SECONDS = 10.0
 """Seconds that the end of the recording waits for a census that the clock takes."""

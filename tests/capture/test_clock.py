@@ -64,9 +64,9 @@ def test_program_with_boundaries_of_its_own_gets_none() -> None:
 def test_import_of_the_program_is_waited_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_is_importing", lambda frame: True)
     program = Program()
-    program.pass_seconds(policy.TIME_IDLE_SECONDS + 1)
+    program.pass_seconds(policy.TIME_SETUP_SECONDS - 1)
     assert program.reached == []
-    program.pass_seconds(policy.TIME_PATIENCE_SECONDS)
+    program.pass_seconds(2 + policy.TIME_SPACING_SECONDS)
     assert program.reached
 
 
