@@ -14,6 +14,7 @@ from types import FrameType
 import msgspec
 
 from leakscope.heap import anatomy
+from leakscope.heap.autograd_loops import LoopMemory
 from leakscope.heap.graph import (
     GraphBaseline,
     Seal,
@@ -76,6 +77,7 @@ class CensusTaker:
         self._ownership = ownership_under(project_root)
         self._definitions = Definitions(self._ownership)
         self._memory = RowMemory(max_rows)
+        self._loops = LoopMemory()
         self._cutoff_bytes = cutoff_bytes
         self._max_rows = max_rows
         self._device_storages: list[DeviceStorages] = []
@@ -157,9 +159,8 @@ class CensusTaker:
         sampled_bytes = sum(map(getsizeof, self._sampled.values()))
         parts = (self._seal, self._sealed_roots, self._sealed_rows, self._baseline)
         sealed_bytes = sum(part.own_bytes for part in parts if part is not None)
-        return (
-            self._memory.own_bytes() + self._definitions.own_bytes() + sampled_bytes + sealed_bytes
-        )
+        remembered_bytes = self._memory.own_bytes() + self._loops.own_bytes
+        return remembered_bytes + self._definitions.own_bytes() + sampled_bytes + sealed_bytes
 
     def copied_shares(self) -> dict[str, float]:
         """Return which part of its heaviest containers a worker has copied by now, by their paths.
@@ -264,6 +265,10 @@ class CensusTaker:
             for row in rows:
                 if row.user and row.kind == "graph" and row.count == 1:
                     row.made[:] = made(result.nodes.objects[drafts[row.path].first])
+        if full:
+            rows = self._loops.with_loops(
+                rows, lambda path: _objects(result, drafts[path]), self._memory.growth
+            )
         grown = [row for row in rows if row.user and self._memory.growth(row.path) > 0]
         if tracemalloc.is_tracing():
             for row in grown:
@@ -275,6 +280,10 @@ class CensusTaker:
         self._sampled = _places(result, drafts, shared)
         copied = self.copied_shares()
         return [msgspec.structs.replace(row, copied_share=copied.get(row.path)) for row in shared]
+
+
+def _objects(result: WalkResult, draft: Draft) -> list[object]:
+    return [result.nodes.objects[node] for node in draft.nodes or draft.inner]
 
 
 def _places(

@@ -85,6 +85,36 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
     module: str = ""
 
 
+class StepKind(str, Enum):
+    """What stands at a step of a loop through autograd."""
+
+    HOOK = "hook"
+    """A hook of a tensor, a node of the graph or a module."""
+    UNPACK_HOOK = "unpack_hook"
+    """The hook that would unpack what a node saved."""
+    FUNCTION = "function"
+    TENSOR = "tensor"
+    NODE = "node"
+    """A node of the graph."""
+    CONTEXT = "context"
+    """The ``ctx`` of a custom function, which is a node too."""
+    OBJECT = "object"
+    GAP = "gap"
+    """Further nodes, which are not listed."""
+
+
+class LoopStep(msgspec.Struct, frozen=True, kw_only=True):
+    """One step of a loop; it refers to the next, the last to the first."""
+
+    kind: StepKind
+    name: str
+    """Of a function its qualified name, of a node its type, of others what the step before calls
+    it, or the type."""
+    file: str = ""
+    """Of a function: where it begins."""
+    line: Whole = 0
+
+
 class CensusRow(msgspec.Struct, frozen=True, kw_only=True):
     """All objects that share a path pattern: one object, or the varying elements of a container."""
 
@@ -146,6 +176,9 @@ class CensusRow(msgspec.Struct, frozen=True, kw_only=True):
     cycle: list[str] = []
     """Of garbage: the circle that keeps it from being freed at once, a step each, such as
     ``Trainer.model`` and ``Model.trainer``."""
+    loop: list[LoopStep] = []
+    """Of what only native code holds: the loop through autograd by which it holds itself, where one
+    was looked for and found."""
     copied_share: float | None = None
     """In a worker, of a container with many objects: the part of them, 0 to 1, that lies in memory
     of this process alone. What a forked worker inherited begins near 0 and is copied as it is

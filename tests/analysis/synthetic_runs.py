@@ -10,7 +10,7 @@ from pathlib import Path
 
 from leakscope.model import gauge
 from leakscope.model.boundary import Boundary, BoundaryKind
-from leakscope.model.census import Census, CensusRow, CensusScope, Owner, RootKind
+from leakscope.model.census import Census, CensusRow, CensusScope, LoopStep, Owner, RootKind
 from leakscope.model.record import DeviceSnapshotRecord, HeaderRecord, RunManifest
 from leakscope.model.run import Measurement, Recording, Run
 
@@ -69,6 +69,7 @@ class Thing:
     graph_nodes: int = 0
     role: str = "other"
     cycle: tuple[str, ...] = ()
+    loop: tuple[LoopStep, ...] = ()
     name: str = ""
     """By default the path's."""
     owner: Owner | None = None
@@ -95,6 +96,7 @@ class Thing:
             length=None if length is None else int(length),
             capacity=self.capacity,
             cycle=[*self.cycle],
+            loop=[*self.loop],
             graph_nodes=self.graph_nodes,
             parent=self.parent,
         )

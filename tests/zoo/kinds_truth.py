@@ -20,7 +20,11 @@ KINDS: dict[str, Truth] = {
         )
     ),
     "saliency_figures": leak(*FIGURES, needs=("matplotlib",)),
-    "hook_closes_over_output": leak("native_held", "gradient_cycle", "unexplained", "native"),
+    "hook_closes_over_output": leak("autograd_loop", "native_held", "unexplained", "native"),
+    "hook_weighs_decoding": leak("autograd_loop"),
+    "healthy_hook_removed": healthy(),
+    "unpack_looks_at_result": leak("autograd_loop"),
+    "healthy_hooks_refer_back": healthy(),
     "compiled_per_scale": leak("compiled_code", "native_held", "unexplained", "native"),
     "message_types_registered": Truth(
         (

@@ -39,7 +39,14 @@ DIAGNOSES: tuple[Callable[[RunContext, SearchResult, list[Ledger]], list[Finding
 )
 _KINDS_FROM_WITHIN = {"unexplained", "children"}
 """What they say of their process is the whole of what can be said of one that is only watched."""
-_EXPLAINING_KINDS = {"open_figures", "garbage", "collector_off", "native_held", "gradient_cycle"}
+_EXPLAINING_KINDS = {
+    "open_figures",
+    "garbage",
+    "collector_off",
+    "native_held",
+    "gradient_cycle",
+    "autograd_loop",
+}
 """With one of these, unexplained growth has an explanation already."""
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from leakscope.analysis.accounting.ledger import host_ledger
 from leakscope.analysis.accounting.terms import Term, unnamed_at
 from leakscope.analysis.columns.series import HOST, FloatArray, IntArray
+from leakscope.analysis.findings.loops import explain_loop
 from leakscope.analysis.findings.training_loop import gradient_cycle, is_gradient_cycle
 from leakscope.analysis.growth import judge, policy
 from leakscope.analysis.growth.exclusions import GrowthDriver, growth_driver, new_shapes
@@ -295,24 +296,31 @@ def _grows(case: RunContext, growth: SearchResult, path: int, device: str) -> Fi
     if not trend.is_growing:
         return None
     cycle = gradient_cycle(case, row) if is_circle else None
-    registered = [] if cycle else _given_to_atexit(case, row)
+    loop = explain_loop(case, row, trend)
+    known = cycle or loop
+    registered = [] if known else _given_to_atexit(case, row)
     serious = policy.HORIZON * trend.net_bytes >= policy.STEADY_BYTES
     gain = case.device_gain(device) or 0.0
     title, text, remedy = _words(row, trend, float(y[-1]), registered)
-    return to_finding(
-        cycle.kind if cycle else "native_held",
-        cycle.title if cycle else title,
-        f"{text}{' ' + cycle.text if cycle else ''}{_pinned(growth.terms.get('elsewhere'))}",
-        cycle.remedy if cycle else remedy,
+    if cycle is not None:
+        text = f"{text} {cycle.text}"
+    elif loop is not None:
+        text = loop.text
+    found = to_finding(
+        known.kind if known else "native_held",
+        known.title if known else title,
+        f"{text}{_pinned(growth.terms.get('elsewhere'))}",
+        known.remedy if known else remedy,
         severity=Severity.WARNING if serious else Severity.NOTE,
         trend=trend,
         share=trend.net_bytes / gain if device == HOST and gain > trend.net_bytes else 0.0,
         total_bytes=float(y[-1]),
         device=device,
-        fed_at=cycle.fed_at if cycle else registered,
+        fed_at=known.fed_at if known else registered,
         falsifier=("gc.collect() would free them if they were garbage.", "They are referenced."),
         subject=row.path,
     )
+    return msgspec.structs.replace(found, circles=[loop.circle] if loop else [])
 
 
 def _words(

@@ -82,6 +82,12 @@ _RULES = (
         "torch.autograd.grad.",
     ),
     Rule(
+        "autograd_loop",
+        "A hook and the graph it belongs to keep each other alive",
+        "Part of the loop is in C++, where the collector can't see it. Remove the hook, or let it "
+        "keep no tensor that has a graph.",
+    ),
+    Rule(
         "native_held",
         "Objects are held by native code alone",
         "No Python name reaches them: a C++ queue, a registry or an extension holds them.",

@@ -1,0 +1,203 @@
+"""Loops through autograd: how each is called, which edge to cut, and the line that made it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from leakscope.analysis.run_context import RunContext
+from leakscope.analysis.source.index import SourceIndex
+from leakscope.analysis.source.program import own_nodes
+from leakscope.model.census import CensusRow, LoopStep, StepKind
+from leakscope.model.report import Circle, Remedy
+from leakscope.model.text import human_bytes, plural
+from leakscope.model.trend import Trend
+
+_REGISTERS = frozenset(
+    {
+        "register_hook",
+        "register_prehook",
+        "register_multi_grad_hook",
+        "register_post_accumulate_grad_hook",
+        "register_full_backward_hook",
+        "register_full_backward_pre_hook",
+        "register_backward_hook",
+        "saved_tensors_hooks",
+    }
+)
+_CALLED = frozenset({StepKind.HOOK, StepKind.UNPACK_HOOK, StepKind.FUNCTION})
+_LONGEST_RECEIVER = 30
+
+
+@dataclass(frozen=True)
+class ExplainedLoop:
+    """A loop in words."""
+
+    title: str
+    text: str
+    remedy: Remedy
+    fed_at: list[str]
+    circle: Circle
+    kind: str = "autograd_loop"
+
+
+def explain_loop(case: RunContext, row: CensusRow, trend: Trend) -> ExplainedLoop | None:
+    """Return what is known of the loop through autograd that a row's objects are in, if any."""
+    if not row.loop:
+        return None
+    function = _function(case.sources, row.loop)
+    call = _registered(case.sources, function) if function is not None else None
+    steps = _steps(case.sources, row.loop, call)
+    nbytes = row.host_bytes + sum(row.device_bytes.values())
+    fed_at = [call.location] if call is not None else []
+    if not fed_at and function is not None and case.sources.files.find(function.file):
+        fed_at = [case.sources.location(function.file, function.line)]
+    way = " → ".join([*steps, steps[0]])
+    each = f", {human_bytes(nbytes / row.count)} each" if row.count > 1 else ""
+    return ExplainedLoop(
+        title=_title(row.loop, function),
+        text=(
+            f"{plural(row.count, 'loop')}{each}, growing by {human_bytes(trend.bytes_per_unit)} "
+            f"per {trend.unit}: {way}. Part of the way is in C++, where gc.collect() can't see it, "
+            f"so that none is ever freed.{_made_at(call)}"
+        ),
+        remedy=_remedy(row.loop, function, call),
+        fed_at=fed_at,
+        circle=Circle(steps=steps, type=row.type, bytes=nbytes, count=row.count),
+    )
+
+
+@dataclass(frozen=True)
+class _Call:
+    """Where a hook is registered."""
+
+    location: str
+    receiver: str
+    """Of what, as it is written there; empty where that is no simple name."""
+    function: str
+
+
+def _made_at(call: _Call | None) -> str:
+    return f" {call.location} calls {call.function}." if call is not None else ""
+
+
+def _function(sources: SourceIndex, loop: list[LoopStep]) -> LoopStep | None:
+    """Return the hook of a loop: the program's own before those of libraries."""
+    called = [step for step in loop if step.kind in _CALLED]
+    own = [step for step in called if sources.files.find(step.file)]
+    return next(iter(own or called), None)
+
+
+def _registered(sources: SourceIndex, hook: LoopStep) -> _Call | None:
+    """Return where a hook is registered; where that happens in several places the first counts."""
+    name = hook.name.rpartition(".")[2]
+    for function in sorted(_REGISTERS):
+        for statement in sources.program.mentioning(function):
+            file = statement.scope.module.file
+            for call in _calls_of(statement.node, function):
+                if any(_is_hook(argument, name, hook.line) for argument in _arguments(call)):
+                    receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
+                    return _Call(
+                        sources.location(file, call.lineno), _simple(receiver, function), function
+                    )
+    return None
+
+
+def _calls_of(node: ast.AST, function: str) -> Iterator[ast.Call]:
+    for inner in own_nodes(node):
+        if isinstance(inner, ast.Call) and _last_name(inner.func) == function:
+            yield inner
+
+
+def _arguments(call: ast.Call) -> list[ast.expr]:
+    return [*call.args, *(keyword.value for keyword in call.keywords)]
+
+
+def _is_hook(argument: ast.expr, name: str, line: int) -> bool:
+    if isinstance(argument, ast.Lambda):
+        return name == "<lambda>" and argument.lineno == line
+    return _last_name(argument) == name
+
+
+def _last_name(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def _simple(receiver: ast.expr | None, function: str) -> str:
+    if receiver is None or function == "saved_tensors_hooks":
+        return ""
+    text = ast.unparse(receiver)
+    return text if len(text) <= _LONGEST_RECEIVER else ""
+
+
+def _steps(sources: SourceIndex, loop: list[LoopStep], call: _Call | None) -> list[str]:
+    """Return the steps as a person would say them, from what the hook is registered with on."""
+    steps = [_step(sources, loop, place) for place in range(len(loop))]
+    is_first = loop[0].kind is StepKind.HOOK and loop[-1].kind is not StepKind.TENSOR
+    return [call.receiver, *steps] if call is not None and call.receiver and is_first else steps
+
+
+def _step(sources: SourceIndex, loop: list[LoopStep], place: int) -> str:
+    step, before = loop[place], loop[place - 1]
+    if step.kind in _CALLED:
+        title = {StepKind.HOOK: "hook ", StepKind.UNPACK_HOOK: "unpack hook "}.get(step.kind, "")
+        return f"{title}{step.name} ({sources.location(step.file, step.line)})"
+    if step.kind is StepKind.NODE and before.kind is StepKind.TENSOR:
+        return f"grad_fn {step.name}"
+    if step.kind is StepKind.CONTEXT:
+        return f"ctx of {step.name.removesuffix('Backward')}"
+    return step.name
+
+
+def _tensor(loop: list[LoopStep]) -> str:
+    """Return what a tensor of the loop is called that leads to the graph; or nothing."""
+    named = [step.name for step in loop if step.kind is StepKind.TENSOR]
+    return next((name for name in named if name not in ("Tensor", "Parameter")), "")
+
+
+def _title(loop: list[LoopStep], function: LoopStep | None) -> str:
+    tensor = _tensor(loop)
+    graph = f"the graph of {tensor}" if tensor else "a graph"
+    if function is not None:
+        kind = "unpack hook" if function.kind is StepKind.UNPACK_HOOK else "hook"
+        return f"The {kind} {function.name} and {graph} keep each other alive"
+    context = next((step for step in loop if step.kind is StepKind.CONTEXT), None)
+    if context is not None:
+        return (
+            f"The ctx of {context.name.removesuffix('Backward')} and {graph} keep each other alive"
+        )
+    return f"{graph[0].upper()}{graph[1:]} leads back to itself"
+
+
+def _remedy(loop: list[LoopStep], function: LoopStep | None, call: _Call | None) -> Remedy:
+    tensor = _tensor(loop) or "the tensor"
+    opened = (
+        f"Let it refer to {tensor} by weakref.ref({tensor}), or take what it needs beforehand: "
+        f"{tensor}.detach() has no graph."
+    )
+    if function is not None and function.kind is not StepKind.UNPACK_HOOK:
+        receiver = call.receiver if call is not None and call.receiver else "tensor"
+        register = call.function if call is not None else "register_hook"
+        return Remedy(
+            title=f"Remove the hook {function.name} after backward(), or let it keep no graph",
+            text=f"Keep what `handle = {receiver}.{register}(…)` returns and call handle.remove() "
+            f"once backward() is done. {opened}",
+        )
+    if function is not None:
+        return Remedy(
+            title=f"Let the unpack hook {function.name} keep no graph",
+            text=f"What unpacks saved tensors lives as long as the graph. {opened}",
+        )
+    if any(step.kind is StepKind.CONTEXT for step in loop):
+        return Remedy(
+            title=f"Detach {tensor} before ctx keeps it",
+            text="ctx lives as long as the graph: give inputs and outputs to "
+            "ctx.save_for_backward, which closes no loop, and of others the detached tensor "
+            f"({tensor}.detach()) or what is computed from it.",
+        )
+    return Remedy(
+        title=f"Detach {tensor}, or delete it when the step is done",
+        text=f"What {tensor} refers to leads back to it by its graph. {tensor}.detach() has none; "
+        "`del`, or None in its place, opens the loop as well.",
+    )

@@ -1,0 +1,396 @@
+"""Loops through autograd: how what only native code holds leads back to itself.
+
+torch's graph refers to Python objects from C++: a node to the hooks registered with it, a saved
+variable to the hook that unpacks it, a custom function to its ``ctx``. Python's collector sees none
+of these references, so that a circle with one of them is never freed, and no name reaches it. Found
+here is the shortest such circle through an object.
+
+What a node saved, what follows it and what its hooks refer to can be asked for. Which hooks a node
+has, nothing tells: its memory is searched for them, conservatively and by reading alone, as the
+collector of Boehm and Weiser (Software: Practice and Experience 18, 1988) searches stacks. A node
+has its hooks in vectors of pointers to objects that point to the dict in which Python keeps them
+(``PyFunctionTensorPreHook`` and its like in torch/csrc/autograd/python_hook.h). Memory is read by
+``/proc/self/mem``, which answers a wrong address with an error; where there is no such file, no
+hook is found and no loop told.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import types
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from leakscope.heap import anatomy, labels
+from leakscope.heap.adapters.tensor import (
+    NodeFacts,
+    TensorAccess,
+    is_saved_variable,
+    no_overrides,
+    node_facts,
+    node_referents,
+    saved_referents,
+    tensor_access,
+)
+from leakscope.heap.labels import ChainPart, Edge
+from leakscope.heap.naming import whole_of
+from leakscope.model.census import CensusRow, LoopStep, RootKind, StepKind
+from leakscope.model.errors import ours
+
+MOST_OBJECTS = 4000
+"""Objects looked at in one census: two microseconds each."""
+_NODE_COST = 4
+"""A node counts for so many: its memory is searched for hooks."""
+_MOST_REFERENTS = 200
+"""Of one object; a larger container is data and no part of the plumbing that closes loops."""
+_LONGEST = 400
+_NEVER_ENTERED = (
+    type,
+    types.ModuleType,
+    types.CodeType,
+    types.FrameType,
+    types.BuiltinFunctionType,
+    str,
+    bytes,
+    int,
+    float,
+)
+
+
+_CUSTOM_FUNCTION = ("torch.autograd.function", "BackwardCFunction")
+_LEADING = (OrderedDict, dict, list, tuple, set, types.CellType)
+"""What leads from one step to the next and is none itself."""
+
+
+_SAMPLES = 3
+_NO_SUSPECTS = frozenset({"dict", "list", "tuple", "set", "type", "str", "bytes"})
+"""What libraries keep in C by the thousand; looked at only where it has grown."""
+
+
+class LoopMemory:
+    """Which rows were searched for loops, and what came of it; no object is kept.
+
+    A row is searched again once it has twice as many objects.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[int, list[LoopStep]]] = {}
+
+    def with_loops(
+        self,
+        rows: list[CensusRow],
+        objects_of: Callable[[str], list[Any]],
+        growth_of: Callable[[str], int],
+    ) -> list[CensusRow]:
+        """Return the rows; those that only native code holds with their loops.
+
+        Args:
+            rows: the rows of a full census, the heaviest first.
+            objects_of: returns the objects of a row by its path.
+            growth_of: returns by how many bytes a row has grown.
+
+        """
+        finder = LoopFinder()
+        return [
+            msgspec.structs.replace(row, loop=self._of(row, finder, objects_of))
+            if _is_suspect(row, growth_of(row.path))
+            else row
+            for row in rows
+        ]
+
+    @property
+    def own_bytes(self) -> int:
+        """Roughly what is kept, in bytes."""
+        return sum(200 + 150 * len(loop) for _, loop in self._known.values())
+
+    def _of(
+        self, row: CensusRow, finder: LoopFinder, objects_of: Callable[[str], list[Any]]
+    ) -> list[LoopStep]:
+        count, loop = self._known.get(row.path, (0, []))
+        if row.count >= 2 * count and not finder.is_exhausted:
+            samples = objects_of(row.path)
+            samples = samples[:: max(1, len(samples) // _SAMPLES)][:_SAMPLES]
+            found = [loop for sample in samples if (loop := finder.find(sample))]
+            loop = found[0] if 2 * len(found) >= len(samples) > 0 else []
+            self._known[row.path] = (row.count, loop)
+        return loop
+
+
+def _is_suspect(row: CensusRow, growth: int) -> bool:
+    if row.root is not RootKind.NATIVE or row.parent:
+        return False
+    return growth > 0 or row.type not in _NO_SUSPECTS
+
+
+class LoopFinder:
+    """Finds loops; what it looks at for all of them together is bounded."""
+
+    def __init__(self, most: int = MOST_OBJECTS) -> None:
+        self._left = most
+        self._nodes: dict[int, NodeFacts | None] = {}
+        self._access: TensorAccess | None = None
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether it has looked at as much as it may."""
+        return self._left <= 0
+
+    def find(self, target: object) -> list[LoopStep]:
+        """Return the steps of the shortest loop through an object; empty where none is found.
+
+        No code of the program's runs, and nothing is kept.
+        """
+        self._access = access = tensor_access()
+        if access is None or self._left <= 0:
+            return []
+        try:
+            with no_overrides(access), _Memory() as memory:
+                circle = self._circle(target, memory)
+                return self._steps(circle) if circle and self._is_unseen(circle) else []
+        except ours(Exception):
+            return []
+
+    def _circle(self, target: object, memory: _Memory) -> list[Any]:
+        """Return objects from ``target`` on of which each refers to the next, the last to it."""
+        may_be_hooks = anatomy.is_instance(target, dict)
+        before: dict[int, tuple[Any, int]] = {id(target): (target, 0)}
+        waiting, at = [target], 0
+        while at < len(waiting) and self._left > 0:
+            obj = waiting[at]
+            at += 1
+            is_searched = may_be_hooks and self._facts(obj) is not None
+            self._left -= _NODE_COST if is_searched else 1
+            if is_searched and memory.holds_hooks(obj, id(target)):
+                return _way(before, obj)
+            for referent in self._referents(obj):
+                if referent is target:
+                    return _way(before, obj)
+                if id(referent) not in before and not _is_closed(referent):
+                    before[id(referent)] = (referent, id(obj))
+                    waiting.append(referent)
+        return []
+
+    def _referents(self, obj: Any) -> list[object]:
+        kind = type(obj)
+        if kind is types.FunctionType:
+            return _of_function(obj)
+        facts = self._facts(obj)
+        found = gc.get_referents(obj)
+        if len(found) > _MOST_REFERENTS:
+            return []
+        if facts is not None:
+            return found + node_referents(obj, facts)
+        if is_saved_variable(kind):
+            return found + saved_referents(obj)
+        access = self._access
+        if access is not None and anatomy.is_instance(obj, access.tensor):
+            found += self._of_tensor(obj, access)
+        return found
+
+    def _of_tensor(self, tensor: Any, access: TensorAccess) -> list[object]:
+        is_leaf = access.is_leaf.__get__(tensor)
+        found = [access.base.__get__(tensor)]
+        if is_leaf or access.retains_grad.__get__(tensor):
+            found.append(access.grad.__get__(tensor))
+        if not is_leaf:
+            found.append(access.grad_fn.__get__(tensor))
+        return [referent for referent in found if referent is not None]
+
+    def _facts(self, obj: object) -> NodeFacts | None:
+        kind = type(obj)
+        if id(kind) not in self._nodes:
+            self._nodes[id(kind)] = node_facts(anatomy.mro(kind))
+        return self._nodes[id(kind)]
+
+    def _is_unseen(self, circle: list[Any]) -> bool:
+        """Say whether autograd is part of a circle: without it the collector would see it all."""
+        return any(self._facts(obj) is not None for obj in circle)
+
+    def _steps(self, circle: list[Any]) -> list[LoopStep]:
+        """Return the steps, beginning at a hook where there is one."""
+        first = next((i for i, obj in enumerate(circle) if _function_of(obj) is not None), 0)
+        circle = circle[first:] + circle[:first]
+        steps = []
+        for place, obj in enumerate(circle):
+            if not _is_leading(obj):
+                steps.append(self._step(circle, place))
+        return list(_without_middles(steps))
+
+    def _step(self, circle: list[Any], place: int) -> LoopStep:
+        obj = circle[place]
+        before = circle[place - 1]
+        function = _function_of(obj)
+        if function is not None:
+            return LoopStep(
+                kind=self._kind_of_function(before),
+                name=_plain(function.__qualname__),
+                file=function.__code__.co_filename,
+                line=function.__code__.co_firstlineno,
+            )
+        if self._facts(obj) is not None:
+            is_custom = anatomy.inherits(type(obj), *_CUSTOM_FUNCTION)
+            name = anatomy.qualname(type(obj))
+            return LoopStep(kind=StepKind.CONTEXT if is_custom else StepKind.NODE, name=name)
+        if self._access is not None and anatomy.is_instance(obj, self._access.tensor):
+            name = _name_of(circle, place) or _class_name(obj)
+            return LoopStep(kind=StepKind.TENSOR, name=name)
+        return LoopStep(kind=StepKind.OBJECT, name=_class_name(obj))
+
+    def _kind_of_function(self, before: Any) -> StepKind:
+        if self._facts(before) is not None or is_saved_variable(type(before)):
+            return StepKind.UNPACK_HOOK
+        return StepKind.HOOK if type(before) in (OrderedDict, dict) else StepKind.FUNCTION
+
+
+def _way(before: dict[int, tuple[Any, int]], last: Any) -> list[Any]:
+    way, at = [], id(last)
+    while at:
+        obj, at = before[at]
+        way.append(obj)
+    return way[::-1] if len(way) <= _LONGEST else []
+
+
+def _is_closed(obj: object) -> bool:
+    return issubclass(type(obj), _NEVER_ENTERED)
+
+
+def _of_function(function: types.FunctionType) -> list[object]:
+    found = [*(function.__closure__ or ()), *(function.__defaults__ or ())]
+    found += (function.__kwdefaults__ or {}).values()
+    return found + list((anatomy.instance_dict(function) or {}).values())
+
+
+def _function_of(obj: Any) -> types.FunctionType | None:
+    """Return the Python function that an object is, or is a method of."""
+    found = obj.__func__ if type(obj) is types.MethodType else obj
+    return found if type(found) is types.FunctionType else None
+
+
+def _is_leading(obj: object) -> bool:
+    kind = type(obj)
+    return any(kind is leading for leading in _LEADING) or is_saved_variable(kind)
+
+
+def _plain(qualname: str) -> str:
+    return qualname.replace("<locals>.", "")
+
+
+def _name_of(circle: list[Any], place: int) -> str:
+    """Return what the step before calls this one: a variable, an attribute, a key; or nothing."""
+    first = place - 1
+    while place - first < len(circle) and _is_leading(circle[first]):
+        first -= 1
+    part, name = ChainPart(circle[first]), ""
+    for at in range(first + 1, place + 1):
+        step = _label(part, circle, at)
+        if step.edge in (Edge.CELL, Edge.LOCAL, Edge.DEFAULT):
+            name = step.variable
+        elif step.edge is Edge.ATTRIBUTE:
+            name = f"{_class_name(circle[first])}.{step.variable}"
+        elif step.edge is Edge.ITEM and name:
+            name += step.text
+        part = ChainPart(circle[at], step.stands, whole_of(part, step))
+    is_grad = not name and first == place - 1 and _is_gradient(circle[first], circle[place])
+    return f"{_class_name(circle[first])}.grad" if is_grad else name
+
+
+def _class_name(obj: object) -> str:
+    return anatomy.qualname(type(obj)).rpartition(".")[2]
+
+
+def _is_gradient(tensor: Any, obj: object) -> bool:
+    access = tensor_access()
+    if access is None or not anatomy.is_instance(tensor, access.tensor):
+        return False
+    keeps = access.is_leaf.__get__(tensor) or access.retains_grad.__get__(tensor)
+    return bool(keeps and access.grad.__get__(tensor) is obj)
+
+
+def _label(part: ChainPart, circle: list[Any], at: int) -> labels.Label:
+    """Return how a part refers to the next object; a function's cell is known by its place."""
+    obj = circle[at]
+    if type(part.obj) is types.FunctionType and part.stands is labels.Stands.ITSELF:
+        names = part.obj.__code__.co_freevars
+        for name, cell in zip(names, part.obj.__closure__ or (), strict=False):
+            if cell is obj:
+                return labels.Label("", Edge.CELL, name, labels.Stands.CELL)
+    return labels.label(part, obj)
+
+
+def _without_middles(steps: list[LoopStep]) -> Iterator[LoopStep]:
+    """Yield the steps; of a long way through a graph the first and last, and between them a gap."""
+    for place, step in enumerate(steps):
+        inside = place > 0 and place + 1 < len(steps) and _is_node(steps[place - 1])
+        if inside and _is_node(step) and _is_node(steps[place + 1]):
+            is_first = not (place > 1 and _is_node(steps[place - 2]))
+            if is_first:
+                yield LoopStep(kind=StepKind.GAP, name="…")
+        else:
+            yield step
+
+
+def _is_node(step: LoopStep) -> bool:
+    return step.kind is StepKind.NODE
+
+
+_WORD = 8
+_NODE_BYTES = 512
+"""torch's ``Node`` takes less; what a subclass adds comes after it."""
+_MOST_HOOKS = 16
+_HOOK_WORDS = 4
+_LOWEST, _HIGHEST = 1 << 16, 1 << 47
+
+
+class _Memory:
+    """Reads this process's memory by address; what isn't mapped is empty."""
+
+    def __enter__(self) -> _Memory:
+        try:
+            self._file = os.open("/proc/self/mem", os.O_RDONLY | os.O_CLOEXEC)
+        except ours(OSError):
+            self._file = -1
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+
+    def holds_hooks(self, node: object, hooks: int) -> bool:
+        """Say whether the C++ part of a node refers to the dict of hooks that lies there."""
+        if self._file < 0:
+            return False
+        own = self._words(id(node), type(node).__basicsize__ // _WORD)[2:]
+        return any(
+            hooks in self._words(hook, _HOOK_WORDS)
+            for address in filter(_may_point, own)
+            for begin, end in _vectors(self._words(address, _NODE_BYTES // _WORD))
+            for hook in filter(_may_point, self._words(begin, (end - begin) // _WORD))
+        )
+
+    def _words(self, address: int, count: int) -> array[int]:
+        try:
+            read = os.pread(self._file, count * _WORD, address)
+        except ours(OSError):
+            read = b""
+        return array("Q", read[: len(read) // _WORD * _WORD])
+
+
+def _may_point(word: int) -> bool:
+    return word % _WORD == 0 and _LOWEST <= word < _HIGHEST
+
+
+def _vectors(words: array[int]) -> list[tuple[int, int]]:
+    """Return begin and end of what looks like a vector of some pointers."""
+    return [
+        (begin, end)
+        for begin, end, capacity in zip(words, words[1:], words[2:], strict=False)
+        if begin < end <= begin + _MOST_HOOKS * _WORD
+        and end <= capacity <= begin + 4 * _MOST_HOOKS * _WORD
+        and _may_point(begin)
+        and end % _WORD == 0
+    ]

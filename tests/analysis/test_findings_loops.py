@@ -1,0 +1,139 @@
+"""Loops through autograd are called by their steps, with the edge to cut and the line."""
+
+from __future__ import annotations
+
+import pytest
+from synthetic_runs import MIB, Program, Thing
+
+from leakscope.analysis import analyse
+from leakscope.model.census import LoopStep, RootKind, StepKind
+from leakscope.model.report import Finding, Report, RunVerdict, Severity
+
+FILE = "/project/train.py"
+SOURCE = """import torch
+
+def watch(hidden, out):
+    def note(grad):
+        return grad * out.detach().mean()
+    hidden.register_hook(note)
+"""
+NOTE = LoopStep(kind=StepKind.HOOK, name="watch.note", file=FILE, line=4)
+OUT = LoopStep(kind=StepKind.TENSOR, name="out")
+GRAPH = (
+    LoopStep(kind=StepKind.NODE, name="AddmmBackward0"),
+    LoopStep(kind=StepKind.GAP, name="…"),
+    LoopStep(kind=StepKind.NODE, name="ReluBackward0"),
+)
+
+
+def report_of(*loop: LoopStep, source: str = SOURCE, type_: str = "OrderedDict") -> Report:
+    """Return what is concluded where objects of one loop each pile up, four an epoch."""
+    held = Thing(
+        f"<held by native code>·{type_}", lambda s: s.epochs_done * 4 * MIB, "object", type_,
+        root=RootKind.NATIVE, user=False, count=lambda s: s.epochs_done * 4, loop=loop,
+    )  # fmt: skip
+    run = Program(epochs=10, full_every=1).plant(held).build()
+    run.main.sources[FILE] = source
+    return analyse(run)
+
+
+def loop_in(report: Report) -> Finding:
+    return next(f for f in report.findings if f.kind == "autograd_loop")
+
+
+def test_a_hook_that_keeps_what_came_of_its_tensor_is_told_as_a_loop() -> None:
+    report = report_of(NOTE, OUT, *GRAPH)
+    found = loop_in(report)
+    assert report.verdict is RunVerdict.LEAK
+    assert found.severity is Severity.WARNING
+    assert found.title == "The hook watch.note and the graph of out keep each other alive"
+    assert found.fed_at == ["train.py:6"]
+    assert found.text.startswith("36 loops, 1 MiB each, growing by 4 MiB per epoch: ")
+    assert found.circles[0].steps == [
+        "hidden",
+        "hook watch.note (train.py:4)",
+        "out",
+        "grad_fn AddmmBackward0",
+        "…",
+        "ReluBackward0",
+    ]
+    assert "→ ReluBackward0 → hidden." in found.text
+    assert "train.py:6 calls register_hook." in found.text
+    assert "handle = hidden.register_hook(…)" in found.remedy.text
+    assert "weakref.ref(out)" in found.remedy.text
+    assert found.bytes_per_unit == pytest.approx(4 * MIB, rel=0.05)
+
+
+def test_a_lambda_is_found_by_its_line() -> None:
+    hook = LoopStep(kind=StepKind.HOOK, name="train.<lambda>", file=FILE, line=2)
+    source = "def train(features, loss):\n    features.register_hook(lambda g: g / loss)\n"
+    found = loop_in(report_of(hook, OUT, *GRAPH, source=source))
+    assert found.fed_at == ["train.py:2"]
+    assert found.circles[0].steps[0] == "features"
+
+
+def test_the_programs_own_hook_counts_before_a_librarys() -> None:
+    wrapper = LoopStep(kind=StepKind.HOOK, name="BackwardHook.hook", file="/lib/hooks.py", line=9)
+    mine = LoopStep(kind=StepKind.FUNCTION, name="watch.note", file=FILE, line=4)
+    source = SOURCE.replace("hidden.register_hook", "hidden.register_full_backward_hook")
+    found = loop_in(report_of(wrapper, mine, OUT, *GRAPH, source=source))
+    assert found.title.startswith("The hook watch.note")
+    assert "calls register_full_backward_hook" in found.text
+
+
+def test_a_hook_that_no_recorded_line_registers_is_told_by_where_it_begins() -> None:
+    found = loop_in(report_of(NOTE, OUT, *GRAPH, source=SOURCE.replace("register_hook", "add")))
+    assert found.fed_at == ["train.py:4"]
+    assert found.circles[0].steps[0] == "hook watch.note (train.py:4)"
+
+
+def test_an_unpack_hook_lives_as_long_as_the_graph() -> None:
+    hook = LoopStep(kind=StepKind.UNPACK_HOOK, name="compress.unpack", file=FILE, line=4)
+    source = (
+        "def compress(box):\n    def pack(x):\n        return x.half()\n    def unpack(x):\n"
+        "        return box['out']\n    return saved_tensors_hooks(pack, unpack)\n"
+    )
+    found = loop_in(report_of(hook, OUT, GRAPH[0], source=source, type_="function"))
+    assert (
+        found.title == "The unpack hook compress.unpack and the graph of out keep each other alive"
+    )
+    assert found.fed_at == ["train.py:6"]
+    assert found.circles[0].steps[0] == "unpack hook compress.unpack (train.py:4)"
+    assert "weakref.ref(out)" in found.remedy.text
+
+
+def test_a_context_is_told_to_save_or_detach() -> None:
+    context = LoopStep(kind=StepKind.CONTEXT, name="SquareBackward")
+    kept = LoopStep(kind=StepKind.TENSOR, name="SquareBackward.loss")
+    found = loop_in(report_of(context, kept, *GRAPH, type_="SquareBackward"))
+    assert found.title.startswith("The ctx of Square and the graph of SquareBackward.loss")
+    assert found.circles[0].steps[0] == "ctx of Square"
+    assert "save_for_backward" in found.remedy.text
+
+
+def test_a_loop_without_functions_is_opened_by_detaching() -> None:
+    leaf = LoopStep(kind=StepKind.TENSOR, name="Tensor")
+    kept = LoopStep(kind=StepKind.TENSOR, name="Keeper.total")
+    found = loop_in(report_of(leaf, kept, *GRAPH, type_="Tensor"))
+    assert found.title == "The graph of Keeper.total leads back to itself"
+    assert found.remedy.title.startswith("Detach Keeper.total")
+
+
+def test_without_a_loop_it_is_held_by_native_code() -> None:
+    kinds = {f.kind for f in report_of().findings}
+    assert "native_held" in kinds
+    assert "autograd_loop" not in kinds
+
+
+def test_parameters_and_their_gradients_stay_a_diagnosis_of_their_own() -> None:
+    parameter = LoopStep(kind=StepKind.TENSOR, name="Parameter")
+    gradient = LoopStep(kind=StepKind.TENSOR, name="Parameter.grad")
+    held = Thing(
+        "native·Parameter", lambda s: s.epochs_done * 4 * MIB, "tensor",
+        "torch.nn.parameter.Parameter", root=RootKind.NATIVE, user=False, graph_nodes=40,
+        loop=(parameter, gradient, *GRAPH),
+    )  # fmt: skip
+    report = analyse(Program(epochs=10, full_every=1).plant(held).build())
+    found = next(f for f in report.findings if f.kind == "gradient_cycle")
+    assert found.circles[0].steps[:2] == ["Parameter", "Parameter.grad"]
+    assert "autograd_loop" not in {f.kind for f in report.findings}
