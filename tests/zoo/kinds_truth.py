@@ -21,9 +21,24 @@ KINDS: dict[str, Truth] = {
     ),
     "saliency_figures": leak(*FIGURES, needs=("matplotlib",)),
     "hook_closes_over_output": leak("autograd_loop", "native_held", "unexplained", "native"),
-    "hook_weighs_decoding": leak("autograd_loop"),
+    "hook_weighs_decoding": Truth(
+        (
+            Leak(
+                ("autograd_loop",),
+                kept={"epoch": 64 * 768 * 4.0 * 20, "step": 64 * 768 * 4.0},
+            ),
+        )
+    ),
     "healthy_hook_removed": healthy(),
-    "unpack_looks_at_result": leak("autograd_loop"),
+    "unpack_looks_at_result": Truth(
+        (
+            Leak(
+                ("autograd_loop",),
+                line="saved_tensors_hooks(self.pack, self.unpack)",
+                kept={"epoch": 80 * 320 * 4.0 * 17.5, "step": 80 * 320 * 4.0 * 7 / 8},
+            ),
+        )
+    ),
     "healthy_hooks_refer_back": healthy(),
     "compiled_per_scale": leak("compiled_code", "native_held", "unexplained", "native"),
     "message_types_registered": Truth(
