@@ -137,3 +137,12 @@ def test_parameters_and_their_gradients_stay_a_diagnosis_of_their_own() -> None:
     found = next(f for f in report.findings if f.kind == "gradient_cycle")
     assert found.circles[0].steps[:2] == ["Parameter", "Parameter.grad"]
     assert "autograd_loop" not in {f.kind for f in report.findings}
+
+
+def test_a_loop_that_was_made_once_is_no_leak() -> None:
+    held = Thing(
+        "<held by native code>·OrderedDict", lambda s: 4 * MIB if s.step > 20 else 0, "object",
+        "OrderedDict", root=RootKind.NATIVE, user=False, loop=(NOTE, OUT, *GRAPH),
+    )  # fmt: skip
+    report = analyse(Program(epochs=10, full_every=2).plant(held).build())
+    assert "autograd_loop" not in {f.kind for f in report.findings}

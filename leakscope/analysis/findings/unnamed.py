@@ -288,7 +288,7 @@ def _grows(case: RunContext, growth: SearchResult, path: int, device: str) -> Fi
     y = np.nan_to_num(table.retained[device][path, columns])
     x = case.work_done[table.at[columns]]
     is_circle = is_gradient_cycle(row)
-    if is_circle:  # there was none before the first step
+    if is_circle or row.loop:  # there was none before the first step
         x, y = np.insert(x, 0, case.work_done[0]), np.insert(y, 0, 0.0)
     trend = judge(x, y, unit=case.unit.name, noise=policy.RATE_PER_PASS)
     if not trend.is_growing and device == HOST:
