@@ -211,3 +211,19 @@ def test_a_list_that_is_filled_anew_each_epoch_does_not_grow_by_a_late_look_at_i
     work = np.array([1, 8, 10, 12, 13, 14, 16, 18, 20, 24, 25, 26, 37, 42, 61, 361], dtype=float)
     filled = [0, 3.5, 4.5, 5, 0, 0.5, 1.5, 2.5, 3.5, 5, 0, 0.5, 0, 2.5, 0, 5]
     assert not judged(np.array(filled) * 1e6, work, noise=4096).is_growing
+
+
+EARLY = np.array([1, 2, 3, 4, 6, 9, 13, 15, 19, 27, 180], dtype=float)
+"""Looks of a short run: all but the last in its first part."""
+
+
+def test_what_may_have_filled_up_while_nobody_looked_is_left_open() -> None:
+    left_open = judged(np.minimum(EARLY, 100) * 65_536, EARLY, noise=4096)
+    assert (left_open.verdict, left_open.reason) == (TrendVerdict.INCONCLUSIVE, Reason.SETTLING)
+    assert left_open.more_work == pytest.approx(179, rel=0.01)
+
+
+def test_what_rose_as_before_while_nobody_looked_grows() -> None:
+    assert judged(EARLY * 65_536, EARLY, noise=4096).is_growing
+    in_steps = np.floor(EARLY / 9) * 589_824
+    assert judged(in_steps, EARLY, noise=4096).reason is not Reason.SETTLING

@@ -9,6 +9,7 @@ from synthetic_runs import KIB, MIB, Program, State, Thing
 
 from leakscope.analysis.verdict.analyse import analyse
 from leakscope.model.boundary import BoundaryKind
+from leakscope.model.census import RootKind
 from leakscope.model.report import Report, RunVerdict, Severity
 from leakscope.model.run import Run
 
@@ -77,3 +78,23 @@ def test_one_object_that_came_and_stayed_is_no_growth() -> None:
 @pytest.mark.parametrize("count", [4, 5])
 def test_objects_that_come_one_after_the_other_are_not_acquitted_one_by_one(count: int) -> None:
     assert with_arrivals(count).verdict is not RunVerdict.CLEAN
+
+
+def stacked_in_each_step(until: int) -> Report:
+    """A variable of a function that each step calls, larger with each call and seen until one."""
+    program = Program(epochs=1, steps=400, validation=0, inner=20, endless=True)
+
+    def stacked(state: State) -> float | None:
+        return state.step * 100 * KIB if 0 < state.step <= until else None
+
+    states = Thing("learn()·states", stacked, "tensor", "torch.Tensor", root=RootKind.LOCAL)
+    run = program.plant(states).build()
+    for place, m in enumerate(run.main.measurements):
+        if until < m.boundary.step < 400:
+            run.main.measurements[place] = replace(m, census=None)
+    return analyse(run)
+
+
+def test_a_variable_that_each_step_makes_again_does_not_leak_by_its_first_values() -> None:
+    assert stacked_in_each_step(150).culprits == []
+    assert [c.name for c in stacked_in_each_step(399).culprits] == ["learn.states"]

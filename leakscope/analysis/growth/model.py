@@ -106,7 +106,14 @@ def judge_growth(x: FloatArray, y: FloatArray, *, noise: float = 0.0) -> GrowthJ
         return _without_rise(series)
     found = _judge_shape(series)
     if found.reason in _MAY_RISE and _rises_evenly(series):
-        return _concluded(series, TrendVerdict.GROWING, Reason.STEADY, float(series.x[0]))
+        found = _concluded(series, TrendVerdict.GROWING, Reason.STEADY, float(series.x[0]))
+    if found.is_growing and _may_have_stopped_unread(series):
+        return replace(
+            found,
+            verdict=TrendVerdict.INCONCLUSIVE,
+            reason=Reason.SETTLING,
+            more_work=_further(series, series.span),
+        )
     return found
 
 
@@ -146,6 +153,22 @@ def _rises_evenly(series: Series) -> bool:
     halfway = float(np.interp(middle, series.kept_x, series.least))
     first, second = halfway - float(series.least[0]), float(series.least[-1]) - halfway
     return 0 < first <= policy.EVEN_FACTOR * second and second <= policy.JUMP_STEEPNESS * first
+
+
+def _may_have_stopped_unread(series: Series) -> bool:
+    """Return whether an exact series rose less, over most of the work, than it had before, and was
+    not read in there: it may have risen on as before and reached a bound.
+    """
+    x, y = series.kept_x, series.kept_y
+    gap = int(np.argmax(np.diff(x))) if len(x) > policy.FEWEST_READINGS else 0
+    if not series.is_exact or gap < policy.FEWEST_READINGS - 1 or x[gap] <= x[0]:
+        return False
+    width, risen = float(x[gap + 1] - x[gap]), float(y[gap + 1] - y[gap])
+    if width <= policy.LONE_SHARE * series.span or y[-1] - y[gap + 1] > series.noise:
+        return False
+    step = float(np.diff(y[: gap + 1]).max())  # of a staircase that may be due
+    before = float(y[gap] - y[0]) / float(x[gap] - x[0])
+    return risen + step < policy.EVEN_HALVES * before * width
 
 
 def _is_released_late(series: Series) -> bool:

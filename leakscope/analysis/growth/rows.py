@@ -31,7 +31,7 @@ from leakscope.analysis.growth import (
 )
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.census import CensusRow, RootKind
-from leakscope.model.trend import Trend, TrendVerdict
+from leakscope.model.trend import Reason, Trend, TrendVerdict
 
 
 @dataclass(frozen=True)
@@ -137,6 +137,10 @@ def find_across(
     for device in table.retained:
         for path in _varying(table, device):
             growth, columns, y = observations.judge(path, device)
+            if growth.is_growing and _is_replaced_unread(observations, path, columns):
+                growth = replace(
+                    growth, verdict=TrendVerdict.INCONCLUSIVE, reason=Reason.SHORT_RISE
+                )
             trend = trend_of(growth, "boundary")
             if device == HOST or path not in trends:
                 trends[path] = trend
@@ -144,6 +148,26 @@ def find_across(
                 kept = columns[np.isin(observations.work(columns), growth.kept_at)]
                 growers[path, device] = grower_of(observations, path, device, trend, columns, kept)
     return growers, trends
+
+
+_OF_ONE_SIZE = frozenset({"tensor", "array", "bytes", "str"})
+"""Kinds of objects that don't grow: what is larger at the same name is another one."""
+
+
+def _is_replaced_unread(observations: Observations, path: int, columns: IntArray) -> bool:
+    """Return whether a path had ever larger objects while it was seen, and no more of them, and its
+    phase went on for longer than that: a variable of a function that is called in each step.
+    """
+    track, table = observations.track, observations.table
+    at, count = table.at[columns], table.count[path, columns]
+    last = int(at[-1])
+    is_replaced = table.latest[path].kind in _OF_ONE_SIZE
+    if not is_replaced or last > track.last_work or np.unique(count[np.isfinite(count)]).size > 1:
+        return False
+    same = (track.phase == track.phase[last]) & (track.occurrence == track.occurrence[last])
+    end = min(int(np.flatnonzero(same)[-1]), track.last_work)
+    seen, unread = track.work[last] - track.work[at[0]], track.work[end] - track.work[last]
+    return bool(unread > seen)
 
 
 def _in_single_passage(
