@@ -154,6 +154,10 @@ class PhaseTracker:
         self.iterations.forget(gone)
         self.tuning.forget(gone)
 
+    def forget_optimizers(self) -> None:
+        """The thread that trained has ended: the optimizer of the next one leads at once."""
+        self.forget(set(self._optimizers))
+
     def step_elsewhere(self) -> bool:
         """Another thread steps optimizers; return whether that belongs to the training here."""
         phase = self._stack.live_training()

@@ -716,6 +716,23 @@ def trials_in_a_thread_each() -> None:
         thread.join()
 
 
+@counts(30, 5, 0)
+def a_thread_that_evaluates_between_the_epochs() -> None:
+    """The forward pass of a thread doesn't end the loop of the one that trains."""
+    model = network()
+    optimizer, train = sgd(model), loader(6)
+
+    def evaluate() -> None:
+        with torch.no_grad():
+            model(torch.randn(64, 8))
+
+    for _ in range(5):
+        train_on(model, optimizer, train)
+        thread = threading.Thread(target=evaluate)
+        thread.start()
+        thread.join()
+
+
 # Passes without any training
 
 

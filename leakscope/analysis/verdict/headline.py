@@ -186,7 +186,28 @@ def _unsettled(case: RunContext, growth: SearchResult) -> list[str]:
             f"time to tell a leak from a warm-up: {_further(case, term.trend.more_work)}."
         )
         return [text]
-    return []
+    return _pinning(case, growth)
+
+
+def _pinning(case: RunContext, growth: SearchResult) -> list[str]:
+    """Return what is missing where little grows without a name, and free memory may lie between.
+
+    A leak of small objects costs many times their size: each keeps the free block below it.
+    """
+    unnamed, slack = growth.terms.get("elsewhere"), growth.terms.get("slack")
+    if unnamed is None or slack is None or not unnamed.trend.is_growing:
+        return []
+    cost = unnamed.trend.net_bytes + slack.trend.net_bytes
+    if slack.trend.is_bounded or cost < policy.PINNING_BYTES:
+        return []
+    if unnamed.excluded_by or slack.excluded_by or case.pool.is_bounded:
+        return []
+    text = (
+        f"Memory grew by {human_bytes(cost)}: new objects that libraries or native code hold "
+        f"become more by {human_bytes(unnamed.trend.bytes_per_unit)} per {case.unit.name}, and "
+        f"free memory between them: {_further(case, slack.trend.more_work)}."
+    )
+    return [text]
 
 
 def _until_collected(case: RunContext, left: float, following: NextCollection) -> str:

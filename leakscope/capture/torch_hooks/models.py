@@ -300,8 +300,12 @@ class ForwardHooks:
             self._in_another_thread(call)
 
     def _in_another_thread(self, call: Call) -> None:
-        """An engine may run in a thread of its own, requests be answered by many."""
-        if self._tracker.is_idle or self._gate.is_left():
+        """An engine may run in a thread of its own, requests be answered by many.
+
+        A thread that only evaluates doesn't become the one that is followed where another trains.
+        """
+        is_free = self._tracker.is_idle and not self._tracker.trained
+        if is_free or self._gate.is_left():
             self._gate.take_over()
             self._gate.dispatch_found(self._tracker.forward, call)
         else:

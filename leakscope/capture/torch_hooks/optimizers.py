@@ -95,14 +95,14 @@ class OptimizerHooks:
         if gate.is_phase_control_claimed or not gate.is_open:
             return
         is_left = gate.is_left()
-        if is_left:
-            self._leads = False
-        belongs = is_in_backward() or not self._leads
+        belongs = is_in_backward() or not self._leads or is_left
         if belongs and gate.thread and not is_left and self._tracker.step_elsewhere():
             return
-        if not self._leads:
+        if not self._leads or is_left:
             with self._taking_over:  # of threads that begin at the same time only one leads
-                if not self._leads:
+                if not self._leads or gate.is_left():
+                    if self._leads:
+                        self._tracker.forget_optimizers()
                     gate.take_over()
                     self._leads = gate.thread == get_ident()
                     if self._leads:
