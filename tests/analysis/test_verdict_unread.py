@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from synthetic_runs import MIB, Program
+import pytest
+from synthetic_runs import KIB, MIB, Program, State, Thing
 
 from leakscope.analysis import analyse
+from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.report import RunVerdict
 from leakscope.model.run import Run
@@ -33,3 +35,27 @@ def test_what_a_running_call_of_a_library_gathers_is_left_open_where_it_may_go_o
     program.leak(path, MIB, start=170, user=False, of_a_call=True)
     report = analyse(program.build())
     assert report.verdict is not RunVerdict.CLEAN, report.headline
+
+
+def slack_between(rate: int) -> Program:
+    """Free memory that comes in jumps, while objects without a name become more by a rate."""
+    jumps = (4, 9, 13, 17, 28, 40, 54, 92, 93, 150)
+
+    def free(state: State) -> float:
+        return sum(state.step >= step for step in jumps) * 0.8 * MIB
+
+    program = Program(endless=True, steps=160, validation=0, rss_noise=0.05 * MIB)
+    program.plant(Thing("lib.nodes", lambda s: 20 * KIB + s.step * rate, user=False))
+    program.gauge(gauge.MALLOC_FREE, free).swell(free)
+    return program.gauge(
+        gauge.MALLOC_IN_USE, lambda s: 100 * MIB + s.step * rate * 4 + (s.step % 3) * 64 * KIB
+    )
+
+
+@pytest.mark.parametrize(("rate", "verdict"), [(KIB, "inconclusive"), (0, "clean")])
+def test_free_memory_between_new_objects_without_a_name_is_left_open(
+    rate: int, verdict: str
+) -> None:
+    report = analyse(slack_between(rate).build())
+    assert report.verdict.value == verdict, report.headline
+    assert ("free memory between them" in report.headline) == (verdict == "inconclusive")

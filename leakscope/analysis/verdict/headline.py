@@ -205,7 +205,7 @@ def _pinning(case: RunContext, growth: SearchResult) -> list[str]:
     text = (
         f"Memory grew by {human_bytes(cost)}: new objects that libraries or native code hold "
         f"become more by {human_bytes(unnamed.trend.bytes_per_unit)} per {case.unit.name}, and "
-        f"free memory between them: {_further(case, slack.trend.more_work)}."
+        f"free memory between them: {_further(case, case.pool.more_work)}."
     )
     return [text]
 
