@@ -265,16 +265,17 @@ def new_shapes_only(case: RunContext, term: Term, growers: Sequence[Grower]) -> 
 
 
 def pinned_by_culprit(case: RunContext, term: Term, growers: Sequence[Grower]) -> Figure | None:
-    """Return whether free memory rises with a container that grows: it lies between its parts."""
+    """Return whether free memory rises with a container that grows: it lies between its parts.
+
+    That of small parts is many times their size: each keeps the free block below it.
+    """
     if term.kind != "slack":
         return None
     begin = int(np.searchsorted(case.work_done, term.trend.tail_from))
     boundaries = float(case.track.work[case.track.last_work] - case.track.work[begin])
-    memory = term.trend.net_bytes / max(term.share, policy.PINNING_SHARE)
     across = [g for g in growers if g.growth == "across" and g.device == HOST]
-    gains = (g.per_boundary * boundaries for g in across if g.gained >= policy.PINNING_BYTES)
-    share = sum(gains) / memory
-    return Figure(share, policy.PINNING_SHARE) if share >= policy.PINNING_SHARE else None
+    gained = sum(g.per_boundary * boundaries for g in across)
+    return Figure(gained, policy.PINNING_BYTES) if gained >= policy.PINNING_BYTES else None
 
 
 def collector_will_come(case: RunContext, term: Term, growers: Sequence[Grower]) -> Figure | None:

@@ -251,10 +251,9 @@ those that survived the last time, have become old since."""
 COLLECTED_SOON = 3.0
 """``collector_will_come``: times as much garbage as was seen: until then the collector comes
 soon."""
-PINNING_SHARE = 0.25
 PINNING_BYTES = float(1 << 20)
-"""``pinned_by_culprit``: slack beside a container with this part of the growth, and so much, lies
-between its parts."""
+"""``pinned_by_culprit``: slack that rises with containers that gain so much lies between their
+parts."""
 
 # Findings that are no container.
 
