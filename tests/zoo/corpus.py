@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kinds_truth import KINDS
+from ninth_truth import NINTH
 from real_truth import REAL
 from truth import TRAINERS, TRUTHS, UNSEEN, Leak, Truth
 
@@ -37,7 +38,7 @@ class Case:
     @property
     def was_unseen(self) -> bool:
         """Whether it was written without knowing how verdicts are made."""
-        return self.name in UNSEEN
+        return self.name in UNSEEN or self.name in NINTH
 
     @property
     def is_real(self) -> bool:
@@ -56,7 +57,8 @@ class Case:
 def cases() -> list[Case]:
     """Return all programs, the leaking ones first."""
     own = [
-        Case(name, HERE / "cases" / f"{name}.py", truth) for name, truth in (TRUTHS | KINDS).items()
+        Case(name, HERE / "cases" / f"{name}.py", truth)
+        for name, truth in (TRUTHS | KINDS | NINTH).items()
     ]
     trainers = [
         Case(name, END_TO_END / "programs" / f"{name}.py", truth)

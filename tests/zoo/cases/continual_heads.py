@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-FEATURES, WIDTH, CLASSES, TASKS, STEPS = 200, 512, 128, 80, 10
+FEATURES, WIDTH, CLASSES, TASKS, STEPS = 200, 512, 128, 130, 10
 
 
 class Learner:

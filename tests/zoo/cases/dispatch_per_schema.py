@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import nn
 
-SHARDS, ROWS, COLUMNS, STEPS = 340, 64, 24, 4
+SHARDS, ROWS, COLUMNS, STEPS = 700, 64, 24, 4
 
 
 @singledispatch
@@ -52,7 +52,7 @@ def main():
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-        if shard % 85 == 0:
+        if shard % 175 == 0:
             print(f"shard {shard}: loss {loss.item():.3f}", flush=True)
 
 

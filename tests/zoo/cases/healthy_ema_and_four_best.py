@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-EPOCHS, BEST = 40, 4
+EPOCHS, BEST = 64, 4
 
 
 class Best:

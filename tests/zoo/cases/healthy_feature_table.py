@@ -5,7 +5,7 @@ import pandas as pd
 import torch
 from torch import nn
 
-ROWS, COLUMNS, EPOCHS, BATCH, STEPS = 300_000, 60, 7, 1024, 70
+ROWS, COLUMNS, EPOCHS, BATCH, STEPS = 300_000, 60, 14, 1024, 70
 
 
 def make_table():

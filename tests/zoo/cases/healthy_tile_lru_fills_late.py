@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 
-TILES, KEPT, BATCH, STEPS = 4000, 900, 4, 380
+TILES, KEPT, BATCH, STEPS = 6000, 1400, 4, 600
 
 
 class TileCache:
@@ -45,7 +45,7 @@ def main():
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        if step % 76 == 0:
+        if step % 120 == 0:
             print(f"step {step}: loss {loss.item():.3f}, {len(cache.tiles)} tiles", flush=True)
 
 

@@ -25,7 +25,11 @@ class Summaries:
     def add(self, number, body):
         values = np.array([value[1] for value in body.values()])
         words = sorted({value[2] for value in body.values()})[:50]
-        summary = {"number": number, "words": words, "curve": np.sort(values)[:: 1 + len(values) // 200]}
+        summary = {
+            "number": number,
+            "words": words,
+            "curve": np.sort(values)[:: 1 + len(values) // 200],
+        }
         self.latest[number % len(self.latest)] = summary
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-EPOCHS, HELD, DRAWS = 22, 1000, 150
+EPOCHS, HELD, DRAWS = 26, 1000, 150
 
 
 class Intervals(L.Callback):

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-FEATURES, HIDDEN, BATCH, AUDIT, STEPS = 64, 256, 256, 64, 1000
+FEATURES, HIDDEN, BATCH, AUDIT, STEPS = 64, 256, 1024, 64, 1200
 
 
 class Constraint:
@@ -43,7 +43,7 @@ def main():
         optimizer.step()
         audited = torch.randint(6000, 8000, (AUDIT,))
         constraint.update(gap_between(model(x[audited]).squeeze(1), group[audited]))
-        if step % 250 == 0:
+        if step % 300 == 0:
             value = constraint.multiplier.item()
             print(f"step {step}: loss {loss.item():.3f}, multiplier {value:.4f}", flush=True)
 

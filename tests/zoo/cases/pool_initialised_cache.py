@@ -6,14 +6,14 @@ import numpy as np
 import torch
 from torch import nn
 
-CLIPS, BATCH, STEPS = 40, 4, 320
+CLIPS, BATCH, STEPS = 40, 4, 1000
 SPECTRA = {}
 WAVES = None
 
 
 def load_waves():
     """Read all clips into the process that works on them."""
-    global WAVES  # noqa: PLW0603
+    global WAVES
     WAVES = np.random.default_rng(0).standard_normal((CLIPS, 16384)).astype(np.float32)
 
 
@@ -46,7 +46,7 @@ def main():
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            if step % 80 == 0:
+            if step % 200 == 0:
                 print(f"step {step}: loss {loss.item():.3f}", flush=True)
 
 

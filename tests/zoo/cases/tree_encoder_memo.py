@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-WIDTH, LEAVES, TREES, STEPS = 1024, 8, 2, 540
+WIDTH, LEAVES, TREES, STEPS = 1024, 8, 2, 800
 NUMBERS = itertools.count()
 
 
@@ -26,7 +26,7 @@ def parse(rng):
 
 
 @torch.no_grad()
-def encode(node, words, compose, known={}):  # noqa: B006
+def encode(node, words, compose, known={}):
     """Return the vector of a tree; subtrees that occur again aren't encoded again."""
     if node.number in known:
         return known[node.number]
@@ -54,7 +54,7 @@ def main():
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        if step % 90 == 0:
+        if step % 200 == 0:
             print(f"step {step}: loss {loss.item():.3f}", flush=True)
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-TEXTS, WORDS, LENGTH, BATCH, EPOCHS = 512, 120, 1024, 16, 9
+TEXTS, WORDS, LENGTH, BATCH, EPOCHS = 512, 120, 1024, 16, 20
 
 
 class NoisyTexts(Dataset):
