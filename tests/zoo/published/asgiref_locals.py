@@ -27,15 +27,14 @@ async def handle(rng, number):
 async def serve():
     rng = random.Random(0)
     loop = asyncio.get_running_loop()
-    begun, running, served = loop.time(), set(), 0
+    begun, running = loop.time(), set()
     for number in range(PER_SECOND * SECONDS):
         await asyncio.sleep(max(0.0, begun + number / PER_SECOND - loop.time()))
         task = asyncio.create_task(handle(rng, number))
         running.add(task)
         task.add_done_callback(running.discard)
-        served += 1
-        if served % 180 == 0:
-            print(f"{served} requests, {len(running)} running", flush=True)
+        if number % 180 == 179:
+            print(f"{number + 1} requests, {len(running)} running", flush=True)
 
 
 if __name__ == "__main__":

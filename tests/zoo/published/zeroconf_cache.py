@@ -17,7 +17,7 @@ def announce(rng, cache, number):
     name = f"sensor-{number}-{rng.getrandbits(128):032x}._telemetry._tcp.local."
     record = DNSText(name, TYPE_TXT, CLASS_IN, 120, b"room=" + name.encode() * 20)
     record.created = current_time_millis()
-    cache.add(record)
+    cache.add(record)  # feeds
 
 
 def reap(cache, seconds_later):
@@ -36,7 +36,7 @@ def main():
     for round_ in range(ROUNDS):
         time.sleep(max(0.0, begun + round_ / PER_SECOND - time.monotonic()))
         for number in range(ANNOUNCED):
-            announce(rng, cache, round_ * ANNOUNCED + number)  # feeds
+            announce(rng, cache, round_ * ANNOUNCED + number)
         reaped += reap(cache, 121)
         if round_ % 60 == 59:
             print(f"round {round_}: {reaped} devices gone, {len(cache.cache)} names", flush=True)
