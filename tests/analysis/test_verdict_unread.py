@@ -59,3 +59,27 @@ def test_free_memory_between_new_objects_without_a_name_is_left_open(
     report = analyse(slack_between(rate).build())
     assert report.verdict.value == verdict, report.headline
     assert ("free memory between them" in report.headline) == (verdict == "inconclusive")
+
+
+def scattered(in_use_rate: float) -> Program:
+    """Resident memory that swings by what is free in the heap, over what malloc has handed out."""
+
+    def free(state: State) -> float:
+        return (10 + 4 * ((state.step * 7919) % 13) / 13 + state.step * 0.1) * MIB
+
+    def in_use(state: State) -> float:
+        return state.step * in_use_rate
+
+    program = Program(endless=True, steps=160, validation=0)
+    program.swell(lambda s: free(s) + in_use(s))
+    program.gauge(gauge.MALLOC_FREE, lambda s: free(s) * (1 + (s.step % 5) / 10))
+    return program.gauge(gauge.MALLOC_IN_USE, lambda s: 100 * MIB + in_use(s))
+
+
+@pytest.mark.parametrize(("rate", "verdict"), [(40 * KIB, RunVerdict.LEAK), (0, RunVerdict.CLEAN)])
+def test_what_malloc_hands_out_tells_where_resident_memory_scatters(
+    rate: float, verdict: RunVerdict
+) -> None:
+    report = analyse(scattered(rate).build())
+    assert report.verdict is verdict, report.headline
+    assert [f.kind for f in report.findings] == ["unexplained"] * (verdict is RunVerdict.LEAK)

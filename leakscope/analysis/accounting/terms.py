@@ -114,7 +114,8 @@ def judge_terms(
     if "slack" in terms:
         terms["slack"] = _undecided_by_what_pins_it(case, terms["slack"])
         terms["garbage"] = _undecided_until_freed(case, terms["garbage"])
-        terms["unexplained"] = _undecided_until_collected(case, terms["unexplained"])
+        unexplained = _counted_by_malloc(case, terms["unexplained"], growers)
+        terms["unexplained"] = _undecided_until_collected(case, unexplained)
     for term in terms.values():
         _record(case, term)
     return terms
@@ -149,6 +150,28 @@ def _term(case: RunContext, kind: str, x: FloatArray, y: FloatArray) -> Term:
     return Term(
         kind, trend, share, is_open_pool=case.pool.is_open, is_pool_bounded=case.pool.is_bounded
     )
+
+
+def _counted_by_malloc(case: RunContext, unexplained: Term, growers: Sequence[Grower]) -> Term:
+    """Return growth without a name by what the C heap has handed out, where that alone shows it.
+
+    Resident memory scatters by what is free in the heap and by what the kernel takes back; malloc's
+    own account of what is in use doesn't.
+    """
+    if unexplained.grows:
+        return unexplained
+    at = case.working[np.isin(case.working, case.track.known(gauge.MALLOC_IN_USE))]
+    if HOST not in case.table.retained or not len(case.table.at) or not len(at):
+        return unexplained
+    in_use = case.track.gauge(gauge.MALLOC_IN_USE)[at]
+    left = _without_known(case, at, in_use, growers)
+    trend = case.trend_of(case.work_done[at], left, policy.GAUGE_NOISE_BYTES)
+    handed_out = in_use[case.work_done[at] >= trend.tail_from]
+    if not trend.is_growing or handed_out[-1] <= handed_out[0]:
+        return unexplained
+    share = trend.net_bytes / float(handed_out[-1] - handed_out[0])
+    counted = replace(unexplained, trend=trend, share=share, is_open_pool=False)
+    return counted if counted.is_much else unexplained
 
 
 def _undecided_by_what_pins_it(case: RunContext, slack: Term) -> Term:
@@ -408,10 +431,7 @@ def unexplained_series(
     looked_at = (read[np.isin(read, p)] for p in (table.at, case.track.known(gauge.MALLOC_FREE)))
     enough = (at for at in looked_at if len(at) >= policy.FEW_READINGS)
     at = next((at for at in enough if np.ptp(case.track.work[at]) >= least), read)
-    left = private[at] - case.read_between(at, table.at, named_bytes(case, HOST))
-    for g in growers:
-        if g.growth == "across" and g.device == HOST:
-            left = left - unseen_growth(case, g, at)
+    left = _without_known(case, at, private[at], growers)
     for name in (gauge.MALLOC_FREE, gauge.PINNED_HOST):
         known = case.track.known(name)
         known = known[known <= case.track.last_work]  # later it releases what it held
@@ -420,8 +440,20 @@ def unexplained_series(
             since = np.clip(case.work_done[at] - case.work_done[known[-1]], 0, None)
             trend = case.gauge_trend(name)
             left = left - since * (trend.bytes_per_unit if trend.is_growing else 0.0)
+    return case.work_done[at], left
+
+
+def _without_known(
+    case: RunContext, at: IntArray, memory: FloatArray, growers: Sequence[Grower]
+) -> FloatArray:
+    """Return memory at some measurements without all that was weighed object by object."""
+    table = case.table
+    left = memory - case.read_between(at, table.at, named_bytes(case, HOST))
+    for g in growers:
+        if g.growth == "across" and g.device == HOST:
+            left = left - unseen_growth(case, g, at)
     weighed, unnamed = unnamed_readings(case)
     for read_at, sizes in (garbage_readings(case), (table.at[weighed], unnamed)):
         if len(read_at):
             left = left - case.read_between(at, read_at, sizes)
-    return case.work_done[at], left
+    return left
