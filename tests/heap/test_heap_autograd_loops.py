@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,27 @@ needs_memory = pytest.mark.skipif(
 )
 
 
+_openers: list[Callable[[], object]] = []
+
+
+@pytest.fixture(autouse=True)
+def no_loop_is_left() -> Iterator[None]:
+    """Open the loops of a test: no collection frees them, and censuses of later tests meet them."""
+    yield
+    while _openers:
+        _openers.pop()()
+    gc.collect()
+
+
 class Keeper:
     """What a program refers to from a hook."""
 
     def __init__(self) -> None:
         self.kept: Any = None
+        _openers.append(self.let_go)
+
+    def let_go(self) -> None:
+        self.kept = None
 
     def note(self, gradient: Any) -> None:
         assert self.kept is not None
@@ -55,6 +71,7 @@ def tensor_hook() -> tuple[Any, list[Any]]:
         return gradient * out.detach().mean()
 
     first.register_hook(note)
+    _openers.append(first._backward_hooks.clear)
     out.sum().backward()
     return first._backward_hooks, [note]
 
@@ -88,6 +105,7 @@ def unpack_hook() -> tuple[Any, list[Any]]:
 
     with torch.autograd.graph.saved_tensors_hooks(lambda _: 0, unpack):
         box["result"] = hidden().exp()
+    _openers.append(box.clear)
     return unpack, [unpack]
 
 
@@ -99,6 +117,7 @@ def leaf_hook() -> tuple[Any, list[Any]]:
         assert out is not None
 
     leaf.register_hook(note)
+    _openers.append(leaf._backward_hooks.clear)
     return leaf, [note]
 
 
@@ -107,12 +126,14 @@ def context() -> tuple[Any, list[Any]]:
     keeper = Keeper()
     middle.grad_fn.kept = middle.exp().sum()
     middle.grad_fn.keeper = keeper
+    _openers.append(vars(middle.grad_fn).clear)
     return middle.grad_fn, [keeper]
 
 
 def own_gradient() -> tuple[Any, list[Any]]:
     leaf = torch.ones(3, requires_grad=True)
     leaf.grad = (leaf * 2).exp()
+    _openers.append(lambda: setattr(leaf, "grad", None))
     keeper = leaf.keeper = Keeper()
     return leaf, [keeper]
 
@@ -242,12 +263,16 @@ def test_a_loop_that_is_opened_after_a_search_is_freed() -> None:
 
 
 LEAKING = """
+import weakref
 import torch
+
+hooks = []
 
 def watch(first, out):
     def note(gradient):
         return gradient * out.detach().mean()
     first.register_hook(note)
+    hooks.append(weakref.ref(first._backward_hooks))
 
 model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())
 head = torch.nn.Linear(8, 20_000)
@@ -259,6 +284,8 @@ for step in range(20):
     if step in (3, 10, 19):
         del first, out
         look()
+for hook in hooks:
+    hook().clear()
 """
 
 
@@ -271,5 +298,5 @@ def test_a_census_tells_the_loop_of_what_only_native_code_holds(tmp_path: Path) 
         "watch.note", "out", "AddmmBackward0", "ReluBackward0"
     ]  # fmt: skip
     assert row.loop[0] == LoopStep(
-        kind=StepKind.HOOK, name="watch.note", file=str(tmp_path / "train.py"), line=5
+        kind=StepKind.HOOK, name="watch.note", file=str(tmp_path / "train.py"), line=8
     )
