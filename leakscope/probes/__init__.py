@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from leakscope.probes.interpreter import BatchProbe
     from leakscope.probes.native_allocations import NativeProfile
     from leakscope.probes.out_of_memory import Room, device_room, host_room
-    from leakscope.probes.outside import OutsideProcess
+    from leakscope.probes.process import OutsideProcess
     from leakscope.probes.sources import default_probes, worker_probes
 
 __all__ = [
@@ -63,7 +63,7 @@ __getattr__, __dir__ = exports(
             "device_room",
             "host_room",
         ),
-        "outside": ("OutsideProcess",),
+        "process": ("OutsideProcess",),
         "sources": (
             "default_probes",
             "worker_probes",

@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Sequence
 
-from leakscope.analysis.accounting.components import COMPONENT_NAMES
+from leakscope.analysis.accounting.phases import COMPONENT_NAMES
 from leakscope.analysis.processes.endings import in_a_sentence
 from leakscope.model.allocator import DEFAULT_POOL, UNKNOWN_POOL
 from leakscope.model.comparison import (

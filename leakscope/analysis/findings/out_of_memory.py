@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from leakscope.analysis.accounting.components import live_by_component, live_by_name, reached_bytes
+from leakscope.analysis.accounting.phases import live_by_component, live_by_name, reached_bytes
 from leakscope.analysis.allocator.out_of_memory import (
     Need,
     fault_sentence,

@@ -8,9 +8,8 @@ from functools import partial
 import msgspec
 import numpy as np
 
-from leakscope.analysis.accounting.components import find_components
 from leakscope.analysis.accounting.ledger import find_growth, find_ledgers, with_imputed
-from leakscope.analysis.accounting.phases import find_phases, find_timeline
+from leakscope.analysis.accounting.phases import find_components, find_phases, find_timeline
 from leakscope.analysis.accounting.run_facts import (
     LONGEST_MESSAGE,
     find_facts,
