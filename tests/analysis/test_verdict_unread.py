@@ -58,7 +58,7 @@ def test_free_memory_between_new_objects_without_a_name_is_left_open(
 ) -> None:
     report = analyse(slack_between(rate).build())
     assert report.verdict.value == verdict, report.headline
-    assert ("free memory between them" in report.headline) == (verdict == "inconclusive")
+    assert ("free memory lies between them" in report.headline) == (verdict == "inconclusive")
 
 
 def scattered(in_use_rate: float) -> Program:

@@ -171,7 +171,13 @@ def _counted_by_malloc(case: RunContext, unexplained: Term, growers: Sequence[Gr
         return unexplained
     share = trend.net_bytes / float(handed_out[-1] - handed_out[0])
     counted = replace(unexplained, trend=trend, share=share, is_open_pool=False)
-    return counted if counted.is_much else unexplained
+    if not counted.is_much:
+        return unexplained
+    case.decisions.add(
+        "unexplained", "counted_by_malloc", "resident memory scatters, what malloc counts doesn't",
+        figure=trend.net_bytes, threshold=floor_of("unexplained")[0],
+    )  # fmt: skip
+    return counted
 
 
 def _undecided_by_what_pins_it(case: RunContext, slack: Term) -> Term:

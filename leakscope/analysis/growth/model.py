@@ -15,7 +15,8 @@ the census, a count. Its numbers are in ``policy``, the mathematics of its steps
    jumps, it takes a fifth of the run, and it is longer than the longest rest before.
    *Bounded*: the tail is flat and twice as long as any rest before, or the curve has settled, or
    the series came back late to its least. *Inconclusive*: neither; ``more_work`` is how much more
-   work would decide, where that can be estimated.
+   work would decide, where that can be estimated. So is an exact series that rose less, over most
+   of the work, than before, and was not read in there.
 4. *Rate*: the tail's slope, whatever came before it. A tail whose second half rises less than half
    as much as its first slows down; its second half gives the forecast.
 

@@ -203,9 +203,9 @@ def _pinning(case: RunContext, growth: SearchResult) -> list[str]:
     if unnamed.excluded_by or slack.excluded_by or case.pool.is_bounded:
         return []
     text = (
-        f"Memory grew by {human_bytes(cost)}: new objects that libraries or native code hold "
-        f"become more by {human_bytes(unnamed.trend.bytes_per_unit)} per {case.unit.name}, and "
-        f"free memory between them: {_further(case, case.pool.more_work)}."
+        f"Memory grew by {human_bytes(cost)}: libraries or native code keep "
+        f"{human_bytes(unnamed.trend.bytes_per_unit)} of new objects per {case.unit.name}, and "
+        f"free memory lies between them: {_further(case, case.pool.more_work)}."
     )
     return [text]
 
