@@ -21,7 +21,7 @@ from types import FrameType
 
 from leakscope.capture import policy
 from leakscope.capture.unobservable import changes_graphs
-from leakscope.heap.pausing import is_collecting
+from leakscope.heap.pausing import frames_of_other_threads, is_collecting
 
 _WARNS_OF_FORKS = sys.version_info >= (3, 12)
 
@@ -69,7 +69,7 @@ class BoundaryClock:
         if now < self._next or self._idle() < policy.TIME_IDLE_SECONDS:
             self._waited_since = now
             return
-        frames = sys._current_frames()
+        frames = frames_of_other_threads()
         if now < policy.TIME_SETUP_SECONDS and _is_importing(frames.get(self._main)):
             # A program that imports is being set up: what it holds is neither work nor growth.
             self._waited_since, self._next = now, now + policy.TIME_SPACING_SECONDS

@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from leakscope.capture.budget import Costs
 from leakscope.capture.dispatch import EventDispatcher
-from leakscope.capture.unobservable import is_in_backward, other_threads_compute, unobservable_state
+from leakscope.capture.unobservable import other_threads_compute, unobservable_state
+from leakscope.heap.pausing import is_in_backward
 from leakscope.model import gauge
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.errors import ours

@@ -15,7 +15,8 @@ from leakscope.capture.budget import Costs
 from leakscope.capture.dispatch import EventDispatcher
 from leakscope.capture.measuring import Measuring
 from leakscope.capture.torch_hooks.patching import ImportWatch
-from leakscope.capture.unobservable import is_in_backward, unobservable_state
+from leakscope.capture.unobservable import unobservable_state
+from leakscope.heap.pausing import is_in_backward
 from leakscope.model.boundary import Boundary
 from leakscope.model.record import OutOfMemoryRecord
 from leakscope.probes import Room, device_room, host_room

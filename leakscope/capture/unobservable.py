@@ -22,12 +22,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from threading import get_ident
 from types import FrameType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 from leakscope.capture.budget import Due
-from leakscope.heap.pausing import is_collecting
+from leakscope.heap.pausing import frames_of_other_threads, is_collecting
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.errors import ours
 
@@ -249,32 +248,24 @@ _CHANGE_GRAPHS = ("torch/autograd/", "torch/_dynamo/")
 _AT_WORK = ("torch/nn/modules/module.py", *_CHANGE_GRAPHS)
 
 
-def is_in_backward() -> bool:
-    """Return whether the calling thread is inside a backward pass."""
-    torch = sys.modules.get("torch")
-    task = getattr(getattr(torch, "_C", None), "_current_graph_task_id", None)
-    return task is not None and task() != -1
-
-
 def other_threads_compute() -> bool:
     """Return whether another thread is inside a module's call, a backward pass or the compiler."""
-    return _any_inside(_AT_WORK, sys._current_frames())
+    return _any_inside(_AT_WORK, frames_of_other_threads())
 
 
 def changes_graphs(frames: Mapping[int, FrameType]) -> bool:
-    """Return whether a thread other than this is inside a backward pass or the compiler.
+    """Return whether a thread is inside a backward pass or the compiler.
 
     Args:
-        frames: The innermost frame of each thread, by its number.
+        frames: The innermost frame of each thread but the caller's, by its number.
 
     """
     return _any_inside(_CHANGE_GRAPHS, frames)
 
 
 def _any_inside(places: Sequence[str], frames: Mapping[int, FrameType]) -> bool:
-    me = get_ident()
-    for thread, top in frames.items():
-        frame = None if thread == me else top
+    for innermost in frames.values():
+        frame: FrameType | None = innermost
         while frame is not None:
             if any(part in frame.f_code.co_filename for part in places):
                 return True

@@ -39,6 +39,7 @@ from leakscope.heap.adapters.tensor import (
 )
 from leakscope.heap.labels import ChainPart, Edge
 from leakscope.heap.naming import whole_of
+from leakscope.heap.pausing import autograd_changes
 from leakscope.model.census import CensusRow, LoopStep, RootKind, StepKind
 from leakscope.model.errors import ours
 
@@ -179,6 +180,8 @@ class LoopFinder:
         kind = type(obj)
         if kind is types.FunctionType:
             return _of_function(obj)
+        if autograd_changes():
+            raise RuntimeError("another thread changes gradients")
         facts = self._facts(obj)
         found = gc.get_referents(obj)
         if len(found) > _MOST_REFERENTS:
@@ -306,6 +309,8 @@ def _class_name(obj: object) -> str:
 def _is_gradient(tensor: Any, obj: object) -> bool:
     access = tensor_access()
     if access is None or not anatomy.is_instance(tensor, access.tensor):
+        return False
+    if autograd_changes():
         return False
     keeps = access.is_leaf.__get__(tensor) or access.retains_grad.__get__(tensor)
     return bool(keeps and access.grad.__get__(tensor) is obj)

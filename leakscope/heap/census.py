@@ -25,7 +25,7 @@ from leakscope.heap.graph import (
     walk,
 )
 from leakscope.heap.ownership import Definitions, ownership_under
-from leakscope.heap.pausing import without_collector, without_tracing
+from leakscope.heap.pausing import wait_for_autograd, without_collector, without_tracing
 from leakscope.heap.roles import Roles, device_storages
 from leakscope.heap.roots import Roots, SealedRoots, find_roots, walk_request
 from leakscope.heap.row_details import (
@@ -47,6 +47,8 @@ _MOST_TYPES = 6
 _MANY = 1000
 _MOST_COPIED = 6
 """Containers of so many objects are looked at for copied pages, so many of them."""
+_PATIENCE_SECONDS = 1.0
+"""So long a census waits for the backward passes of other threads."""
 
 
 class CensusTaker:
@@ -88,6 +90,8 @@ class CensusTaker:
         self._modules = 0
         """How many modules were imported when the baseline was made, or last added to."""
         self._memory_before: RowMemory | None = None
+        self._is_autograd_busy = False
+        """Whether the latest census waited in vain for other threads' backward passes."""
         self._sampled: dict[str, Sequence[int]] = {}
         """Where objects of the heaviest containers lie: numbers, which keep nothing alive."""
 
@@ -105,6 +109,7 @@ class CensusTaker:
 
         ``unwound`` are frames that a traceback keeps alive, outermost first: they count as running.
         """
+        self._wait()
         began = perf_counter()
         census = without_collector(lambda: without_tracing(self._census, scope, unwound))
         return msgspec.structs.replace(census, pause_s=perf_counter() - began)
@@ -114,9 +119,15 @@ class CensusTaker:
 
         It seals again. Where nothing was sealed there is nothing to hold it against.
         """
+        self._wait()
         began = perf_counter()
         census = without_collector(lambda: without_tracing(self._checked))
         return msgspec.structs.replace(census, pause_s=perf_counter() - began)
+
+    def _wait(self) -> None:
+        """Let other threads end their backward passes; those that go on for long, once."""
+        rests = wait_for_autograd(0.0 if self._is_autograd_busy else _PATIENCE_SECONDS)
+        self._is_autograd_busy = not rests
 
     def _checked(self) -> Census:
         if self._seal.is_empty or not can_seal():

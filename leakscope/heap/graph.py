@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 from array import array
 from dataclasses import dataclass, field, replace
+from time import perf_counter
 from types import ModuleType
 from typing import Any, NamedTuple, Protocol
 
@@ -23,6 +24,7 @@ import msgspec
 from leakscope.heap import reference
 from leakscope.heap.adapters.memory import KnownTypes, known_types
 from leakscope.heap.adapters.tensor import Parts, TensorAccess, read_parts, tensor_access
+from leakscope.heap.pausing import is_in_backward, wait_for_autograd
 
 _native: ModuleType | None
 try:
@@ -40,6 +42,8 @@ OTHER = -3
 
 SEALED_ROOT = 1 << 24
 """From this number on the root is a lasting one of an earlier walk: see :class:`Seal`."""
+_PATIENCE_SECONDS = 0.02
+"""So long a walk waits for other threads that change gradients: its roots were found before."""
 MOST_GROUPS = 62
 """Groups that :func:`leak_shares` tells apart."""
 
@@ -89,6 +93,10 @@ class WalkRequest:
     """Add up all objects by type: ``WalkResult.types``."""
     circle_bytes: int = 1 << 20
     """Selected garbage is asked for its circles if it retains this much together."""
+    needs_autograd: bool = True
+    """Wait a moment where other threads change gradients and graphs; otherwise neither is read."""
+    own_passes: int = 0
+    """How many of the backward passes under way are the calling thread's: :func:`walk` sees."""
     max_groups: int = 6
     max_samples: int = 3
 
@@ -226,7 +234,8 @@ class WalkResult:
     """The part of the payload that was reached through autograd graphs only, per device."""
     graph_nodes: int
     graph_truncated: bool
-    """Whether some autograd nodes were not entered: too many, or too long a chain of them."""
+    """Whether some autograd nodes were not entered: too many, too long a chain of them, or other
+    threads changed them, and gradients too."""
     graph_is_deep: bool
     """Whether a chain was too long to be asked for its nodes: no later walk of this process asks,
     for what asking leaves behind adds up. See ``native/chains.c``."""
@@ -403,13 +412,31 @@ def _walk(
     chosen: Any, request: WalkRequest, access: TensorAccess | None, seal: tuple[Any, ...]
 ) -> dict[str, Any]:
     """Walk, and where that met tensors that consist of others, again with what these are."""
-    columns: dict[str, Any] = chosen.walk(request, access, known_types(), {}, *seal)
+    columns = _answer(chosen, request, access, {}, seal)
     parts = read_parts(columns.pop("opaque"), access)
     if not parts or columns["graph_is_deep"]:
         return columns
     pause_s = columns["pause_s"]
     del columns  # it keeps objects alive, and would be found
-    columns = chosen.walk(request, access, known_types(), parts, *seal)
+    columns = _answer(chosen, request, access, parts, seal)
     del columns["opaque"]
     columns["pause_s"] += pause_s
     return columns
+
+
+def _answer(
+    chosen: Any,
+    request: WalkRequest,
+    access: TensorAccess | None,
+    parts: Parts,
+    seal: tuple[Any, ...],
+) -> dict[str, Any]:
+    """Walk once; where other threads change gradients, when they have done so, or without."""
+    known, deadline = known_types(), perf_counter() + _PATIENCE_SECONDS
+    request = replace(request, own_passes=int(is_in_backward()))
+    while True:
+        columns: dict[str, Any] | None = chosen.walk(request, access, known, parts, *seal)
+        if columns is not None:
+            return columns
+        waited = wait_for_autograd(deadline - perf_counter())
+        request = replace(request, needs_autograd=waited)

@@ -32,6 +32,7 @@ import msgspec
 from leakscope.heap.adapters.tensor import tensor_access
 from leakscope.heap.graph import MOST_GROUPS, Group, WalkResult, leak_shares
 from leakscope.heap.ownership import Ownership
+from leakscope.heap.pausing import autograd_changes
 from leakscope.heap.rows import Draft
 from leakscope.model.census import CensusRow, Site
 from leakscope.model.errors import ours
@@ -238,7 +239,7 @@ def made(tensor: Any) -> list[int]:
     """Return the numbers of a graph's oldest and youngest node; nothing where they aren't known."""
     try:
         access = tensor_access()
-        if access is None:
+        if access is None or autograd_changes():
             return []
         with access.without_overrides():
             numbers = [n for n in _numbers(access.grad_fn.__get__(tensor)) if n < _LEAF]

@@ -17,6 +17,7 @@ from leakscope.capture.budget import Costs
 from leakscope.capture.clock import BoundaryClock
 from leakscope.capture.dispatch import EventDispatcher, Guard
 from leakscope.capture.unobservable import changes_graphs
+from leakscope.heap.pausing import frames_of_other_threads
 
 
 class Program:
@@ -59,6 +60,18 @@ def test_program_with_boundaries_of_its_own_gets_none() -> None:
     assert program.reached == []
     program.pass_seconds(policy.TIME_IDLE_SECONDS + 1)
     assert program.reached
+
+
+def test_a_look_at_the_threads_is_no_garbage() -> None:
+    program = Program()
+    gc.collect()
+    gc.disable()
+    try:
+        program.pass_seconds(30)
+        assert program.reached
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 def test_import_of_the_program_is_waited_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,10 +174,10 @@ def test_backward_pass_of_another_thread_is_seen() -> None:
         doubled.register_hook(hold)
         doubled.sum().backward()
 
-    assert not changes_graphs(sys._current_frames())
+    assert not changes_graphs(frames_of_other_threads())
     thread = threading.Thread(target=work)
     thread.start()
     inside.wait(10)
-    assert changes_graphs(sys._current_frames())
+    assert changes_graphs(frames_of_other_threads())
     leave.set()
     thread.join()

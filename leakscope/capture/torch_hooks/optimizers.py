@@ -22,7 +22,7 @@ from leakscope.capture.torch_hooks.patching import (
     uncompiled,
     without_our_frame,
 )
-from leakscope.capture.unobservable import is_in_backward
+from leakscope.heap.pausing import is_in_backward
 
 MOST_MET = 256
 """Optimizers that are looked after: so many that live at once are no training's."""

@@ -80,7 +80,7 @@ static int has_long_chain(Walk *w) {
 
 /* Say whether autograd may be asked for one more node. */
 int may_ask_graph(Walk *w) {
-    if (w->graph_is_deep || w->graph_count >= (size_t)w->request.graph_budget)
+    if (w->autograd_changes || w->graph_is_deep || w->graph_count >= (size_t)w->request.graph_budget)
         return 0;
     if (w->graph_count >= w->graph_measured + LONGEST_CHAIN) {
         w->graph_measured = w->graph_count;

@@ -29,7 +29,7 @@ static PyObject *take_object(PyObject *request, const char *name, PyTypeObject *
 }
 
 static int read_request(Request *r, PyObject *request) {
-    Py_ssize_t cutoff, circle_bytes, full, keeps_graph, counts_types;
+    Py_ssize_t cutoff, circle_bytes, full, keeps_graph, counts_types, needs_autograd;
     if (!(r->roots = take_object(request, "roots", &PyList_Type)) ||
         !(r->barriers = take_object(request, "barriers", &PyList_Type)) ||
         !(r->hidden = take_object(request, "hidden", &PyList_Type)) ||
@@ -53,6 +53,8 @@ static int read_request(Request *r, PyObject *request) {
         take_number(request, "full", &full) < 0 ||
         take_number(request, "keep_graph", &keeps_graph) < 0 ||
         take_number(request, "count_types", &counts_types) < 0 ||
+        take_number(request, "needs_autograd", &needs_autograd) < 0 ||
+        take_number(request, "own_passes", &r->own_passes) < 0 ||
         take_number(request, "lasting_from", &r->lasting_from) < 0 ||
         take_number(request, "root_base", &r->root_base) < 0 ||
         take_number(request, "max_selected", &r->max_selected) < 0 ||
@@ -66,6 +68,7 @@ static int read_request(Request *r, PyObject *request) {
     r->full = full != 0;
     r->keeps_graph = keeps_graph != 0;
     r->counts_types = counts_types != 0;
+    r->needs_autograd = needs_autograd != 0;
     r->library_from = PyList_GET_SIZE(r->roots);
     if (r->max_samples > MAX_SAMPLES)
         r->max_samples = MAX_SAMPLES;
@@ -218,9 +221,11 @@ static PyObject *walk_heap(Walk *w, PyObject *request) {
         sum_reached(w, &tree) < 0 || choose(w, &tree, &choice) < 0 ||
         group_children(w, &tree, &choice) < 0)
         goto out;
-    if (w->seal && add_to_seal(w, &tree) < 0)
-        reset_seal(w, w->seal);
+    /* Gradients that were not read lie elsewhere in this walk: that must not be kept. */
+    int is_kept = w->seal && !w->autograd_changes && add_to_seal(w, &tree) == 0;
     answer = build_answer(w, &tree, &choice);
+    if (w->seal && !is_kept) /* not before: the answer names what is sealed */
+        reset_seal(w, w->seal);
     if (answer != NULL && add_graph(w, &tree, answer) < 0)
         Py_CLEAR(answer);
 out:
@@ -260,13 +265,19 @@ static PyObject *native_walk(PyObject *Py_UNUSED(module), PyObject *args) {
     if (read_request(&walk.request, request) < 0 || read_access(&walk, access) < 0 ||
         read_known(&walk, known) < 0)
         goto out;
+    walk.autograd_changes = walk.graph_truncated =
+        walk.has_torch && others_change_autograd(walk.request.own_passes);
+    if (walk.autograd_changes && walk.request.needs_autograd) {
+        answer = Py_NewRef(Py_None);
+        goto out;
+    }
     PyGC_Disable();
     answer = walk_heap(&walk, request);
     if (collecting)
         PyGC_Enable();
 out:
     let_go(&walk);
-    if (answer != NULL) {
+    if (answer != NULL && answer != Py_None) {
         PyObject *pause = PyFloat_FromDouble(seconds() - began);
         if (pause == NULL || PyDict_SetItemString(answer, "pause_s", pause) < 0)
             Py_CLEAR(answer);
@@ -292,6 +303,17 @@ PyDoc_STRVAR(inline_attributes_doc, "inline_attributes(object)\n--\n\n"
 
 PyDoc_STRVAR(classes_in_doc, "classes_in(names)\n--\n\n"
                              "Return the classes among the values of a dict.");
+
+PyDoc_STRVAR(others_change_autograd_doc,
+             "others_change_autograd(own)\n--\n\n"
+             "Return whether threads but this change gradients or graphs at this moment.");
+
+static PyObject *ask_others_change_autograd(PyObject *Py_UNUSED(module), PyObject *own) {
+    Py_ssize_t passes = PyLong_AsSsize_t(own);
+    if (passes == -1 && PyErr_Occurred())
+        return NULL;
+    return PyBool_FromLong(others_change_autograd(passes));
+}
 
 PyDoc_STRVAR(is_collecting_doc, "is_collecting()\n--\n\n"
                                 "Return whether a collection of garbage is under way.");
@@ -320,6 +342,7 @@ static PyMethodDef methods[] = {
     {"baseline_bytes", baseline_bytes, METH_O, baseline_bytes_doc},
     {"leak_shares", leak_shares, METH_VARARGS, leak_shares_doc},
     {"classes_in", classes_in, METH_O, classes_in_doc},
+    {"others_change_autograd", ask_others_change_autograd, METH_O, others_change_autograd_doc},
     {"is_collecting", is_collecting, METH_NOARGS, is_collecting_doc},
     {"remember_allocators", remember_allocators, METH_NOARGS, remember_allocators_doc},
     {"trace_no_more", trace_no_more, METH_NOARGS, trace_no_more_doc},
@@ -348,6 +371,8 @@ PyMODINIT_FUNC PyInit__native(void) {
     name_data = PyUnicode_InternFromString("data");
     name_unpack = PyUnicode_InternFromString("unpack_hook");
     if (!name_sizeof || !name_dispatch || !name_data || !name_unpack)
+        return NULL;
+    if (prepare_threads() < 0)
         return NULL;
     return PyModule_Create(&definition);
 }

@@ -150,7 +150,7 @@ static void follow_data(Walk *w, uint32_t node, PyObject *tensor, const TypeFact
 /* Return the gradient of a leaf, or of a tensor that was told to keep its own: of others asking
  * warns. */
 PyObject *gradient_of(Walk *w, PyObject *tensor, int is_leaf) {
-    if (!is_leaf && !is_true(read_getset(w->access.retains_grad, tensor)))
+    if (w->autograd_changes || (!is_leaf && !is_true(read_getset(w->access.retains_grad, tensor))))
         return NULL;
     return read_getset(w->access.grad, tensor);
 }

@@ -122,7 +122,8 @@ typedef struct {
 typedef struct {
     Py_ssize_t library_from, lasting_from, root_base, max_selected, max_depth, graph_budget, max_groups, max_samples;
     uint64_t cutoff, circle_bytes;
-    int full, keeps_graph, counts_types;
+    Py_ssize_t own_passes;
+    int full, keeps_graph, counts_types, needs_autograd;
     PyObject *roots, *barriers, *hidden, *marked, *late, *stages, *pinned;
 } Request;
 
@@ -227,6 +228,7 @@ typedef struct {
     size_t graph_count, graph_measured;
     uint32_t first_graph; /* no autograd node has a lower number */
     int graph_truncated, graph_is_deep, failed;
+    int autograd_changes; /* other threads change gradients and graphs: neither is read */
     size_t scratch, peak;
 } Walk;
 
@@ -378,6 +380,10 @@ void follow_maker(Walk *w, uint32_t node);
 
 /* chains.c: how long a graph may be that is asked for its nodes. */
 int may_ask_graph(Walk *w);
+
+/* threads.c */
+int prepare_threads(void);
+int others_change_autograd(Py_ssize_t own);
 
 /* nodes.c: the table of nodes, its index by address, and the edges. */
 int grow_index(Walk *w, size_t n_slots);

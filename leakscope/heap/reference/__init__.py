@@ -17,6 +17,7 @@ from typing import Any
 
 from leakscope.heap.adapters.memory import KnownTypes, Memory
 from leakscope.heap.adapters.tensor import MOST_OPAQUE, Parts, TensorAccess
+from leakscope.heap.pausing import others_change_autograd
 from leakscope.heap.reference.edges import EdgeReader, Payload, Rank
 from leakscope.heap.reference.relations import LONGEST_CHAIN, has_long_chain, settle_extents
 from leakscope.heap.reference.selection import Graph, WalkPhase, answer
@@ -34,15 +35,26 @@ _WAITING = (WalkPhase.BARRIER, WalkPhase.HIDDEN)
 
 def walk(
     request: Any, access: TensorAccess | None, known: KnownTypes, parts: Parts
-) -> dict[str, Any]:
+) -> dict[str, Any] | None:
     """Walk as asked and return the columns of a ``WalkResult``; see :mod:`leakscope.heap.graph`."""
     began = perf_counter()
+    autograd_changes = access is not None and others_change_autograd(request.own_passes)
+    if autograd_changes and request.needs_autograd:
+        return None
     everything = gc.get_objects() if request.full else []
     enabled = gc.isenabled()
     try:
         gc.disable()
-        reader = EdgeReader(access, known, request.marked_types, request.late_types, parts)
+        reader = EdgeReader(
+            access,
+            known,
+            request.marked_types,
+            request.late_types,
+            parts,
+            reads_autograd=not autograd_changes,
+        )
         walker = _Walker(request, reader)
+        walker.graph.graph_truncated = autograd_changes
         walker.walk_user()
         if request.full:
             walker.walk_rest(everything)
@@ -252,6 +264,8 @@ class _Walker:
     def _may_query_graph(self) -> bool:
         """Say whether autograd may be asked for one more node: see ``native/chains.c``."""
         graph = self.graph
+        if not self._reader.reads_autograd:
+            return False
         if graph.graph_is_deep or graph.graph_count >= self._request.graph_budget:
             return False
         if graph.graph_count >= self._measured + LONGEST_CHAIN:

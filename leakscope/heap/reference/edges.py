@@ -111,7 +111,10 @@ class EdgeReader:
         marked: tuple[type, ...],
         late: tuple[type, ...] = (),
         parts: Parts | None = None,
+        *,
+        reads_autograd: bool = True,
     ) -> None:
+        self.reads_autograd = reads_autograd
         self._access = access
         self._known = known
         self._marked = marked
@@ -307,7 +310,9 @@ class EdgeReader:
         Of other tensors asking would warn.
         """
         access = self._access
-        if access is None or not (self.is_leaf(tensor) or access.retains_grad.__get__(tensor)):
+        if access is None or not self.reads_autograd:
+            return None
+        if not (self.is_leaf(tensor) or access.retains_grad.__get__(tensor)):
             return None
         found: object = access.grad.__get__(tensor)
         return found
