@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from synthetic_runs import GIB, KIB, MIB, Program, Size, State, Thing
 
+from leakscope.analysis.accounting.ledger import named_bytes
 from leakscope.analysis.accounting.phases import (
     BETWEEN_STEPS_SHARE,
     MOST_EPOCHS,
@@ -17,6 +18,7 @@ from leakscope.analysis.accounting.phases import (
     MOST_STEPS,
     keep_extremes,
 )
+from leakscope.analysis.columns.series import HOST
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.verdict.analyse import analyse
 from leakscope.model import gauge
@@ -529,3 +531,18 @@ def test_what_a_function_let_go_whenever_it_returned_is_no_growth_to_the_end() -
     others = [e.bytes for e in ledger.entries if e.label == "all other named objects"]
     assert sum(others) == pytest.approx(0, abs=MIB)
     assert abs(amount(ledger, "unexplained")) < 4 * MIB
+
+
+def test_what_a_call_of_a_library_gathers_is_held_while_it_runs_alone() -> None:
+    """Between two evaluations their predictions are no named bytes, nor is a part of them."""
+    program = Program(epochs=6, inner=40).local(
+        "lib.evaluate()·preds", MIB, user=False, of_a_call=True
+    )
+    run = program.constant("main()·model", 3 * MIB).build()
+    case = RunContext(run, run.main)
+    held = dict(zip(case.table.at.tolist(), named_bytes(case, HOST).tolist(), strict=True))
+    phases = {at: run.main.measurements[at].boundary.phase for at in held}
+    outside = [size for at, size in held.items() if phases[at] != "validation"]
+    inside = [size for at, size in held.items() if phases[at] == "validation"]
+    assert outside == [pytest.approx(3 * MIB, abs=MIB / 100)] * len(outside)
+    assert max(inside) == pytest.approx(13 * MIB, abs=MIB / 10)

@@ -48,7 +48,7 @@ done = threading.Event()
 thread = threading.Thread(target=fork_while_measured)
 with leakscope.profile(quiet=True) as scope:
     thread.start()
-    for step in scope.steps(range(400)):
+    for step in scope.steps(range(20_000)):
         objects.append([])
         if not thread.is_alive():
             break

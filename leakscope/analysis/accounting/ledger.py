@@ -185,7 +185,8 @@ def named_bytes(case: RunContext, device: str) -> FloatArray:
     """Return by census what has a name of the user's: rows that no other row retains.
 
     What a function held when it was last seen to run counts on when it has returned: nobody
-    saw it go. One that had returned before, and had let go of it, did so again.
+    saw it go. One that had returned before, and had let go of it, did so again. Calls of a library's
+    hold nothing where a census saw none: what outlives them is new elsewhere.
     """
     table = case.table
     total = np.zeros(len(table.at))
@@ -194,7 +195,10 @@ def named_bytes(case: RunContext, device: str) -> FloatArray:
         if table.is_reached(path) and table.parent(path) is None and len(columns):
             seen = np.nan_to_num(table.retained[device][path, columns])
             held = case.read_between(table.at, table.at[columns], seen, before=0.0)
-            if not table.alive(path)[columns].all():
+            alive = table.alive(path)
+            if not table.latest[path].user:
+                held[~alive] = 0.0
+            elif not alive[columns].all():
                 held[columns[-1] + 1 :] = 0.0
             total += held
     return total
