@@ -185,8 +185,8 @@ def named_bytes(case: RunContext, device: str) -> FloatArray:
     """Return by census what has a name of the user's: rows that no other row retains.
 
     What a function held when it was last seen to run counts on when it has returned: nobody
-    saw it go. One that had returned before, and had let go of it, did so again. Calls of a library's
-    hold nothing where a census saw none: what outlives them is new elsewhere.
+    saw it go. One that had returned before, and had let go of it, did so again. Calls of a
+    library's hold nothing where a census saw none: what outlives them is new elsewhere.
     """
     table = case.table
     total = np.zeros(len(table.at))
