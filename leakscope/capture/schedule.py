@@ -255,7 +255,8 @@ class Schedule:
         if self._costs.is_sealed and self._checks(now, policy.CHECK_AFTER_AT_END):
             return Due.CHECK
         kind = self._kind(now)
-        if kind is Due.FOCUSED and self._growth.is_unnamed and self._floor.has_full:
+        rises = self._growth.is_unnamed or self._growth.has_much_unnamed
+        if kind is Due.FOCUSED and rises and self._floor.has_full:
             kind = self._costs.full  # nothing else tells a short run what rose
         share = policy.WHOLE_SHARE_UNNAMED * now
         bears = self._costs.expect(kind) <= max(share, policy.BEGINNING_SECONDS)
@@ -463,6 +464,8 @@ RISES = 3
 LEAST_RISE = 4096
 LEAST_RSS_RISE = 1 << 20
 LEAST_UNNAMED_RISE = 256 << 10
+MUCH_UNNAMED = 4 << 20
+"""Bytes: libraries keep a part of that of a program that leaks nothing."""
 KEYS_KEPT = 48
 ROWS_KEPT = 400
 CALM_AFTER = 12
@@ -505,6 +508,11 @@ class GrowthWatch:
             return self._steps >= RISES
         rises = max((known.rises for known in self._unnamed.values()), default=0)
         return rises >= RISES
+
+    @property
+    def has_much_unnamed(self) -> bool:
+        """Whether much has come outside the user's names since measuring began."""
+        return (self._elsewhere or 0) >= MUCH_UNNAMED
 
     def growing(self) -> tuple[object, dict[str, int]]:
         """Return where the latest look was taken, and by path the bytes of what rises there."""

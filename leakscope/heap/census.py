@@ -192,16 +192,25 @@ class CensusTaker:
             root_base=max(sealed_before, 0),
         )
 
-    def _walk(self, scope: CensusScope, unwound: Sequence[FrameType]) -> tuple[Roots, WalkResult]:
-        """Walk the heap; a full walk goes on from what earlier ones have sealed."""
+    def _walk(
+        self, scope: CensusScope, unwound: Sequence[FrameType], *, divides: bool = False
+    ) -> tuple[Roots, WalkResult]:
+        """Walk the heap; a full walk goes on from what earlier ones have sealed.
+
+        Args:
+            scope: what is walked.
+            unwound: frames that an exception has left.
+            divides: of a full walk, whether it tells what came since the baseline was made.
+
+        """
         full = scope is CensusScope.FULL and can_seal()
-        baseline = self._baseline if scope is CensusScope.FOCUSED else None
+        baseline = self._baseline if scope is CensusScope.FOCUSED or (full and divides) else None
         roots = find_roots(
             self._ownership,
             self._definitions,
             full=scope is CensusScope.FULL,
             sealed=self._sealed_roots if full else None,
-            imported=[] if baseline is None else self._imported(),
+            imported=[] if baseline is None or full else self._imported(),
             unwound=unwound,
             work_items=self._work_items,
         )
@@ -231,7 +240,8 @@ class CensusTaker:
         is_whole = full and (not can_seal() or self._seal.is_empty)
         # A full walk has rows for what hangs elsewhere, but no sum to compare with others.
         weighed = self._weigh(unwound) if full else None
-        roots, result = self._walk(scope, unwound)
+        divides = weighed is not None and weighed[0] is not None
+        roots, result = self._walk(scope, unwound, divides=divides)
         if weighed is None:
             weighed = _elsewhere(result)
         maker = RowMaker(result, roots, self._ownership, self._definitions, self._sealed_rows)

@@ -165,6 +165,9 @@ class Nodes:
     sealed: list[int]
     """Number of the object in the seal; -1 where the walk reached it. Where something changed that
     leads to the object, its name may be another: there it is -2 less the number."""
+    recent_bytes: list[int]
+    """Of the reached bytes of the host, those of objects that came since the baseline was made; -1
+    unless the walk was a whole one that was given a baseline."""
 
 
 @dataclass
@@ -382,7 +385,8 @@ def walk(
 ) -> WalkResult:
     """Walk the heap as asked. The process stands still meanwhile; no code of the user's runs.
 
-    With a ``seal`` the walk must be a full one, with a ``baseline`` it must not.
+    With a ``seal`` the walk must be a full one. With a ``baseline`` one of the user's names weighs
+    what is new, and a whole one tells how much of what it reaches is.
     """
     global _met_deep_graph
     chosen: Any = reference if _native is None or engine == "reference" else _native

@@ -187,6 +187,7 @@ class RowMaker:
             host_bytes=sum(retained_on_host(nodes, n) for n in counted),
             device_bytes=_added(nodes.device_bytes[n] for n in counted),
             shared_bytes=self._shared(draft, counted),
+            recent_bytes=self._recent(draft),
             count=len(draft.nodes) or len(draft.inner),
             length=self._length(draft, kind),
             capacity=self._capacity(draft),
@@ -233,6 +234,13 @@ class RowMaker:
             for device, retained in nodes.device_bytes[node].items():
                 shared[device] = shared.get(device, 0) - retained
         return {device: size for device, size in shared.items() if size > 0}
+
+    def _recent(self, draft: Draft) -> int | None:
+        """What of a library's came since measuring began; None where nothing tells."""
+        nodes = self._nodes
+        tops = [n for n in (*draft.nodes, *draft.inner) if not self._is_below(n, draft.path)]
+        recent = [nodes.recent_bytes[node] for node in tops]
+        return None if self.is_user(draft.first) or min(recent) < 0 else sum(recent)
 
     def _is_below(self, node: int, path: str) -> bool:
         above = self._nodes.parent[node]

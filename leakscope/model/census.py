@@ -145,6 +145,9 @@ class CensusRow(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes per device (``host`` included) that are named through these objects but that others
     keep alive too. With the retained bytes they are all that is reached through this name first:
     no byte is counted under two names of one level."""
+    recent_bytes: Whole | None = None
+    """Of a library's in the first walk of the whole heap: what of the host bytes that are reached
+    came since measuring began. None where nothing tells."""
     shared_with: list[str] = []
     """Paths of other growing rows that hold some of the same objects: letting go in one place is
     not enough."""

@@ -6,19 +6,20 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from synthetic_runs import MIB, Program
+from synthetic_runs import KIB, MIB, Program
 
-from leakscope.analysis.accounting.terms import unnamed_series
+from leakscope.analysis.accounting.terms import judge_unnamed, unnamed_series
+from leakscope.analysis.growth.search import search_growth
 from leakscope.analysis.run_context import RunContext
 from leakscope.model.run import Run
 
 EPOCHS = 8
 
 
-def short_run(at_the_end: int) -> Run:
+def short_run(at_the_end: int, named: int = 60 * MIB) -> Run:
     """Return a run whose library gains 3 MiB an epoch, looked at in its first half and its end."""
     program = Program(epochs=EPOCHS).leak("registry", 3 * MIB, per="epoch", user=False)
-    run = program.build()
+    run = program.constant("main()·model", named).build()
     recorded = run.main.measurements
     half, last = len(recorded) // 2, next(m.census for m in reversed(recorded) if m.census)
     recorded[half:] = [replace(m, census=None) for m in recorded[half:]]
@@ -28,13 +29,79 @@ def short_run(at_the_end: int) -> Run:
 
 
 @pytest.mark.parametrize(
-    ("at_the_end", "counts"),
-    [(EPOCHS * 3 * MIB, True), (60 * MIB, False), (0, False)],
-    ids=["goes on", "jumps as functions return", "is given back"],
+    ("at_the_end", "named", "counts"),
+    [
+        (EPOCHS * 3 * MIB, 60 * MIB, True),
+        (60 * MIB, 60 * MIB, False),
+        (60 * MIB, KIB, True),
+        (0, 60 * MIB, False),
+        (0, KIB, False),
+    ],
+    ids=[
+        "goes on",
+        "jumps as functions return",
+        "jumps where functions held nothing",
+        "is given back",
+        "is given back where functions held nothing",
+    ],
 )
-def test_the_last_look_counts_where_growth_goes_on_to_it(at_the_end: int, counts: bool) -> None:
-    run = short_run(at_the_end)
+def test_the_last_look_counts_where_growth_goes_on_to_it(
+    at_the_end: int, named: int, counts: bool
+) -> None:
+    run = short_run(at_the_end, named)
     case = RunContext(run, run.main)
     _, sizes = unnamed_series(case)
     assert bool(sizes[-1] == at_the_end) is counts
-    assert case.trend_of(*unnamed_series(case)).is_growing or not counts
+    goes_on = at_the_end == EPOCHS * 3 * MIB
+    assert case.trend_of(*unnamed_series(case)).is_growing is goes_on or not counts
+
+
+STEPS = EPOCHS * 40
+
+
+def few_looks(recent: float | None, other: float = 0.0) -> RunContext:
+    """Return a run whose library gathers 50 KiB a step, walked as a whole when it ends.
+
+    Args:
+        recent: which part of what the library has the walk tells to be new.
+        other: bytes a step that come to memory besides, and no walk sees.
+
+    """
+    program = Program(epochs=EPOCHS, validation=0, full_at=(STEPS,))
+    program.leak("library·registry", 50 * KIB, user=False).swell(lambda s: s.step * other)
+    run = program.build()
+    recorded = run.main.measurements
+    whole = next(m.census for m in recorded if m.census and m.boundary.step == STEPS)
+    recorded[:] = [
+        m if at in (1, 60, 180) else replace(m, census=None) for at, m in enumerate(recorded)
+    ]
+    rows = [
+        msgspec.structs.replace(
+            row, recent_bytes=None if recent is None else round(recent * row.host_bytes)
+        )
+        for row in whole.rows
+    ]
+    recorded[-1] = replace(
+        recorded[-1], census=msgspec.structs.replace(whole, rows=rows, whole=True)
+    )
+    return RunContext(run, run.main)
+
+
+def named_by_search(case: RunContext) -> list[str]:
+    return [case.table.latest[grower.path].path for grower in search_growth(case).growers]
+
+
+@pytest.mark.parametrize("recent", [1.0, 0.9])
+def test_a_registry_is_named_by_one_walk_that_tells_what_of_it_is_new(recent: float) -> None:
+    assert named_by_search(few_looks(recent)) == ["library·registry"]
+
+
+@pytest.mark.parametrize("recent", [0.3, 0.0, None])
+def test_it_is_not_where_little_of_it_is_new_or_nothing_tells(recent: float | None) -> None:
+    case = few_looks(recent)
+    assert judge_unnamed(case).trend.is_growing
+    assert not named_by_search(case)
+
+
+def test_what_is_no_large_part_of_what_memory_gains_does_not_grow_by_that() -> None:
+    assert not judge_unnamed(few_looks(1.0, other=100 * KIB)).trend.is_growing

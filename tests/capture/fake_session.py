@@ -89,6 +89,7 @@ class FakeTaker:
         self.drift = {"heap": 0, "native": 0, "row": 0}
         self.sizes = dict
         self.files: set[str] = set()
+        self.elsewhere_bytes: int | None = None
         self.error: Exception | None = None
         self.unwound: list[str] = []
         self.storages: list[DeviceStorages] = []
@@ -119,6 +120,7 @@ class FakeTaker:
             cutoff_bytes=1,
             objects=round(seconds / policy.SECONDS_PER_BLOCK) if self.counts_objects else 1000,
             heap_bytes=1,
+            elsewhere_bytes=self.elsewhere_bytes,
             pause_s=seconds,
             whole=kind > Due.FULL,
             sealed=900 if self.is_sealed else 0,

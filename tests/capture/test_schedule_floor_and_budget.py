@@ -56,6 +56,17 @@ class TestShortRuns:
         assert run.taker.taken.count(Due.WHOLE) == walks
         assert len(run.censuses(Kind.RUN_END, "", FULL)) == walks
 
+    @pytest.mark.parametrize(("unnamed", "walks"), [(5 << 20, 1), (3 << 20, 0)])
+    def test_one_with_much_outside_the_users_names_ends_with_a_walk(self, unnamed, walks):
+        run = FakeSession(whole=0.5, resumed=0.1, max_pause=10_000)
+        run.taker.elsewhere_bytes = 0
+        run.train_pass(40, 0.01)
+        run.taker.elsewhere_bytes = unnamed
+        run.train_pass(40, 0.01)
+        run.close()
+        assert run.taker.taken.count(Due.WHOLE) == walks
+        assert len(run.censuses(Kind.RUN_END, "", FULL)) == walks
+
     def test_censuses_lie_spread_inside_the_first_validation(self, run):
         inside = [b for b in run.censuses(Kind.BATCH, "validation") if b.occurrence == 0]
         assert {1, 3, 9} <= {b.batch for b in inside}

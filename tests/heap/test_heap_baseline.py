@@ -11,7 +11,7 @@ import pytest
 
 from leakscope.heap.census import CensusTaker
 from leakscope.heap.graph import can_seal
-from leakscope.model.census import Census, CensusScope
+from leakscope.model.census import Census, CensusRow, CensusScope
 
 pytestmark = pytest.mark.skipif(not can_seal(), reason="only the native walker has a baseline")
 MIB = 1 << 20
@@ -92,6 +92,41 @@ def test_full_censuses_weigh_it_too(taker, many):
             library.module.many.clear()
             census = taker.take(CensusScope.FULL) if count % 2 else look(taker)
             assert census.elsewhere_bytes - before == pytest.approx(count * MIB, rel=0.15)
+
+
+def row_of_registry(census: Census) -> CensusRow:
+    return next(row for row in census.rows if row.name == "somebodys_library.registry")
+
+
+def test_the_first_walk_of_all_divides_what_a_library_has_by_when_it_came(taker):
+    with Library() as library:
+        library.register(6 * MIB)
+        gc.collect()
+        look(taker)
+        library.register(2 * MIB)
+        row = row_of_registry(taker.take(CensusScope.FULL))
+        assert row.host_bytes == pytest.approx(8 * MIB, rel=0.15)
+        assert row.recent_bytes == pytest.approx(2 * MIB, rel=0.15)
+        library.register(MIB)
+        assert row_of_registry(taker.take(CensusScope.FULL)).recent_bytes is None
+
+
+def test_nothing_divides_it_where_the_walk_of_all_comes_first(taker):
+    with Library() as library:
+        library.register(2 * MIB)
+        assert row_of_registry(taker.take(CensusScope.FULL)).recent_bytes is None
+
+
+def test_registries_that_share_their_contents_have_rows_from_the_first_walk_of_all(taker):
+    with Library() as library:
+        look(taker)
+        for _ in range(16):
+            library.register(MIB // 8)
+        library.module.by_name = {str(n): x for n, x in enumerate(library.module.registry)}
+        census = taker.take(CensusScope.FULL)
+        shared = [row for row in census.rows if row.name.startswith("somebodys_library.")]
+        reached = [row.host_bytes + row.shared_bytes.get("host", 0) for row in shared]
+        assert 2 * MIB < max(reached) < 3 * MIB
 
 
 def test_what_a_library_lets_go_is_weighed_no_more(taker):

@@ -111,6 +111,7 @@ def judge_terms(
             "unexplained": unexplained_series(case, growers),
         }
     terms = {kind: _term(case, kind, *xy) for kind, xy in series.items()}
+    terms["elsewhere"] = _going_with_memory(case, terms["elsewhere"])
     if "slack" in terms:
         terms["slack"] = _undecided_by_what_pins_it(case, terms["slack"])
         terms["garbage"] = _undecided_until_freed(case, terms["garbage"])
@@ -135,7 +136,42 @@ def _record(case: RunContext, term: Term) -> None:
 
 def judge_unnamed(case: RunContext) -> Term:
     """Return how what is new and has no name of the user's grows."""
-    return _term(case, "elsewhere", *unnamed_series(case))
+    return _going_with_memory(case, _term(case, "elsewhere", *unnamed_series(case)))
+
+
+def _going_with_memory(case: RunContext, unnamed: Term) -> Term:
+    """Return what is new without a name by the trend of private memory, where it is most of that.
+
+    Censuses may be too few to judge it by itself; the many readings of memory tell that the growth
+    goes on.
+    """
+    pool = case.pool
+    weighed, sizes = unnamed_readings(case)
+    at = case.table.at[weighed]
+    inside = at >= case.tail[0] if len(case.tail) else np.zeros(len(at), dtype=bool)
+    at, sizes = at[inside], sizes[inside]
+    if not (unnamed.trend.is_open and pool.is_growing) or len(at) < 2:
+        return unnamed
+    read = case.working[np.isfinite(case.private[case.working])]
+    gained = float(sizes[-1] - sizes[0])
+    whole = float(np.ptp(case.read_between(at[[0, -1]], read, case.private[read])))
+    reaches = np.ptp(case.work_done[at]) >= policy.REACHES * np.ptp(case.work_done[case.tail])
+    falls = (np.diff(sizes) < -policy.ELSEWHERE_NOISE_BYTES).any()
+    if falls or not reaches or gained < max(policy.CARRIED_SHARE * whole, policy.CARRIED_BYTES):
+        return unnamed
+    share = min(gained / whole, 1.0) if whole > 0 else 1.0
+    case.decisions.add(
+        "elsewhere", "goes_with_memory", "private memory grows, and this is most of it",
+        figure=gained, threshold=policy.CARRIED_SHARE * whole,
+    )  # fmt: skip
+    low, high = pool.interval
+    trend = msgspec.structs.replace(
+        pool,
+        bytes_per_unit=share * pool.bytes_per_unit,
+        interval=(share * low, share * high),
+        net_bytes=share * pool.net_bytes,
+    )
+    return replace(unnamed, trend=trend, share=share)
 
 
 def _term(case: RunContext, kind: str, x: FloatArray, y: FloatArray) -> Term:
@@ -291,26 +327,46 @@ def unnamed_series(case: RunContext) -> tuple[FloatArray, FloatArray]:
 def unnamed_readings(case: RunContext) -> tuple[IntArray, FloatArray]:
     """Return the censuses that weighed what is new outside the user's names, and its bytes.
 
-    The one at the end of the run is among them where growth goes on to it as it was. In a short run
-    it may be the only one of a whole half; but functions have returned there, and what they shared
-    with a library is the library's alone.
+    The one at the end of the run may be the only one of a short run's second half, but functions
+    have returned there: what they shared with a library is the library's alone. It is among them
+    where nothing had names before, and where growth goes on to it as it was.
     """
     sizes = [c.elsewhere_bytes for c in case.table.censuses]
     known, values = _weighed(case, sizes, case.track.last_work)
     final = len(sizes) - 1
-    if len(known) < policy.FEWEST_READINGS or known[-1] == final or sizes[final] is None:
+    if not len(known) or known[-1] == final or sizes[final] is None:
         return known, values
+    last = float(sizes[final] or 0)
+    gained = last - float(values[-1])
+    if gained >= policy.CARRIED_BYTES and not _had_names(case):
+        return np.append(known, final), np.append(values, last)
+    if not _goes_on_to(case, known, values, final, gained):
+        return known, values
+    all_known, all_values = np.append(known, final), np.append(values, last)
+    trend = case.trend_of(
+        case.work_done[case.table.at[all_known]], all_values, policy.ELSEWHERE_NOISE_BYTES
+    )
+    return (all_known, all_values) if trend.is_growing else (known, values)
+
+
+def _had_names(case: RunContext) -> bool:
+    """Return whether the user's names led to so much that it matters who has it at the end."""
+    named = named_bytes(case, HOST) if HOST in case.table.retained else np.zeros(1)
+    return bool(named.max(initial=0.0) >= policy.GAUGE_NOISE_BYTES)
+
+
+def _goes_on_to(
+    case: RunContext, known: IntArray, values: FloatArray, final: int, gained: float
+) -> bool:
+    """Return whether a gain up to the last census is not steeper than what came before it."""
+    if len(known) < policy.FEWEST_READINGS:
+        return False
     done = case.work_done[case.table.at]
     since = float(done[final] - done[known[-1]])
-    gained = float(sizes[final] or 0) - float(values[-1])
     begin = max(float(done[known[-1]]) - since, float(done[known[0]]))
     before = float(values[-1] - np.interp(begin, done[known], values))
     worked = float(done[known[-1]]) - begin
-    if not 0 <= gained * worked <= policy.ALIKE_FACTOR * before * since:
-        return known, values
-    all_known, all_values = np.append(known, final), np.append(values, float(sizes[final] or 0))
-    trend = case.trend_of(done[all_known], all_values, policy.ELSEWHERE_NOISE_BYTES)
-    return (all_known, all_values) if trend.is_growing else (known, values)
+    return 0 <= gained * worked <= policy.ALIKE_FACTOR * before * since
 
 
 def unnamed_at(case: RunContext, columns: IntArray) -> FloatArray:

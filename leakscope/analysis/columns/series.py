@@ -283,6 +283,9 @@ class RowTable:
     """Path to its place in ``paths``."""
     sites: dict[int, list[Site]] = field(default_factory=dict)
     """Where the contents of a path were allocated, from the last census that knew."""
+    has_beginning: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=bool))
+    """Of which paths, of libraries, the first census shows what they retained, though it walked the
+    user's names alone: a later one showed what came since."""
     _running_at: dict[str, BoolArray] = field(default_factory=dict)
 
     def covered(self, path: int) -> BoolArray:
@@ -396,9 +399,12 @@ def tabulate(track: BoundaryTable) -> RowTable:
         full=np.array([c.scope is CensusScope.FULL for c in censuses], dtype=bool),
         truncated=np.array([c.graph_truncated for c in censuses], dtype=bool),
         number=number,
+        has_beginning=np.zeros(len(latest), dtype=bool),
     )
     for column, census in enumerate(censuses):
         _fill(table, column, census)
+        if column and census.whole:
+            _fill_beginning(table, census)
     present = np.isfinite(table.retained[HOST])
     for values in table.retained.values():
         values[present & np.isnan(values)] = 0.0
@@ -440,3 +446,14 @@ def _fill(table: RowTable, column: int, census: Census) -> None:
                 table.retained[device] = np.full_like(table.retained[HOST], np.nan)
             size = row.device_bytes.get(device, 0) + row.shared_bytes.get(device, 0)
             table.retained[device][place, column] = size
+
+
+def _fill_beginning(table: RowTable, census: Census) -> None:
+    """Fill in what libraries had at the first census: less than in a whole walk by what is new."""
+    for row in census.rows:
+        place = table.number.get(row.path)
+        if place is None or row.recent_bytes is None or np.isfinite(table.count[place, 0]):
+            continue
+        before = row.host_bytes + row.shared_bytes.get(HOST, 0) - row.recent_bytes
+        table.retained[HOST][place, 0] = float(max(before, 0))
+        table.has_beginning[place] = True

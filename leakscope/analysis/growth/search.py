@@ -128,18 +128,12 @@ def find_carriers(case: RunContext, trends: dict[int, Trend]) -> dict[tuple[int,
     pool, elsewhere = case.pool, judge_unnamed(case)
     at, private = case.table.at, case.private
     read = case.working[np.isfinite(private[case.working])]
+    read = case.working[np.isfinite(private[case.working])]
     for path, trend in trends.items():
         is_user = case.table.latest[path].user
         if not trend.is_open or not (_goes_on(pool) if is_user else elsewhere.grows):
             continue
-        columns, y, _ = case.observations.series(path, HOST)
-        if is_user:
-            inside = at[columns] >= case.tail[0]
-            inside[:-1] |= inside[1:]  # from the last look before the tail on
-            columns, y = columns[inside], y[inside]
-        else:  # where it was too small to be written it was no nothing
-            shown = np.isfinite(case.table.retained[HOST][path, columns])
-            columns, y = columns[shown], y[shown]
+        columns, y = _carried_readings(case, path)
         rises = np.diff(y)
         if not len(rises) or (rises < -policy.ROW_NOISE_BYTES).any():
             continue
@@ -152,10 +146,30 @@ def find_carriers(case: RunContext, trends: dict[int, Trend]) -> dict[tuple[int,
         least = max(policy.CARRIED_SHARE * float(whole[-1] - whole[0]), policy.CARRIED_BYTES)
         if y[-1] - y[0] < least:
             continue
-        observed = case.observations.columns(path)
+        observed = np.union1d(case.observations.columns(path), columns)
         grower = grower_of(case.observations, path, HOST, trend, observed, columns)
         found[path, HOST] = grower
     return found
+
+
+def _carried_readings(case: RunContext, path: int) -> tuple[IntArray, FloatArray]:
+    """Return the censuses that tell what a path kept, and what it retained there.
+
+    Of a library's the row must have been written: where it was too small for that it was not
+    nothing. What was there at the beginning and at the end of the run tells it alone.
+    """
+    table = case.table
+    columns, y, _ = case.observations.series(path, HOST)
+    if table.latest[path].user:
+        inside = table.at[columns] >= case.tail[0]
+        inside[:-1] |= inside[1:]  # from the last look before the tail on
+        return columns[inside], y[inside]
+    retained = table.retained[HOST][path]
+    shown = np.isfinite(retained)
+    if table.has_beginning[path]:
+        return np.flatnonzero(shown), retained[shown]
+    columns = columns[shown[columns]]
+    return columns, retained[columns]
 
 
 def _jumps(rises: FloatArray, work: IntArray) -> bool:

@@ -88,11 +88,11 @@ static PyObject *sealed_number(Walk *w, uint32_t number) {
     return PyLong_FromLongLong(is_renamed(w, entry) ? -2 - (long long)entry : (long long)entry);
 }
 
-enum { N_COLUMNS = 19 };
+enum { N_COLUMNS = 20 };
 static const char *const column_names[N_COLUMNS] = {
     "objects", "parent", "root", "dominator", "selected", "shallow_bytes", "host_bytes",
     "device_bytes", "reached_bytes", "unused_bytes", "graph_nodes", "keeps_graph", "holds", "number", "referrers",
-    "others", "holders", "circle", "sealed"};
+    "others", "holders", "circle", "sealed", "recent_bytes"};
 
 static int fill_row(Walk *w, Tree *t, Choice *c, size_t row, PyObject **columns) {
     uint32_t number = c->named[row];
@@ -128,6 +128,7 @@ static int fill_row(Walk *w, Tree *t, Choice *c, size_t row, PyObject **columns)
         holders_as_list(c, row),
         circle_as_list(c, number),
         sealed_number(w, number),
+        t->recent ? PyLong_FromUnsignedLongLong(t->recent[number]) : PyLong_FromLong(-1),
     };
     Py_INCREF((PyObject *)node->key);
     values[0] = (PyObject *)node->key;

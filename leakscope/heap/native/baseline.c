@@ -325,3 +325,36 @@ void walk_new(Walk *w) {
     w->new_garbage = bytes_of_phase(w, PHASE_GARBAGE);
     w->has_weighed_new = !w->failed;
 }
+
+/* Say whether an object came since measuring began. Of what the collector doesn't track nothing tells. */
+static int is_recent(const Walk *w, const Node *node, int is_parent_recent) {
+    const TypeFacts *facts = &w->types[node->type];
+    PyObject *object = (PyObject *)node->key;
+    if (facts->type == NULL || !is_collected(object, facts) || !PyObject_GC_IsTracked(object))
+        return is_parent_recent;
+    return !is_known(w->since, object);
+}
+
+/* Sum up, of a whole walk, what of all that is named through each node came since measuring began: what an
+ * object that isn't tracked consists of counts with the one that leads to it. */
+int sum_recent(Walk *w, Tree *t) {
+    if (w->since == NULL || w->since->collections < 0 || w->resumed)
+        return 0;
+    uint8_t *recent = fresh(w, w->n_nodes, 1);
+    t->recent = fresh(w, w->n_nodes, 8);
+    for (size_t i = 0; !w->failed && i < w->order.count; i++) {
+        uint32_t number = w->order.items[i];
+        const Node *node = &w->nodes[number];
+        recent[number] = (uint8_t)is_recent(w, node, node->parent != NONE && recent[node->parent]);
+    }
+    for (size_t i = w->order.count; !w->failed && i-- > 0;) {
+        uint32_t number = w->order.items[i];
+        const Node *node = &w->nodes[number];
+        if (recent[number] && node->device == 0)
+            t->recent[number] += node->bytes;
+        if (node->parent != NONE)
+            t->recent[node->parent] += t->recent[number];
+    }
+    drop(w, recent);
+    return w->failed ? -1 : 0;
+}

@@ -128,6 +128,7 @@ static void release(Walk *w, Tree *t, Choice *c) {
     drop(w, t->node);
     drop(w, t->dominator);
     drop(w, t->host);
+    drop(w, t->recent);
     drop(w, t->graph_nodes);
     for (uint32_t d = 1; d < MAX_DEVICES; d++)
         drop(w, t->device[d]);
@@ -218,7 +219,7 @@ static PyObject *walk_heap(Walk *w, PyObject *request) {
     drop(w, w->index.slots);
     w->index.slots = NULL;
     if (w->failed || find_dominators(w, &tree) < 0 || sum_retained(w, &tree) < 0 ||
-        sum_reached(w, &tree) < 0 || choose(w, &tree, &choice) < 0 ||
+        sum_reached(w, &tree) < 0 || sum_recent(w, &tree) < 0 || choose(w, &tree, &choice) < 0 ||
         group_children(w, &tree, &choice) < 0)
         goto out;
     /* Gradients that were not read lie elsewhere in this walk: that must not be kept. */
@@ -265,6 +266,10 @@ static PyObject *native_walk(PyObject *Py_UNUSED(module), PyObject *args) {
     if (read_request(&walk.request, request) < 0 || read_access(&walk, access) < 0 ||
         read_known(&walk, known) < 0)
         goto out;
+    if (walk.request.full) {
+        walk.since = walk.baseline;
+        walk.baseline = NULL;
+    }
     walk.autograd_changes = walk.graph_truncated =
         walk.has_torch && others_change_autograd(walk.request.own_passes);
     if (walk.autograd_changes && walk.request.needs_autograd) {

@@ -207,6 +207,7 @@ typedef struct {
     uint32_t n_pinned, n_totals;
     Seal *seal;        /* what earlier walks sealed, and where this one does; NULL without one */
     Baseline *baseline; /* what was there when measuring began; NULL unless what is new is weighed */
+    Baseline *since;    /* of a full walk: what was there when measuring began; NULL where that isn't known */
     uint64_t elsewhere, new_garbage; /* host bytes that are new, and no name of the user's reaches */
     int has_weighed_new;
     Resumed *resumed;  /* of a walk that goes on from a seal; NULL of a whole one */
@@ -241,6 +242,7 @@ typedef struct {
     uint64_t *device[MAX_DEVICES];
     uint64_t *reached[MAX_DEVICES]; /* by node: its own bytes and those named through it */
     uint64_t *unread[MAX_DEVICES];  /* retained, by position; NULL where nothing is */
+    uint64_t *recent; /* of what is reached on the host, by node, what came since measuring began; or NULL */
     uint32_t *graph_nodes;
 } Tree;
 
@@ -430,6 +432,7 @@ PyObject *new_baseline(PyObject *module, PyObject *nothing);
 PyObject *baseline_bytes(PyObject *module, PyObject *baseline);
 Baseline *baseline_of(PyObject *capsule);
 int is_known(const Baseline *baseline, PyObject *object);
+int sum_recent(Walk *w, Tree *t);
 void walk_new(Walk *w);
 
 /* Say whether objects of a phase are part of the sums: ours never are, and where only what is new is

@@ -344,6 +344,7 @@ def _node_columns(
         "holds": [_groups(graph, retained, request, children.get(n, [])) for n in named],
         "number": named,
         "sealed": [-1] * len(named),
+        "recent_bytes": [-1] * len(named),
     }
 
 
