@@ -200,6 +200,13 @@ def capacity_of(obj: Any, kind: str) -> int | None:
     return limit if type(limit) is int else None
 
 
+def hits_of(obj: Any) -> int | None:
+    """Return how many calls an ``lru_cache`` has answered; None for anything else."""
+    if type(obj) is functools._lru_cache_wrapper:
+        return functools._lru_cache_wrapper.cache_info(obj).hits
+    return None
+
+
 def length_of(obj: Any) -> int | None:
     """Return how many items an object holds, where it is a container."""
     if type(obj) is functools._lru_cache_wrapper:

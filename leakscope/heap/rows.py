@@ -166,6 +166,7 @@ class RowMaker:
                 nodes.host_bytes[node],
                 sum(nodes.reached_bytes[node].values()),
                 contents.length_of(nodes.objects[node]),
+                contents.hits_of(nodes.objects[node]),
             )
             for node in tops
         )
@@ -191,6 +192,7 @@ class RowMaker:
             count=len(draft.nodes) or len(draft.inner),
             length=self._length(draft, kind),
             capacity=self._capacity(draft),
+            hits=self._hits(draft),
             graph_nodes=graph_nodes,
             unused_bytes=_added(nodes.unused_bytes[n] for n in counted),
             holds=self._holds(draft),
@@ -306,6 +308,11 @@ class RowMaker:
             for n in (*draft.nodes, *draft.inner)
         ]
         return max((capacity for capacity in found if capacity is not None), default=None)
+
+    def _hits(self, draft: Draft) -> int | None:
+        found = [contents.hits_of(self._nodes.objects[n]) for n in (*draft.nodes, *draft.inner)]
+        known = [hits for hits in found if hits is not None]
+        return sum(known) if known else None
 
     def groups(self, draft: Draft) -> list[Group]:
         """Return what the objects of a row hold; of a wrapper, what its inner container holds."""

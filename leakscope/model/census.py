@@ -168,6 +168,8 @@ class CensusRow(msgspec.Struct, frozen=True, kw_only=True):
     """Items in the containers together, where they have a length."""
     capacity: Whole | None = None
     """The bound that the container itself declares (``deque.maxlen``, ``lru_cache`` maxsize)."""
+    hits: Whole | None = None
+    """Of an ``lru_cache``: how many calls it has answered."""
     graph_nodes: Whole = 0
     """Autograd nodes among what is retained."""
     made: list[Whole] = []

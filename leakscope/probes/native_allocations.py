@@ -18,6 +18,7 @@ import os
 import re
 import sys
 import sysconfig
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
@@ -475,13 +476,19 @@ def _is_interpreter(library: str) -> bool:
 
 
 def _origins(project_root: str) -> list[tuple[str, int]]:
-    """Return prefixes of files and whose they are; the first that fits decides."""
+    """Return prefixes of files and whose they are; the first that fits decides.
+
+    As for what has names, the user's are those below the project's root that were not installed
+    there, and a notebook's cells.
+    """
     origins = [
         (f"{OUR_FILES}capture{os.sep}", _Origin.WRAPPER),
         (OUR_FILES, _Origin.OWN),
     ]
+    roots = [project_root, os.path.realpath(project_root)] if project_root else []
+    users = [(f"{root.rstrip(os.sep)}{os.sep}", _Origin.USER) for root in dict.fromkeys(roots)]
     if "-packages" in project_root:  # a program that is installed itself
-        origins.append((f"{project_root.rstrip(os.sep)}{os.sep}", _Origin.USER))
+        origins += users
     for name in ("stdlib", "platstdlib"):
         path = sysconfig.get_path(name)
         for folder in {path, os.path.realpath(path)}:
@@ -490,4 +497,7 @@ def _origins(project_root: str) -> list[tuple[str, int]]:
                 for installed in ("site-packages", "dist-packages")
             ]
             origins.append((f"{folder}{os.sep}", _Origin.STANDARD))
+    if project_root:
+        cells = (os.path.join(tempfile.gettempdir(), "ipykernel_"), _Origin.USER)  # noqa: PTH118
+        origins += [*users, cells, (os.sep, _Origin.LIBRARY)]
     return [(prefix, int(origin)) for prefix, origin in origins]

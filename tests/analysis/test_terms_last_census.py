@@ -59,12 +59,13 @@ def test_the_last_look_counts_where_growth_goes_on_to_it(
 STEPS = EPOCHS * 40
 
 
-def few_looks(recent: float | None, other: float = 0.0) -> RunContext:
+def few_looks(recent: float | None, other: float = 0.0, **more: int) -> RunContext:
     """Return a run whose library gathers 50 KiB a step, walked as a whole when it ends.
 
     Args:
         recent: which part of what the library has the walk tells to be new.
         other: bytes a step that come to memory besides, and no walk sees.
+        more: what the walk tells of the library's row besides.
 
     """
     program = Program(epochs=EPOCHS, validation=0, full_at=(STEPS,))
@@ -77,7 +78,7 @@ def few_looks(recent: float | None, other: float = 0.0) -> RunContext:
     ]
     rows = [
         msgspec.structs.replace(
-            row, recent_bytes=None if recent is None else round(recent * row.host_bytes)
+            row, recent_bytes=None if recent is None else round(recent * row.host_bytes), **more
         )
         for row in whole.rows
     ]
@@ -105,3 +106,17 @@ def test_it_is_not_where_little_of_it_is_new_or_nothing_tells(recent: float | No
 
 def test_what_is_no_large_part_of_what_memory_gains_does_not_grow_by_that() -> None:
     assert not judge_unnamed(few_looks(1.0, other=100 * KIB)).trend.is_growing
+
+
+@pytest.mark.parametrize("hits", [0, 1])
+def test_a_librarys_bounded_cache_is_a_leak_only_if_it_never_answers(hits: int) -> None:
+    case = few_looks(1.0, capacity=2 * STEPS, hits=hits)
+    found = search_growth(case)
+    paths = [
+        [case.table.latest[g.path].path for g in some] for some in (found.growers, found.filling)
+    ]
+    assert paths == [["library·registry"], []] if hits == 0 else [[], ["library·registry"]]
+    unnamed = found.terms["elsewhere"]
+    assert (unnamed.grows, unnamed.excluded_by) == (
+        (True, "") if hits == 0 else (False, "declares_a_bound")
+    )

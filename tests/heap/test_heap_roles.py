@@ -204,6 +204,7 @@ ring = deque(maxlen=7)
 jobs = queue.Queue(maxsize=9)
 for i in range(5):
     load_frame(i), load_all(i), ring.append(torch.zeros(5000)), jobs.put(torch.zeros(5000))
+load_frame(0), load_frame(3)
 look()
 """
     )
@@ -215,6 +216,7 @@ look()
         "jobs": 9,
     }
     assert {row.length for row in found.values()} == {5}
+    assert [row.hits for row in found.values()] == [2, 0, None, None]
     assert {row.role for row in found.values()} == {"cache"}
     assert [row.kind for row in found.values()] == ["lru_cache", "lru_cache", "deque", "queue"]
     assert taken.last.components["cache"]["host"] >= 20 * 5000 * 4

@@ -107,8 +107,8 @@ Started = Callable[..., NativeProfile]
 def started(library: SimpleNamespace) -> Iterator[Started]:
     profiles = []
 
-    def start(interval: float = EVERYTHING, seed: int = 1) -> NativeProfile:
-        profile = NativeProfile(interval=interval, seed=seed)
+    def start(interval: float = EVERYTHING, seed: int = 1, project_root: str = "") -> NativeProfile:
+        profile = NativeProfile(interval=interval, seed=seed, project_root=project_root)
         profiles.append(profile)
         assert profile.start(), profile.why_not
         return profile
@@ -273,6 +273,30 @@ class TestWhere:
         assert site.owner is NativeOwner.LIBRARY
         # `by` isn't exported: its name is in the table that has what isn't.
         assert site.stack[0] in (f"{LIBRARY}!by", f"{LIBRARY}!leak")
+
+    @pytest.mark.parametrize(
+        "folder", ["elsewhere", "project/.venv/lib/site-packages", "project/package"]
+    )
+    def test_the_users_line_is_the_first_of_the_project(
+        self, library: SimpleNamespace, started: Started, tmp_path: Path, folder: str
+    ) -> None:
+        """What was installed is a library's, inside the project or outside of it."""
+        called, caller = tmp_path / folder / "reading.py", tmp_path / "project" / "train.py"
+        names: dict[str, object] = {"leak": library.leak}
+        for path, text in (
+            (called, "def read():\n    leak(0, 3, 1 << 20)\n"),
+            (caller, "def train():\n\n    read()\n"),
+        ):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            exec(compile(text, str(path), "exec"), names)
+        profile = started(project_root=str(tmp_path / "project"))
+        train = names["train"]
+        assert callable(train)
+        train()
+        site = of_library(everything(profile))[0]
+        is_installed = folder != "project/package"
+        assert (site.file, site.line) == ((str(caller), 3) if is_installed else (str(called), 2))
 
     def test_its_stack_is_recorded_once(self, library: SimpleNamespace, started: Started) -> None:
         profile = started()

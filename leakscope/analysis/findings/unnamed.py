@@ -16,7 +16,12 @@ from leakscope.analysis.columns.series import HOST, FloatArray, IntArray
 from leakscope.analysis.findings.loops import explain_loop
 from leakscope.analysis.findings.training_loop import gradient_cycle, is_gradient_cycle
 from leakscope.analysis.growth import judge, policy
-from leakscope.analysis.growth.exclusions import GrowthDriver, growth_driver, new_shapes
+from leakscope.analysis.growth.exclusions import (
+    GrowthDriver,
+    growth_driver,
+    named_in_libraries,
+    new_shapes,
+)
 from leakscope.analysis.growth.search import SearchResult
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.source.index import places_that_call
@@ -104,12 +109,8 @@ def diagnose_unexplained(
 
 def is_named(case: RunContext, growth: SearchResult, term: Term) -> bool:
     """Return whether culprits name most of what grows in libraries."""
-    named = [
-        g.trend.bytes_per_unit * g.units
-        for g in growth.growers
-        if g.growth == "across" and g.device == HOST and not case.table.latest[g.path].user
-    ]
-    return sum(named) >= policy.CARRIED_SHARE * term.trend.net_bytes
+    named = named_in_libraries(case, growth.growers)
+    return named >= policy.CARRIED_SHARE * term.trend.net_bytes
 
 
 def _unnamed_objects_finding(case: RunContext, term: Term) -> Finding:

@@ -12,8 +12,9 @@ decides. They are applied in this order:
    are left.
 4. ``TERM_RULES``, to each term of private memory that grows or may grow (``accounting.terms``):
    ``first_touch``, ``new_shapes``, ``collector_will_come``, ``nothing_pins_it``,
-   ``pinned_by_culprit``; then ``pinned_by_unnamed``, to free memory in the C heap, which needs the
-   outcome for ``elsewhere``.
+   ``pinned_by_culprit``; then ``declares_a_bound``, to new objects without a name that fill such a
+   path, and ``pinned_by_unnamed``, to free memory in the C heap, which needs the outcome for
+   ``elsewhere``.
 5. ``floor``, the only one that isn't here: too little to harm (``verdict.severity`` for paths,
    ``Term.is_much`` for terms).
 
@@ -23,7 +24,7 @@ recorded program needs it: ``tests/zoo/ablation.py`` switches off each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
@@ -146,9 +147,15 @@ def _bytes_of(table: RowTable, role: str, g: Grower) -> FloatArray:
 
 
 def declares_a_bound(case: RunContext, grower: Grower, others: Sequence[Grower]) -> Figure | None:
-    """Return whether a grower will stop by itself, at a bound that does no harm."""
+    """Return whether a grower will stop by itself, at a bound that does no harm.
+
+    A library's cache that has never answered a call only keeps what it was given; the user has
+    neither chosen its bound nor anything of it.
+    """
     row = case.table.latest[grower.path]
     if row.capacity is None or not row.length:
+        return None
+    if row.hits == 0 and not row.user and row.length >= policy.UNANSWERED_CALLS:
         return None
     full = float(grower.y[-1] / row.length * row.capacity * max(row.count, 1))
     limit = policy.CAPACITY_OF_LIMIT * (case.limit_bytes or float("inf"))
@@ -348,11 +355,45 @@ def without_excluded(case: RunContext, growers: list[Grower]) -> tuple[list[Grow
 
 
 def with_rules_applied(
-    case: RunContext, terms: Mapping[str, Term], growers: Sequence[Grower]
+    case: RunContext,
+    terms: Mapping[str, Term],
+    growers: Sequence[Grower],
+    filling: Sequence[Grower],
 ) -> dict[str, Term]:
-    """Return terms of private memory with the first rule by which their growth is no leak."""
+    """Return terms of private memory with the first rule by which their growth is no leak.
+
+    Args:
+        case: The run.
+        terms: The terms, by kind.
+        growers: What grows by a name.
+        filling: What grows towards a bound.
+
+    """
     judged = {kind: _with_rule(case, term, growers) for kind, term in terms.items()}
+    judged["elsewhere"] = _filling(case, judged["elsewhere"], filling)
     return _pinned_by_unnamed(case, judged)
+
+
+def _filling(case: RunContext, unnamed: Term, filling: Sequence[Grower]) -> Term:
+    """Return what is new without a name, which ends where most of it fills a library's bound."""
+    gained = named_in_libraries(case, filling)
+    least = policy.CARRIED_SHARE * unnamed.trend.net_bytes
+    if not (unnamed.grows or unnamed.may_grow) or gained < max(least, 1.0):
+        return unnamed
+    case.decisions.add(
+        "elsewhere", "declares_a_bound", "most of it fills what stops at a bound of its own",
+        figure=gained, threshold=least,
+    )  # fmt: skip
+    return replace(unnamed, excluded_by="declares_a_bound")
+
+
+def named_in_libraries(case: RunContext, growers: Iterable[Grower]) -> float:
+    """Return the host bytes that libraries' paths gained across phases."""
+    return sum(
+        g.trend.bytes_per_unit * g.units
+        for g in growers
+        if g.growth == "across" and g.device == HOST and not case.table.latest[g.path].user
+    )
 
 
 def _with_rule(case: RunContext, term: Term, growers: Sequence[Grower]) -> Term:

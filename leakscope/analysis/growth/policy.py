@@ -214,6 +214,9 @@ LEAST_DUE_BYTES = float(512 << 10)
 CAPACITY_OF_LIMIT = 0.25
 """``declares_a_bound``: a container is accused only if, full, it would fill this part of memory. So
 is garbage that the next collection finds."""
+UNANSWERED_CALLS = 64
+"""``declares_a_bound``: a library's cache with as many entries that has never answered a call is no
+cache. The first of every cache's calls find nothing."""
 
 # Terms of private memory: floors, then the rules in their order.
 

@@ -98,7 +98,7 @@ def search_growth(case: RunContext) -> SearchResult:
     within, _ = without_excluded(case, _on_main_device(found))
     owners = [*grown.values(), *(g for kept in climbing for g in kept.values())]
     growers = across + within
-    terms = with_rules_applied(case, judge_terms(case, growers, named, trends), growers)
+    terms = with_rules_applied(case, judge_terms(case, growers, named, trends), growers, filling)
     return SearchResult(growers, filling, trends, owners, terms)
 
 

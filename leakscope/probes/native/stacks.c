@@ -216,17 +216,24 @@ void origins_clear(void) {
     prefixes_number = 0;
 }
 
+static int is_installed(const char *file) {
+    return strstr(file, "/site-packages/") || strstr(file, "/dist-packages/");
+}
+
 /* The first prefix that fits decides; an installed library may lie below any folder. */
 static Origin origin_of(const char *file) {
-    for (int i = 0; i < prefixes_number; i++)
-        if (strncmp(file, prefixes[i].text, prefixes[i].length) == 0)
-            return prefixes[i].origin;
+    for (int i = 0; i < prefixes_number; i++) {
+        size_t length = prefixes[i].length;
+        if (strncmp(file, prefixes[i].text, length) == 0)
+            return prefixes[i].origin == USER && is_installed(file + length - 1) ? LIBRARY
+                                                                                 : prefixes[i].origin;
+    }
     if (file[0] == '<')
         return strcmp(file, "<string>") == 0 || strncmp(file, "<stdin", 6) == 0 ||
                        strncmp(file, "<ipython", 8) == 0
                    ? USER
                    : STANDARD;
-    return strstr(file, "/site-packages/") || strstr(file, "/dist-packages/") ? LIBRARY : USER;
+    return is_installed(file) ? LIBRARY : USER;
 }
 
 static uint64_t hash_bytes(const char *text, size_t length) {
