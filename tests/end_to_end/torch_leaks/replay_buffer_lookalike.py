@@ -1,4 +1,4 @@
-"""Q-learning with a replay buffer of bounded length, which fills for a third of the run."""
+"""Q-learning with a replay buffer of bounded length, which fills for a fifth of the run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-EPISODES, STEPS = 9, 20
+EPISODES, STEPS = 15, 20
 
 
 class Replay:
