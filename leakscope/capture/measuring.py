@@ -116,6 +116,11 @@ class Measuring:
             self._next_blocks = 0.0  # the blocks tell who allocated them
         if (closing or ends_history) and due < Due.FOCUSED:
             due = max(due, self._pauses.pass_by(self._pauses.usual))
+        rises_unnamed = closing and self.windows.growth.is_unnamed
+        if rises_unnamed and self._costs.is_sealed and self._pauses.allows(Due.FULL):
+            due = max(
+                due, Due.FULL
+            )  # with rows of libraries, and the lines that fill them
         gauges = self._read_gauges(boundary, due)
         is_last_chance = self._headroom.is_running_out(self.resident)
         if is_last_chance:

@@ -113,6 +113,8 @@ WHOLE_SHARE = 0.02
 WHOLE_SHARE_UNNAMED = 0.25
 """The same where memory rises that no name of the user's reaches: only a whole walk can tell what
 it is, and the full censuses after it whether that grows."""
+WHOLE_SHARE_AT_END = 0.5
+"""The same when the run ends, where nobody waits for the program's next step."""
 WHOLE_SHARE_SAVING = 0.25
 """The same where a census of the user's names takes longer than one that goes on from a seal."""
 FULL_AT_KEY = 4

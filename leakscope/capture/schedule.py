@@ -258,7 +258,7 @@ class Schedule:
         rises = self._growth.is_unnamed or self._growth.has_much_unnamed
         if kind is Due.FOCUSED and rises and self._floor.has_full:
             kind = self._costs.full  # nothing else tells a short run what rose
-        share = policy.WHOLE_SHARE_UNNAMED * now
+        share = (policy.WHOLE_SHARE_AT_END if rises else policy.WHOLE_SHARE_UNNAMED) * now
         bears = self._costs.expect(kind) <= max(share, policy.BEGINNING_SECONDS)
         return kind if bears else Due.FOCUSED
 

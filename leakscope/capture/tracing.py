@@ -247,11 +247,13 @@ class AllocationWindows:
 
     def _is_wanted(self, boundary: Boundary) -> bool:
         phase = boundary.phase
+        # One more where its census has rows of libraries: those before may have been too early.
+        more = int(self.growth.is_unnamed and self._costs.is_sealed)
         return (
             self._wanted in ("", phase)
             and boundary.kind in (*INSIDE, BoundaryKind.PHASE_BEGIN)
-            and self._counts.get(phase, 0) < TRACING_WINDOWS_IN_PHASE
-            and sum(self._counts.values()) < TRACING_WINDOWS
+            and self._counts.get(phase, 0) < TRACING_WINDOWS_IN_PHASE + more
+            and sum(self._counts.values()) < TRACING_WINDOWS + more
             and boundary.time_s >= self._not_before.get(phase, 0.0)
         )
 

@@ -10,13 +10,16 @@ from itertools import islice
 from sys import getsizeof
 from time import perf_counter
 from types import FrameType
+from typing import NamedTuple
 
 import msgspec
 
 from leakscope.heap import anatomy
 from leakscope.heap.autograd_loops import LoopMemory
+from leakscope.heap.contents import newest_items
 from leakscope.heap.graph import (
     GraphBaseline,
+    Group,
     Seal,
     TypeTotal,
     WalkRequest,
@@ -24,7 +27,7 @@ from leakscope.heap.graph import (
     can_seal,
     walk,
 )
-from leakscope.heap.ownership import Definitions, ownership_under
+from leakscope.heap.ownership import Definitions, Ownership, ownership_under
 from leakscope.heap.pausing import wait_for_autograd, without_collector, without_tracing
 from leakscope.heap.roles import Roles, device_storages
 from leakscope.heap.roots import Roots, SealedRoots, find_roots, walk_request
@@ -34,16 +37,19 @@ from leakscope.heap.row_details import (
     made,
     origins,
     sampled,
+    total_bytes,
     with_shares,
 )
 from leakscope.heap.rows import Draft, RowMaker, SealedRows
 from leakscope.model.allocator import DeviceStorages
-from leakscope.model.census import Census, CensusRow, CensusScope
+from leakscope.model.census import Census, CensusRow, CensusScope, Site
 
 _OBJECTS_PER_ROW = 2
 """Several objects make one row: this many times more objects than rows are asked for."""
 _LEAST_OBJECTS = 200
 _MOST_TYPES = 6
+_NEW_SAMPLES = 48
+"""Objects of a type whose lines are looked up while allocations are traced, microseconds each."""
 _MANY = 1000
 _MOST_COPIED = 6
 """Containers of so many objects are looked at for copied pages, so many of them."""
@@ -190,6 +196,7 @@ class CensusTaker:
             max_selected=max(_LEAST_OBJECTS, self._max_rows * _OBJECTS_PER_ROW),
             lasting_from=len(roots.named),
             root_base=max(sealed_before, 0),
+            new_samples=_NEW_SAMPLES if tracemalloc.is_tracing() else 0,
         )
 
     def _walk(
@@ -240,10 +247,10 @@ class CensusTaker:
         is_whole = full and (not can_seal() or self._seal.is_empty)
         # A full walk has rows for what hangs elsewhere, but no sum to compare with others.
         weighed = self._weigh(unwound) if full else None
-        divides = weighed is not None and weighed[0] is not None
+        divides = weighed is not None and weighed.bytes is not None
         roots, result = self._walk(scope, unwound, divides=divides)
         if weighed is None:
-            weighed = _elsewhere(result)
+            weighed = _elsewhere(result, self._ownership)
         maker = RowMaker(result, roots, self._ownership, self._definitions, self._sealed_rows)
         roles = Roles(result, maker)
         self._device_storages = device_storages(roles, maker)
@@ -257,8 +264,9 @@ class CensusTaker:
             graph_bytes=result.graph_bytes,
             graph_truncated=result.graph_truncated,
             garbage_bytes=result.garbage_bytes,
-            elsewhere_bytes=weighed[0],
-            elsewhere_types=weighed[1],
+            elsewhere_bytes=weighed.bytes,
+            elsewhere_types=weighed.types,
+            elsewhere_sites=weighed.sites,
             frozen_gradient_bytes=roles.frozen_gradients(),
             components=roles.components(),
             walker=result.engine,
@@ -267,12 +275,11 @@ class CensusTaker:
             sealed=self._seal.count,
         )
 
-    def _weigh(self, unwound: Sequence[FrameType]) -> tuple[int | None, dict[str, int]]:
-        """Return the bytes of what is new and hangs elsewhere, in all and by type."""
+    def _weigh(self, unwound: Sequence[FrameType]) -> _Elsewhere:
         if self._baseline is None:
-            return None, {}
+            return _Elsewhere(None, {}, [])
         _, result = self._walk(CensusScope.FOCUSED, unwound)
-        return _elsewhere(result)
+        return _elsewhere(result, self._ownership)
 
     def _rows(
         self, result: WalkResult, maker: RowMaker, roles: Roles, *, full: bool
@@ -294,6 +301,9 @@ class CensusTaker:
         if tracemalloc.is_tracing():
             for row in grown:
                 row.allocated_at[:] = origins(maker.groups(drafts[row.path]), self._ownership)
+            for row in rows:
+                if not row.user and row.length and self._memory.growth(row.path) > 0:
+                    row.allocated_at[:] = self._lines_of_newest(result, drafts[row.path], row)
         gathering = {row.path for row in grown if row.length is not None}
         shared = with_shares(result, drafts, rows, gathering)
         if self._work_items is None:
@@ -301,6 +311,14 @@ class CensusTaker:
         self._sampled = _places(result, drafts, shared)
         copied = self.copied_shares()
         return [msgspec.structs.replace(row, copied_share=copied.get(row.path)) for row in shared]
+
+    def _lines_of_newest(self, result: WalkResult, draft: Draft, row: CensusRow) -> list[Site]:
+        """Return the user's lines below which a library's container got its latest items."""
+        groups = [
+            Group(object, row.length or 0, total_bytes(row), newest_items(obj, _NEW_SAMPLES))
+            for obj in _objects(result, draft)
+        ]
+        return origins(groups, self._ownership)
 
 
 def _objects(result: WalkResult, draft: Draft) -> list[object]:
@@ -322,13 +340,22 @@ def _named(result: WalkResult, most: int) -> list[bool]:
     return [selected and 0 <= root < most for selected, root in columns]
 
 
-def _elsewhere(result: WalkResult) -> tuple[int | None, dict[str, int]]:
-    """Return the bytes of new objects that no name of the user's reaches, in all and by type."""
+class _Elsewhere(NamedTuple):
+    """What is new and no name of the user's reaches."""
+
+    bytes: int | None
+    types: dict[str, int]
+    sites: list[Site]
+
+
+def _elsewhere(result: WalkResult, ownership: Ownership) -> _Elsewhere:
+    """Return the bytes of new objects that no name of the user's reaches, by type and line too."""
     if result.elsewhere_bytes is None:
-        return None, {}
+        return _Elsewhere(None, {}, [])
     heaviest = sorted(result.types, key=lambda total: -_host(total))[:_MOST_TYPES]
     types = {anatomy.qualified_name(total.type): _host(total) for total in heaviest}
-    return result.elsewhere_bytes, types
+    groups = [Group(t.type, t.count, _host(t), t.samples) for t in heaviest if t.samples]
+    return _Elsewhere(result.elsewhere_bytes, types, origins(groups, ownership))
 
 
 def _host(total: TypeTotal) -> int:

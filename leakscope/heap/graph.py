@@ -99,6 +99,9 @@ class WalkRequest:
     """How many of the backward passes under way are the calling thread's: :func:`walk` sees."""
     max_groups: int = 6
     max_samples: int = 3
+    new_samples: int = 0
+    """Objects of each type that are answered of what is new and no name reaches, with a baseline:
+    ``TypeTotal.samples``."""
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -216,6 +219,8 @@ class TypeTotal:
     payload_bytes: dict[str, int]
     """Storages, mappings and buffers per device, ``host`` included; what several share is counted
     once, for the object through which it was reached first."""
+    samples: list[object] = field(default_factory=list)
+    """Some of them, the youngest first, where that was asked for."""
 
 
 @dataclass

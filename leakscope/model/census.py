@@ -234,6 +234,8 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     apart: libraries or native code hold it. None in the first, and where nothing tells."""
     elsewhere_types: dict[str, Whole] = {}
     """Of these, the heaviest by type; a storage counts for the tensor that leads to it."""
+    elsewhere_sites: list[Site] = []
+    """While allocations are traced: the user's lines below which the latest of these were made."""
     frozen_gradient_bytes: dict[str, Whole] = {}
     """Gradients of parameters that don't require any, per device: no optimizer step reads them."""
     components: dict[str, dict[str, Whole]] = {}

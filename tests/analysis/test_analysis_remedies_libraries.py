@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import textwrap
 
+import msgspec
 import pytest
 
 from leakscope.analysis.remedies import propose
@@ -360,3 +361,26 @@ def test_only_what_keeps_the_whole_tells_how_it_is_copied() -> None:
     text = CARD.replace("{stored}", "cut(logits)")
     remedy = Program(text, "main()·card", inside=(whole, ARRAY), unused=1 << 20).remedy()
     assert ".copy() copies the part" in remedy.text
+
+
+def library_row(kind: str, **more: object) -> CensusRow:
+    row = row_at("somelib·gathered", kind, length=900, user=False, **more)
+    return msgspec.structs.replace(row, root=RootKind.LIBRARY, name="somelib.gathered")
+
+
+def of_library(row: CensusRow) -> Remedy:
+    sources = SourceIndex({}, "/project", {})
+    return propose(row, growth="across", unit="step", phase="", feeding=[], sources=sources)
+
+
+@pytest.mark.parametrize(("hits", "never"), [(0, True), (7, False)])
+def test_a_librarys_cache_is_to_be_cleared(hits: int, never: bool) -> None:
+    remedy = of_library(library_row("lru_cache", capacity=1024, hits=hits))
+    assert remedy.title == "Call somelib.gathered.cache_clear() now and then"
+    assert ("has never answered one" in remedy.text) is never
+
+
+def test_a_librarys_registry_is_to_be_given_less_though_no_line_is_known() -> None:
+    remedy = of_library(library_row("dict"))
+    assert remedy.title == "Register once, or take back what somelib.gathered keeps"
+    assert "newer release" in remedy.text

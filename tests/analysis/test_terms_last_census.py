@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import msgspec
@@ -11,6 +12,8 @@ from synthetic_runs import KIB, MIB, Program
 from leakscope.analysis.accounting.terms import judge_unnamed, unnamed_series
 from leakscope.analysis.growth.search import search_growth
 from leakscope.analysis.run_context import RunContext
+from leakscope.analysis.verdict.analyse import analyse
+from leakscope.model.census import Site
 from leakscope.model.run import Run
 
 EPOCHS = 8
@@ -59,12 +62,15 @@ def test_the_last_look_counts_where_growth_goes_on_to_it(
 STEPS = EPOCHS * 40
 
 
-def few_looks(recent: float | None, other: float = 0.0, **more: int) -> RunContext:
+def few_looks(
+    recent: float | None, other: float = 0.0, sites: Sequence[Site] = (), **more: int
+) -> RunContext:
     """Return a run whose library gathers 50 KiB a step, walked as a whole when it ends.
 
     Args:
         recent: which part of what the library has the walk tells to be new.
         other: bytes a step that come to memory besides, and no walk sees.
+        sites: the user's lines that the walk tells of what is new.
         more: what the walk tells of the library's row besides.
 
     """
@@ -83,7 +89,8 @@ def few_looks(recent: float | None, other: float = 0.0, **more: int) -> RunConte
         for row in whole.rows
     ]
     recorded[-1] = replace(
-        recorded[-1], census=msgspec.structs.replace(whole, rows=rows, whole=True)
+        recorded[-1],
+        census=msgspec.structs.replace(whole, rows=rows, whole=True, elsewhere_sites=[*sites]),
     )
     return RunContext(run, run.main)
 
@@ -120,3 +127,21 @@ def test_a_librarys_bounded_cache_is_a_leak_only_if_it_never_answers(hits: int) 
     assert (unnamed.grows, unnamed.excluded_by) == (
         (True, "") if hits == 0 else (False, "declares_a_bound")
     )
+
+
+SITES = [
+    Site(file="/project/train.py", line=7, bytes=6 * MIB, count=6),
+    Site(file="/project/train.py", line=9, bytes=5 * MIB, count=5),
+    Site(file="/project/log.py", line=3, bytes=MIB, count=900),
+]
+LINES = ["train.py:7", "train.py:9"]
+
+
+def test_what_a_library_gathers_has_the_lines_below_which_most_of_it_is_made() -> None:
+    report = analyse(few_looks(1.0, sites=SITES).run)
+    assert [(c.fed_at, c.allocated_at) for c in report.culprits] == [([], LINES)]
+
+
+def test_so_has_growth_without_a_name() -> None:
+    report = analyse(few_looks(None, sites=SITES).run)
+    assert [f.fed_at for f in report.findings if f.kind == "unexplained"] == [LINES]

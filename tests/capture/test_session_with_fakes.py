@@ -15,6 +15,7 @@ from leakscope.capture.session import current_session
 from leakscope.capture.unobservable import UnobservableState
 from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind as Kind
+from leakscope.model.census import CensusScope
 from leakscope.model.record import (
     AllocationRecord,
     BoundaryRecord,
@@ -224,6 +225,18 @@ class TestAllocationWindows:
             run.train_pass(50, 0.02)
         taken = {record.boundary for record in run.writer.of(CensusRecord)}
         assert all(r.last_boundary in taken for r in run.writer.of(AllocationRecord))
+
+    @pytest.mark.parametrize("rises", [True, False])
+    def test_that_census_is_full_where_what_rises_has_no_name(self, rises):
+        run = self.growing_run(whole=0.05, resumed=0.01)
+        sizes = iter(range(0, 10**12, 10**6))
+        for _ in range(24):
+            run.taker.elsewhere_bytes = next(sizes) if rises else 0
+            run.train_pass(50, 0.02)
+        scopes = {r.boundary: r.census.scope for r in run.writer.of(CensusRecord)}
+        closed = [scopes[r.last_boundary] for r in run.writer.of(AllocationRecord)]
+        assert closed
+        assert (closed[-1] is CensusScope.FULL) is rises, closed
 
     def test_stay_shut_where_nothing_grows(self):
         run = FakeSession(tracemalloc="window")

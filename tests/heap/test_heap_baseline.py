@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import collections
+import functools
 import gc
 import sys
+import tracemalloc
 import types
 import weakref
 
@@ -195,6 +198,74 @@ def test_a_tensor_kept_by_a_circle_through_autograd_is_weighed(taker):
     assert "torch.Tensor" in census.elsewhere_types
     for handle in handles:  # the circle would stay for the tests that follow
         handle.remove()
+
+
+@pytest.mark.parametrize("scope", [CensusScope.FOCUSED, CensusScope.FULL])
+def test_while_allocations_are_traced_it_has_the_users_lines(taker, tmp_path, scope):
+    program = "\n\ndef step():\n    register(size)\n"
+    with Library() as library:
+        names = {"register": library.register, "size": MIB // 4}
+        exec(compile(program, str(tmp_path / "train.py"), "exec"), names)
+        look(taker)
+        names["step"]()
+        tracemalloc.start(20)
+        try:
+            untraced = look(taker).elsewhere_bytes
+            for _ in range(4):
+                names["step"]()
+            census = taker.take(scope)
+        finally:
+            tracemalloc.stop()
+        names["step"]()
+        assert not look(taker).elsewhere_sites
+    first = census.elsewhere_sites[0]
+    assert (first.file, first.line) == (str(tmp_path / "train.py"), 4)
+    assert first.bytes >= census.elsewhere_bytes - untraced
+
+
+@pytest.mark.parametrize(
+    ("kind", "put"),
+    [
+        ("list", "registry.append(thing)"),
+        ("dict", "registry[number] = thing"),
+        ("deque", "registry.append(thing)"),
+        ("lru_cache", "registry(number)"),
+    ],
+)
+def test_a_librarys_container_has_the_lines_that_filled_it_last(taker, tmp_path, kind, put):
+    """What its items lead to is larger, and was made elsewhere."""
+    containers = {
+        "list": list,
+        "dict": dict,
+        "deque": collections.deque,
+        "lru_cache": lambda: functools.lru_cache(maxsize=None)(lambda number: [payload(), number]),
+    }
+    program = f"""
+def payload():
+    return bytearray(4096)
+def step(number):
+    held = payload()
+    thing = [held]
+    {put}
+"""
+    with Library() as library:
+        names: dict[str, object] = {}
+        library.module.registry = names["registry"] = containers[kind]()
+        exec(compile(program, str(tmp_path / "train.py"), "exec"), names)
+        payload = names["payload"]
+        for number in range(200):
+            names["step"](number)
+        taker.take(CensusScope.FULL)
+        tracemalloc.start(20)
+        try:
+            for number in range(200, 600):
+                names["step"](number)
+            row = row_of_registry(taker.take(CensusScope.FULL))
+        finally:
+            tracemalloc.stop()
+        names.clear()
+    assert row.allocated_at[0].file == str(tmp_path / "train.py")
+    assert row.allocated_at[0].line == (7 if kind == "lru_cache" else 6)
 
 
 def test_no_object_is_kept_alive(taker):

@@ -122,6 +122,7 @@ def _unnamed_objects_finding(case: RunContext, term: Term) -> Finding:
         f"and by no name of the program's{', most of them ' + types if types else ''}: registries, "
         f"caches, queues, callbacks or graphs that something was handed to.{_pinned(term)}",
         LOOK_ELSEWHERE,
+        fed_at=case.unnamed_lines,
         severity=Severity.WARNING,
         trend=term.trend,
         share=term.share,
@@ -317,7 +318,7 @@ def _grows(case: RunContext, growth: SearchResult, path: int, device: str) -> Fi
         share=trend.net_bytes / gain if device == HOST and gain > trend.net_bytes else 0.0,
         total_bytes=float(y[-1]),
         device=device,
-        fed_at=known.fed_at if known else registered,
+        fed_at=known.fed_at if known else registered or case.unnamed_lines,
         falsifier=("gc.collect() would free them if they were garbage.", "They are referenced."),
         subject=row.path,
     )

@@ -254,6 +254,8 @@ those that survived the last time, have become old since."""
 COLLECTED_SOON = 3.0
 """``collector_will_come``: times as much garbage as was seen: until then the collector comes
 soon."""
+UNNAMED_LINE_SHARE = 0.25
+"""A line is told of what grows without a name if so much of it was made there."""
 PINNING_BYTES = float(1 << 20)
 """``pinned_by_culprit``: slack that rises with containers that gain so much lies between their
 parts."""

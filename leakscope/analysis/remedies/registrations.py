@@ -207,14 +207,33 @@ def _count(program: UserProgram) -> int:
 
 def recognise_library_registry(case: CulpritContext) -> Remedy | None:
     """Return how to give a library less to keep."""
-    if case.row.root is not RootKind.LIBRARY or case.row.user or case.line is None:
+    if case.row.root is not RootKind.LIBRARY or case.row.user or case.growth != "across":
+        return None
+    if case.row.kind == "lru_cache":
+        return _clear_cache(case)
+    if case.line is None and case.row.length is None:
         return None
     return case.remedy(
         f"Register once, or take back what {case.name} keeps",
         case.opening(),
         "It belongs to a library, which keeps what a call gives it until that is taken back "
         "(detach, close, unregister) or what it was registered for is gone.",
-        "Call it once, before the loop, or give it nothing large.",
+        f"Call it once, before the loop, or give it nothing large. {_NEWER_RELEASE}",
+        case.still_reachable(),
+    )
+
+
+_NEWER_RELEASE = "A newer release of the library may keep less: search its changes for this name."
+
+
+def _clear_cache(case: CulpritContext) -> Remedy:
+    never = case.row.hits == 0
+    return case.remedy(
+        f"Call {case.name}.cache_clear() now and then",
+        case.opening(),
+        "It is a library's cache of results, by the arguments of the call"
+        + (", and has never answered one: every call is a new one to it." if never else "."),
+        f"Pass it the same objects again instead of new ones, or clear it. {_NEWER_RELEASE}",
         case.still_reachable(),
     )
 

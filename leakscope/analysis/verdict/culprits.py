@@ -14,8 +14,10 @@ import msgspec
 import numpy as np
 
 from leakscope.analysis.accounting.phases import phase_height
+from leakscope.analysis.accounting.terms import unnamed_readings
 from leakscope.analysis.columns.series import HOST, FloatArray, RowTable, own_bytes
 from leakscope.analysis.growth import policy
+from leakscope.analysis.growth.exclusions import named_in_libraries
 from leakscope.analysis.growth.rows import Grower
 from leakscope.analysis.processes.endings import shortage_at_the_end
 from leakscope.analysis.remedies import propose
@@ -215,7 +217,7 @@ def _culprit(case: RunContext, judged: Judged, rank: int) -> Culprit:
         severity=judged.severity,
         defined_at=origins.defined_at,
         fed_at=origins.fed_at,
-        allocated_at=origins.allocated_at,
+        allocated_at=origins.allocated_at or _library_lines(case, grower),
         holds=[
             HeldLine(type=h.type, count=h.count, bytes=h.bytes, detail=h.detail) for h in row.holds
         ],
@@ -238,6 +240,15 @@ def _culprit(case: RunContext, judged: Judged, rank: int) -> Culprit:
         chart_unit=chart_unit,
         known=found.told if found else None,
     )
+
+
+def _library_lines(case: RunContext, grower: Grower) -> list[str]:
+    """Return the lines that make most of what is new without a name, if a library holds that."""
+    sizes = unnamed_readings(case)[1]
+    if case.table.latest[grower.path].user or not len(sizes):
+        return []
+    least = policy.CARRIED_SHARE * float(sizes[-1] - sizes[0])
+    return case.unnamed_lines if named_in_libraries(case, [grower]) >= least else []
 
 
 def _other_holders(table: RowTable, row: CensusRow) -> list[str]:
@@ -335,10 +346,12 @@ def find_origins(
     if likeliest_first is not None:
         feeding = likeliest_first(feeding)
     shown = feeding[:MOST_LINES]
+    fed_at = list(dict.fromkeys(sources.location(f.file, f.line) for f in shown))
+    allocated_at = [sources.location(s.file, s.line) for s in sites[:MOST_LINES]]
     return Origins(
         defined_at=defined,
-        fed_at=list(dict.fromkeys(sources.location(f.file, f.line) for f in shown)),
-        allocated_at=[sources.location(s.file, s.line) for s in sites[:MOST_LINES]],
+        fed_at=fed_at or ([] if row.user else allocated_at),
+        allocated_at=allocated_at if row.user else [],
         excerpts=_excerpts(sources, shown),
         remedy=propose(
             row,

@@ -61,7 +61,8 @@ static int read_request(Request *r, PyObject *request) {
         take_number(request, "max_depth", &r->max_depth) < 0 ||
         take_number(request, "graph_budget", &r->graph_budget) < 0 ||
         take_number(request, "max_groups", &r->max_groups) < 0 ||
-        take_number(request, "max_samples", &r->max_samples) < 0)
+        take_number(request, "max_samples", &r->max_samples) < 0 ||
+        take_number(request, "new_samples", &r->new_samples) < 0)
         return -1;
     r->cutoff = cutoff > 0 ? (uint64_t)cutoff : 0;
     r->circle_bytes = circle_bytes > 0 ? (uint64_t)circle_bytes : 0;

@@ -121,6 +121,7 @@ typedef struct {
 
 typedef struct {
     Py_ssize_t library_from, lasting_from, root_base, max_selected, max_depth, graph_budget, max_groups, max_samples;
+    Py_ssize_t new_samples;
     uint64_t cutoff, circle_bytes;
     Py_ssize_t own_passes;
     int full, keeps_graph, counts_types, needs_autograd;
