@@ -33,14 +33,12 @@ from leakscope.heap.adapters.tensor import tensor_access
 from leakscope.heap.graph import MOST_GROUPS, Group, WalkResult, leak_shares
 from leakscope.heap.ownership import Ownership
 from leakscope.heap.pausing import autograd_changes
-from leakscope.heap.rows import Draft
+from leakscope.heap.rows import LIBRARY_SIZE, Draft
 from leakscope.model.census import CensusRow, Site
 from leakscope.model.errors import ours
 
 _LIBRARY_CHANGE = 64 * 1024
 """A library's row is worth saying once it has changed by more than this."""
-_LIBRARY_SIZE = 1 << 20
-"""Or where this much is named through it: two that share their contents retain little."""
 _PATHS_PER_ROW = 4
 """Paths remembered, as a multiple of the rows of a census."""
 _LEAST_PATHS = 200
@@ -108,7 +106,7 @@ class RowMemory:
         if abs(self._grew[row.path]) > _LIBRARY_CHANGE or (last and last.is_detailed):
             return True
         gathers = row.length is not None
-        return (gathers or not row.parent) and reached_bytes(row) >= _LIBRARY_SIZE
+        return (gathers or not row.parent) and reached_bytes(row) >= LIBRARY_SIZE
 
     def _precedence(self, row: CensusRow) -> tuple[bool, bool, bool, int]:
         last = self._last.get(row.path)

@@ -33,6 +33,10 @@ _GRAPH_NODE_BYTES = 680
 saved variables. By the bytes that malloc has in use 580 to 820, in perceptrons, convolutions and
 transformers."""
 
+LIBRARY_SIZE = 1 << 20
+"""A library's container is worth a row where this much is named through it: two that share their
+contents retain little."""
+
 
 @dataclass(slots=True)
 class Draft:
@@ -108,8 +112,9 @@ class RowMaker:
         self.paths = _Paths(self._nodes, self.places, self._sealed)
 
     def is_row(self, node: int) -> bool:
-        """Say whether a node may stand in a row: selected, and something a person would name."""
-        return self._nodes.selected[node] and self._name_of(node).may_stand
+        """Say whether a node may stand in a row: it weighs enough, and a person would name it."""
+        stands = self._nodes.selected[node] or self._gathers_shared(node)
+        return stands and self._name_of(node).may_stand
 
     def _name_of(self, node: int) -> SealedName:
         entry = self._nodes.sealed[node]
@@ -138,11 +143,19 @@ class RowMaker:
         """
         drafts: dict[str, Draft] = {}
         for node, selected in enumerate(among or self._nodes.selected):
-            name = self._name_of(node) if selected else None
+            stands = selected or (among is None and self._gathers_shared(node))
+            name = self._name_of(node) if stands else None
             if name is not None and name.may_stand:
                 draft = drafts.setdefault(name.path, Draft(name.path, [], []))
                 (draft.inner if name.inside else draft.nodes).append(node)
         return list(drafts.values())
+
+    def _gathers_shared(self, node: int) -> bool:
+        """Say whether much is named through a library's container, though others hold it too."""
+        reached = self._nodes.reached_bytes[node]
+        if sum(reached.values()) < LIBRARY_SIZE or self.is_user(node):
+            return False
+        return contents.length_of(self._nodes.objects[node]) is not None
 
     def row(self, draft: Draft, role_of: Callable[[Draft], str]) -> CensusRow:
         """Return the row of the objects that share a path."""

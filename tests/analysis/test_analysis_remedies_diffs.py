@@ -704,6 +704,40 @@ SNIPPETS = [
         kind="figure",
     ),
     Snippet(
+        "figures kept in a list, too",
+        "__main__·figures",
+        "module __main__ figures",
+        """
+        import matplotlib.pyplot as plt
+        figures = []
+        def plot(epoch, xs):
+            fig, ax = plt.subplots()
+            ax.plot(xs)
+            figures.append(fig)
+        for epoch in range(9):
+            plot(epoch, xs)
+        """,
+        [],
+        "Close each figure, and keep it in figures no longer",
+        holds=[Content(type="matplotlib.figure.Figure", count=9, bytes=9 << 20)],
+    ),
+    Snippet(
+        "look-alike: figures without pyplot",
+        "__main__·figures",
+        "module __main__ figures",
+        """
+        from matplotlib.figure import Figure
+        figures = []
+        def plot(epoch, xs):
+            figures.append(Figure())
+        for epoch in range(9):
+            plot(epoch, xs)
+        """,
+        ["del figures[:-100]"],
+        "Keep only the last 100",
+        holds=[Content(type="matplotlib.figure.Figure", count=9, bytes=9 << 20)],
+    ),
+    Snippet(
         "default argument",
         "__main__·collect(out=)",
         "function collect out",

@@ -1874,6 +1874,31 @@ def test_what_a_librarys_class_gathers_is_fed_by_the_calls_of_it() -> None:
     assert "Register once" not in remedy_of(program)
 
 
+@pytest.mark.parametrize(
+    ("other", "is_told"), [("elsewhere.constructor(x)", True), ("copyreg.constructor(x)", False)]
+)
+def test_what_a_librarys_module_gathers_is_fed_by_its_only_function_that_is_called(
+    other: str, is_told: bool
+) -> None:
+    program = one(
+        "a table of a module",
+        "copyreg·dispatch_table",
+        "module copyreg dispatch_table",
+        f"""
+        import copyreg
+        from copyreg import pickle
+        def main():
+            for x in loader:
+                copyreg.pickle(kind, reduce)  # feeds
+                pickle(kind, reduce)  # feeds
+                {other}
+        """,
+        owner_file="",
+    )
+    fed = program.marked("feeds") if is_told else []
+    assert held_by_library(program, root=RootKind.LIBRARY, user=False) == fed
+
+
 def test_of_two_calls_into_a_library_the_one_called_like_the_container_comes_first() -> None:
     program = one(
         "predictions of a trainer",

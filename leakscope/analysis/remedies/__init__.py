@@ -36,6 +36,7 @@ PATTERNS: tuple[Callable[[CulpritContext], Remedy | None], ...] = (
     containers.recognise_tee,
     tensors.recognise_param_groups,
     records.recognise_figures,
+    records.recognise_kept_figures,
     caches.recognise_default_argument,
     records.recognise_stored_exceptions,
     tensors.recognise_growing_module,

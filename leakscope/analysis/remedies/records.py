@@ -14,6 +14,7 @@ from leakscope.analysis.remedies.context import (
     derived_attributes,
     reads,
 )
+from leakscope.analysis.source.index import places_that_call
 from leakscope.analysis.source.library_calls import WARNINGS
 from leakscope.analysis.source.program import CodeScope
 from leakscope.analysis.source.types import dotted
@@ -187,6 +188,7 @@ def recognise_warnings(case: CulpritContext) -> Remedy | None:
     )
 
 
+_FIGURE = "matplotlib.figure.Figure"
 _MAKERS = frozenset({"figure", "subplots", "subplot_mosaic"})
 _KEEPERS = frozenset({"append", "add", "put", "extend", "setdefault", "update"})
 
@@ -208,6 +210,28 @@ def recognise_figures(case: CulpritContext) -> Remedy | None:
         "pyplot: matplotlib.figure.Figure() is freed like any object.",
         "gc.collect() can't help: pyplot's own list refers to every open figure.",
         diff=_figure_diff(case, pyplot, figure),
+    )
+
+
+def recognise_kept_figures(case: CulpritContext) -> Remedy | None:
+    """Return how to close figures that a container of the program's keeps besides pyplot."""
+    if case.row.kind == "figure" or not any(held.type == _FIGURE for held in case.row.holds):
+        return None
+    statements = [s for name in sorted(_MAKERS) for s in case.sources.program.mentioning(name)]
+    makers = [maker for s in statements if (maker := _maker(s.node)) is not None]
+    if not makers:
+        return None
+    pyplot = dotted(makers[0].func).rpartition(".")[0]
+    closed_at = places_that_call(case.sources, {pyplot.rpartition(".")[2]}, {"close"})
+    until = f"until it is closed, as at {closed_at[0]}" if closed_at else "until it is closed"
+    return case.remedy(
+        f"Close each figure, and keep it in {case.name} no longer",
+        case.opening(),
+        f"pyplot keeps a figure as well, {until}: a shorter {case.name} alone frees none that is "
+        "open.",
+        f"Call {pyplot or 'plt'}.close(figure) once it is saved, and keep its file or the numbers "
+        "in it.",
+        "gc.collect() can't help: pyplot's own list refers to every open figure.",
     )
 
 

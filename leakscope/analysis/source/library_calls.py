@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -137,16 +138,24 @@ def _calls(
 
 
 def _calls_into(program: UserProgram, row: CensusRow) -> list[Mutation]:
-    """Return the calls of the library's class or module that has the row among its globals."""
+    """Return the calls of the library's class that has the row, or else of its module.
+
+    Of a module's functions only where a single one is called: of many nothing tells which it is.
+    """
     path = parse_path(row.path)
-    named, found = f"{path.root}.{path.variable}", []
+    named = f"{path.root}.{path.variable}"
+    of_class, by_function = [], defaultdict(list)
     for statement in program.statements:
         for node in own_nodes(statement.node):
             if isinstance(node, ast.Call):
                 called = imported_name(node.func, statement.scope)
+                call = Mutation(statement, node, "call", SUSPECTED)
                 if called == named or called.startswith(f"{named}."):
-                    found.append(Mutation(statement, node, "call", SUSPECTED))
-    return found
+                    of_class.append(call)
+                elif called.rpartition(".")[0] == path.root:
+                    by_function[called].append(call)
+    only = next(iter(by_function.values())) if len(by_function) == 1 else []
+    return of_class or only
 
 
 def _logging_calls(references: References, row: CensusRow) -> list[Mutation]:
