@@ -118,9 +118,7 @@ class Measuring:
             due = max(due, self._pauses.pass_by(self._pauses.usual))
         rises_unnamed = closing and self.windows.growth.is_unnamed
         if rises_unnamed and self._costs.is_sealed and self._pauses.allows(Due.FULL):
-            due = max(
-                due, Due.FULL
-            )  # with rows of libraries, and the lines that fill them
+            due = max(due, Due.FULL)  # with rows of libraries, and the lines that fill them
         gauges = self._read_gauges(boundary, due)
         is_last_chance = self._headroom.is_running_out(self.resident)
         if is_last_chance:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from synthetic_runs import MIB, Program, State
+from synthetic_runs import KIB, MIB, Program, State, Thing
 
 from leakscope.analysis.verdict.analyse import analyse
 from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind
+from leakscope.model.report import RunVerdict
 
 
 def grows(state: State) -> float:
@@ -58,3 +59,24 @@ def test_what_was_in_use_at_the_last_look_is_no_slack_though_it_was_let_go_at_th
             measurement.gauges.pop(gauge.MALLOC_IN_USE)
     findings = analyse(run).findings
     assert {f.kind for f in findings if f.kind == "unexplained"} == kinds
+
+
+@pytest.mark.parametrize(
+    ("other", "verdict"), [(0, RunVerdict.CLEAN), (300 * KIB, RunVerdict.LEAK)]
+)
+def test_free_memory_between_what_fills_a_bound_is_no_leak(other: int, verdict: RunVerdict) -> None:
+    """Only where that is most of what the C heap has more in use."""
+
+    def in_use(state: State) -> float:
+        return 100 * MIB + state.step * (50 * KIB + other)
+
+    replay = Thing(
+        "replay", lambda s: s.step * 50 * KIB, "deque", "collections.deque",
+        length=lambda s: s.step, capacity=500,
+    )  # fmt: skip
+    program = Program(epochs=8).plant(replay).swell(grows).swell(lambda s: s.step * other)
+    run = program.gauge(gauge.MALLOC_FREE, grows).gauge(gauge.MALLOC_IN_USE, in_use).build()
+    report = analyse(run)
+    assert report.verdict is verdict
+    rules = [d.rule for d in report.decisions if d.subject == "slack"]
+    assert ("pinned_by_filling" in rules) is (verdict is RunVerdict.CLEAN)

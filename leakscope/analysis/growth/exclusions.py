@@ -13,8 +13,8 @@ decides. They are applied in this order:
 4. ``TERM_RULES``, to each term of private memory that grows or may grow (``accounting.terms``):
    ``first_touch``, ``new_shapes``, ``collector_will_come``, ``nothing_pins_it``,
    ``pinned_by_culprit``; then ``declares_a_bound``, to new objects without a name that fill such a
-   path, and ``pinned_by_unnamed``, to free memory in the C heap, which needs the outcome for
-   ``elsewhere``.
+   path, ``pinned_by_filling``, to free memory in the C heap between the parts of one, and
+   ``pinned_by_unnamed``, which needs the outcome for ``elsewhere``.
 5. ``floor``, the only one that isn't here: too little to harm (``verdict.severity`` for paths,
    ``Term.is_much`` for terms).
 
@@ -278,11 +278,16 @@ def pinned_by_culprit(case: RunContext, term: Term, growers: Sequence[Grower]) -
     """
     if term.kind != "slack":
         return None
+    gained = _gained_in_tail(case, term, growers)
+    return Figure(gained, policy.PINNING_BYTES) if gained >= policy.PINNING_BYTES else None
+
+
+def _gained_in_tail(case: RunContext, term: Term, growers: Sequence[Grower]) -> float:
+    """Return the host bytes that growers gained across phases while a term grew, at their rates."""
     begin = int(np.searchsorted(case.work_done, term.trend.tail_from))
     boundaries = float(case.track.work[case.track.last_work] - case.track.work[begin])
     across = [g for g in growers if g.growth == "across" and g.device == HOST]
-    gained = sum(g.per_boundary * boundaries for g in across)
-    return Figure(gained, policy.PINNING_BYTES) if gained >= policy.PINNING_BYTES else None
+    return sum(g.per_boundary * boundaries for g in across)
 
 
 def collector_will_come(case: RunContext, term: Term, growers: Sequence[Grower]) -> Figure | None:
@@ -371,7 +376,25 @@ def with_rules_applied(
     """
     judged = {kind: _with_rule(case, term, growers) for kind, term in terms.items()}
     judged["elsewhere"] = _filling(case, judged["elsewhere"], filling)
+    if "slack" in judged:
+        judged["slack"] = _pinned_by_filling(case, judged["slack"], filling)
     return _pinned_by_unnamed(case, judged)
+
+
+def _pinned_by_filling(case: RunContext, slack: Term, filling: Sequence[Grower]) -> Term:
+    """Return free memory in the C heap, which ends with what fills a bound if that pins it."""
+    gained = _gained_in_tail(case, slack, filling)
+    done, in_use = case.gauge_series(gauge.MALLOC_IN_USE)
+    in_tail = in_use[done >= slack.trend.tail_from]
+    most = float(in_tail[-1] - in_tail[0]) if len(in_tail) else 0.0
+    least = max(policy.PINNING_BYTES, policy.CARRIED_SHARE * most)
+    if not (slack.grows or slack.may_grow) or gained < least:
+        return slack
+    case.decisions.add(
+        "slack", "pinned_by_filling", "it lies between the parts of what stops at a bound",
+        figure=gained, threshold=least,
+    )  # fmt: skip
+    return replace(slack, excluded_by="pinned_by_filling")
 
 
 def _filling(case: RunContext, unnamed: Term, filling: Sequence[Grower]) -> Term:

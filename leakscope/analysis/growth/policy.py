@@ -257,8 +257,8 @@ soon."""
 UNNAMED_LINE_SHARE = 0.25
 """A line is told of what grows without a name if so much of it was made there."""
 PINNING_BYTES = float(1 << 20)
-"""``pinned_by_culprit``: slack that rises with containers that gain so much lies between their
-parts."""
+"""``pinned_by_culprit``, ``pinned_by_filling``: slack that rises with containers that gain so much
+lies between their parts."""
 
 # Findings that are no container.
 
