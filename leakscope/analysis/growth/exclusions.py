@@ -383,12 +383,14 @@ def with_rules_applied(
 
 def _pinned_by_filling(case: RunContext, slack: Term, filling: Sequence[Grower]) -> Term:
     """Return free memory in the C heap, which ends with what fills a bound if that pins it."""
+    if not (slack.grows or slack.may_grow) or not filling:
+        return slack
     gained = _gained_in_tail(case, slack, filling)
     done, in_use = case.gauge_series(gauge.MALLOC_IN_USE)
     in_tail = in_use[done >= slack.trend.tail_from]
     most = float(in_tail[-1] - in_tail[0]) if len(in_tail) else 0.0
     least = max(policy.PINNING_BYTES, policy.CARRIED_SHARE * most)
-    if not (slack.grows or slack.may_grow) or gained < least:
+    if gained < least:
         return slack
     case.decisions.add(
         "slack", "pinned_by_filling", "it lies between the parts of what stops at a bound",
