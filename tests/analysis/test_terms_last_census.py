@@ -145,3 +145,14 @@ def test_what_a_library_gathers_has_the_lines_below_which_most_of_it_is_made() -
 def test_so_has_growth_without_a_name() -> None:
     report = analyse(few_looks(None, sites=SITES).run)
     assert [f.fed_at for f in report.findings if f.kind == "unexplained"] == [LINES]
+
+
+@pytest.mark.parametrize(
+    ("bound", "is_told"), [({"capacity": 2 * STEPS, "hits": 0}, True), ({}, False)]
+)
+def test_what_ends_at_a_bound_is_not_forecast_to_fill_memory(
+    bound: dict[str, int], is_told: bool
+) -> None:
+    culprit = analyse(few_looks(1.0, **bound).run).culprits[0]
+    assert ("It ends at 640 entries, some 31" in culprit.sentence) is is_told
+    assert (culprit.forecast is None) is is_told

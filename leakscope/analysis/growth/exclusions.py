@@ -41,7 +41,7 @@ from leakscope.analysis.columns.series import (
     RowTable,
 )
 from leakscope.analysis.growth import policy
-from leakscope.analysis.growth.rows import Grower
+from leakscope.analysis.growth.rows import Grower, bytes_when_full
 from leakscope.analysis.run_context import RunContext
 from leakscope.model import gauge
 from leakscope.model.trend import Reason
@@ -153,11 +153,11 @@ def declares_a_bound(case: RunContext, grower: Grower, others: Sequence[Grower])
     neither chosen its bound nor anything of it.
     """
     row = case.table.latest[grower.path]
-    if row.capacity is None or not row.length:
+    full = bytes_when_full(row, grower)
+    if full is None or row.length is None:
         return None
     if row.hits == 0 and not row.user and row.length >= policy.UNANSWERED_CALLS:
         return None
-    full = float(grower.y[-1] / row.length * row.capacity * max(row.count, 1))
     limit = policy.CAPACITY_OF_LIMIT * (case.limit_bytes or float("inf"))
     return Figure(full, limit) if full < limit else None
 

@@ -203,6 +203,13 @@ def _varying(table: RowTable, device: str) -> list[int]:
     return np.flatnonzero((np.ptp(known, axis=1) > policy.ROW_NOISE_BYTES) & ~garbage).tolist()
 
 
+def bytes_when_full(row: CensusRow, grower: Grower) -> float | None:
+    """Return what a container that declares a bound comes to there; None where it declares none."""
+    if row.capacity is None or not row.length:
+        return None
+    return float(grower.y[-1] / row.length * row.capacity * max(row.count, 1))
+
+
 def grower_of(
     observations: Observations,
     path: int,

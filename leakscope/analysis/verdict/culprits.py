@@ -18,7 +18,7 @@ from leakscope.analysis.accounting.terms import unnamed_readings
 from leakscope.analysis.columns.series import HOST, FloatArray, RowTable, own_bytes
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.exclusions import named_in_libraries
-from leakscope.analysis.growth.rows import Grower
+from leakscope.analysis.growth.rows import Grower, bytes_when_full
 from leakscope.analysis.processes.endings import shortage_at_the_end
 from leakscope.analysis.remedies import propose
 from leakscope.analysis.remedies.records import errors_in
@@ -147,7 +147,8 @@ def _note_floor(case: RunContext, g: Grower, comes_to: float) -> None:
 
 def _forecast(case: RunContext, g: Grower, times: float) -> Forecast | None:
     """Return when the limit is reached if all goes on that grows: so many times this culprit."""
-    if g.device != HOST:
+    full = bytes_when_full(case.table.latest[g.path], g)
+    if g.device != HOST or (full is not None and full < (case.limit_bytes or full)):
         return None
     return forecast(
         limit_bytes=case.limit_bytes,

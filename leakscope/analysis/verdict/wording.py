@@ -9,7 +9,7 @@ import re
 import msgspec
 
 from leakscope.analysis.columns.series import HOST
-from leakscope.analysis.growth.rows import Grower
+from leakscope.analysis.growth.rows import Grower, bytes_when_full
 from leakscope.model.census import CensusRow, Content, RootKind
 from leakscope.model.known import Recognised
 from leakscope.model.report import Falsifier, Finding, Remedy, Severity
@@ -46,6 +46,7 @@ def _growth(row: CensusRow, grower: Grower, share: float, total: float, peak: fl
         return (
             f"{row.name} ({row.type}) grows by {per_unit(grower)}{_items(grower)} and held "
             f"{human_bytes(total)}; that is {human_share(share)} of the growth of memory."
+            f"{_bound(row, grower)}"
         )
     text = (
         f"{row.name} ({row.type}) climbs by {per_unit(grower)}{_items(grower)} during "
@@ -55,6 +56,13 @@ def _growth(row: CensusRow, grower: Grower, share: float, total: float, peak: fl
     if peak > 1.1 * total:
         text += f"; by its last batch that comes to about {human_bytes(peak)}"
     return f"{text}. That is {human_share(share)} of the height of the phase."
+
+
+def _bound(row: CensusRow, grower: Grower) -> str:
+    full = bytes_when_full(row, grower)
+    if full is None:
+        return ""
+    return f" It ends at {human_count(float(row.capacity or 0))} entries, some {human_bytes(full)}."
 
 
 def with_other_holders(remedy: Remedy, others: list[str], freed: float) -> Remedy:
