@@ -66,7 +66,9 @@ class RunContext:
     def __init__(self, run: Run, recording: Recording, catalogue: Catalogue | None = None) -> None:
         self._catalogue = catalogue
         self.run = run
-        self.recording = recording = without_idle_time(recording, policy.TIMED_SHARE)
+        self.recording = recording = without_idle_time(
+            recording, policy.TIMED_SHARE, policy.FEWEST_READINGS
+        )
         self.track = BoundaryTable(recording)
         self.table: RowTable = tabulate(self.track)
         self.observations = Observations(self.track, self.table)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import msgspec
 import numpy as np
 import pytest
 from synthetic_runs import MIB, Program
 
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.verdict.analyse import analyse
+from leakscope.model.boundary import BoundaryKind
 from leakscope.model.record import UNRECORDED_CHILDREN, NoteRecord
 from leakscope.model.report import RunVerdict
 from leakscope.model.run import Run
@@ -50,3 +54,24 @@ def test_nobody_is_acquitted_whose_children_did_the_work_unrecorded(leaks: bool)
     report = analyse(run)
     assert report.verdict is (RunVerdict.LEAK if leaks else RunVerdict.INCONCLUSIVE)
     assert (sentence in report.headline) is not leaks
+
+
+@pytest.mark.parametrize(("looks", "unit"), [(0, "step"), (2, "step"), (3, "minute")])
+def test_growth_is_counted_by_time_only_where_that_was_looked_at_often_enough(
+    looks: int, unit: str
+) -> None:
+    """A profiler that ends takes minutes to order its events, and little is read meanwhile."""
+    run = Program(epochs=1, steps=200, validation=0, endless=True).leak("kept", MIB / 4).build()
+    recorded = run.main.measurements
+    end = recorded.pop()
+    begin = recorded[-1].boundary
+    late = [
+        msgspec.structs.replace(
+            begin, kind=kind, index=begin.index + at, time_s=begin.time_s + 10.0 * at
+        )
+        for at, kind in enumerate([BoundaryKind.TIME] * looks + [BoundaryKind.RUN_END], 1)
+    ]
+    recorded += [replace(end, boundary=boundary, census=None) for boundary in late]
+    case = RunContext(run, run.main)
+    assert case.unit.name == unit
+    assert case.pool.is_growing is (unit == "step")

@@ -44,15 +44,17 @@ def own_bytes(row: CensusRow, device: str) -> int:
     return row.host_bytes if device == HOST else row.device_bytes.get(device, 0)
 
 
-def without_idle_time(recording: Recording, share: float) -> Recording:
+def without_idle_time(recording: Recording, share: float, fewest: int) -> Recording:
     """Return a recording without the boundaries that time made, where there are better ones.
 
     What time saw while a training was set up, or in the middle of a long step, is comparable with
-    nothing else. It stays where the program reached no other boundary for most of its time.
+    nothing else. It stays where the program reached no other boundary for most of its time, if that
+    was looked at often enough to tell anything.
 
     Args:
         recording: The recording.
         share: The part of the time, from the first boundary of work on, that is most of it.
+        fewest: How many looks tell something.
 
     """
     boundaries = [measurement.boundary for measurement in recording.measurements]
@@ -60,12 +62,12 @@ def without_idle_time(recording: Recording, share: float) -> Recording:
         return recording
     first = next((b.time_s for b in boundaries if b.kind in _WORK), None)
     if first is not None:
-        gaps = (
+        gaps = [
             after.time_s - max(before.time_s, first)
             for before, after in pairwise(boundaries)
             if after.kind is BoundaryKind.TIME and after.time_s > first
-        )
-        if sum(gaps) >= share * (boundaries[-1].time_s - first):
+        ]
+        if len(gaps) >= fewest and sum(gaps) >= share * (boundaries[-1].time_s - first):
             return recording
         kept = [m for m in recording.measurements if m.boundary.kind is not BoundaryKind.TIME]
         return replace(recording, measurements=kept)
