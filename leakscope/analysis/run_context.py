@@ -313,12 +313,18 @@ class RunContext:
         return float(self.track.gauge(name)[known[max(place, 0)]])
 
     def gain_of(self, grower: Grower) -> float:
-        """Return what a path that grows across phases gained over the window, by its rate."""
+        """Return what a path that grows across phases gained over the window, by its rate.
+
+        It can't have gained more than it held when it was seen last, and came to since.
+        """
         if self.window is None:
             return grower.gained
-        span = self.track.work[self.window.last] - self.track.work[self.window.first]
+        work = self.track.work
+        span = work[self.window.last] - work[self.window.first]
         _, highest = self.table.highest(grower.path, grower.device)
-        return min(grower.per_boundary * float(span), max(highest, grower.gained))
+        seen = work[self.table.at[grower.observed[-1]]] if len(grower.observed) else work[-1]
+        unseen = grower.per_boundary * max(float(work[self.window.last] - seen), 0.0)
+        return min(grower.per_boundary * float(span), max(highest, grower.gained) + unseen)
 
     def device_gain(self, device: str) -> float | None:
         """Return how much memory of a device grew over the window."""

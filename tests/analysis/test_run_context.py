@@ -75,3 +75,32 @@ def test_growth_is_counted_by_time_only_where_that_was_looked_at_often_enough(
     case = RunContext(run, run.main)
     assert case.unit.name == unit
     assert case.pool.is_growing is (unit == "step")
+
+
+@pytest.mark.parametrize(("path", "is_below"), [("kept[*]", True), ("other", False)])
+def test_a_path_lies_below_what_it_was_named_through_though_that_had_no_row_at_last(
+    path: str, is_below: bool
+) -> None:
+    run = Program(epochs=2).leak("kept", MIB).build()
+    last = next(m for m in reversed(run.main.measurements) if m.census)
+    assert last.census is not None
+    rows = [
+        msgspec.structs.replace(row, path=path, parent="")
+        for row in last.census.rows
+        if row.path != "kept"
+    ]
+    at = run.main.measurements.index(last)
+    census = msgspec.structs.replace(last.census, rows=rows)
+    run.main.measurements[at] = replace(last, census=census)
+    table = RunContext(run, run.main).table
+    assert table.parent(table.number[path]) == (table.number["kept"] if is_below else None)
+
+
+def test_what_was_seen_last_long_ago_gained_more_than_it_held_then() -> None:
+    run = Program(epochs=8, validation=0).leak("kept", MIB / 4, user=True).build()
+    recorded = run.main.measurements
+    half = len(recorded) // 4
+    recorded[half:] = [replace(m, census=None) for m in recorded[half:]]
+    culprit = analyse(run).culprits[0]
+    assert culprit.share > 0.9
+    assert culprit.gained_bytes > 3 * culprit.total_bytes

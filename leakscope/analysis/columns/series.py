@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import pairwise
 from operator import attrgetter
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -386,6 +387,10 @@ def tabulate(track: BoundaryTable) -> RowTable:
             place = number.setdefault(row.path, len(latest))
             if place == len(latest):
                 latest.append(row)
+                continue
+            above = row.parent or latest[place].parent
+            if above != row.parent and row.path.startswith(above):  # that has no row this time
+                latest[place] = msgspec.structs.replace(row, parent=above)
             else:
                 latest[place] = row
     number, latest = _largest(number, latest, MOST_CELLS // max(1, len(at)))
