@@ -465,7 +465,7 @@ LEAST_RISE = 4096
 LEAST_RSS_RISE = 1 << 20
 LEAST_UNNAMED_RISE = 256 << 10
 MUCH_UNNAMED = 4 << 20
-"""Bytes: libraries keep a part of that of a program that leaks nothing."""
+"""Bytes. What libraries cache while a healthy program runs comes to less."""
 KEYS_KEPT = 48
 ROWS_KEPT = 400
 CALM_AFTER = 12

@@ -1875,10 +1875,10 @@ def test_what_a_librarys_class_gathers_is_fed_by_the_calls_of_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("other", "is_told"), [("elsewhere.constructor(x)", True), ("copyreg.constructor(x)", False)]
+    ("other", "is_found"), [("elsewhere.constructor(x)", True), ("copyreg.constructor(x)", False)]
 )
 def test_what_a_librarys_module_gathers_is_fed_by_its_only_function_that_is_called(
-    other: str, is_told: bool
+    other: str, is_found: bool
 ) -> None:
     program = one(
         "a table of a module",
@@ -1895,7 +1895,7 @@ def test_what_a_librarys_module_gathers_is_fed_by_its_only_function_that_is_call
         """,
         owner_file="",
     )
-    fed = program.marked("feeds") if is_told else []
+    fed = program.marked("feeds") if is_found else []
     assert held_by_library(program, root=RootKind.LIBRARY, user=False) == fed
 
 

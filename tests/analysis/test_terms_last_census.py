@@ -148,11 +148,11 @@ def test_so_has_growth_without_a_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bound", "is_told"), [({"capacity": 2 * STEPS, "hits": 0}, True), ({}, False)]
+    ("bound", "is_bounded"), [({"capacity": 2 * STEPS, "hits": 0}, True), ({}, False)]
 )
 def test_what_ends_at_a_bound_is_not_forecast_to_fill_memory(
-    bound: dict[str, int], is_told: bool
+    bound: dict[str, int], is_bounded: bool
 ) -> None:
     culprit = analyse(few_looks(1.0, **bound).run).culprits[0]
-    assert ("It ends at 640 entries, some 31" in culprit.sentence) is is_told
-    assert (culprit.forecast is None) is is_told
+    assert ("It ends at 640 entries, some 31" in culprit.sentence) is is_bounded
+    assert (culprit.forecast is None) is is_bounded

@@ -6,7 +6,7 @@ import pytest
 from fake_session import FakeSession
 
 from leakscope.capture.budget import WORKER_FLOOR, Due, costs_with
-from leakscope.capture.policy import MOST_SLOWED
+from leakscope.capture.policy import MOST_SLOWED, WHOLE_SECONDS_PER_BLOCK
 from leakscope.model.boundary import BoundaryKind as Kind
 from leakscope.model.census import CensusScope
 from leakscope.model.record import CensusRecord, NoteRecord, OverheadRecord
@@ -66,6 +66,16 @@ class TestShortRuns:
         run.close()
         assert run.taker.taken.count(Due.WHOLE) == walks
         assert len(run.censuses(Kind.RUN_END, "", FULL)) == walks
+
+    @pytest.mark.parametrize(("part", "walks"), [(0.4, 1), (0.7, 0)])
+    def test_that_walk_may_take_half_as_long_as_the_run(self, part, walks):
+        run = FakeSession(whole=0.5, resumed=0.1, max_pause=10_000)
+        run.taker.elsewhere_bytes = 5 << 20
+        run.train_pass(400, 0.01)
+        blocks = part * run.elapsed / WHOLE_SECONDS_PER_BLOCK
+        run.session._costs._blocks = lambda: blocks
+        run.close()
+        assert run.taker.taken.count(Due.WHOLE) == walks
 
     def test_censuses_lie_spread_inside_the_first_validation(self, run):
         inside = [b for b in run.censuses(Kind.BATCH, "validation") if b.occurrence == 0]

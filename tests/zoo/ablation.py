@@ -59,6 +59,9 @@ OTHERS: dict[str, tuple[str, Callable[..., Any]]] = {
     "siblings": ("verdict.analyse:with_siblings_joined", second_argument),
     "undecided": ("verdict.analyse:find_undecided", returns([])),
     "pinned_by_unnamed": ("growth.exclusions:_pinned_by_unnamed", second_argument),
+    "pinned_by_filling": ("growth.exclusions:_pinned_by_filling", second_argument),
+    "fills_a_librarys_bound": ("growth.exclusions:_filling", second_argument),
+    "goes_with_memory": ("accounting.terms:_going_with_memory", second_argument),
 }
 """What is no entry of a list, by the function that stands for it, and what it does when off."""
 

@@ -392,11 +392,8 @@ def _pinned_by_filling(case: RunContext, slack: Term, filling: Sequence[Grower])
     least = max(policy.PINNING_BYTES, policy.CARRIED_SHARE * most)
     if gained < least:
         return slack
-    case.decisions.add(
-        "slack", "pinned_by_filling", "it lies between the parts of what stops at a bound",
-        figure=gained, threshold=least,
-    )  # fmt: skip
-    return replace(slack, excluded_by="pinned_by_filling")
+    reason = "it lies between the parts of what stops at a bound"
+    return _excluded(case, slack, "pinned_by_filling", reason, Figure(gained, least))
 
 
 def _filling(case: RunContext, unnamed: Term, filling: Sequence[Grower]) -> Term:
@@ -405,11 +402,8 @@ def _filling(case: RunContext, unnamed: Term, filling: Sequence[Grower]) -> Term
     least = policy.CARRIED_SHARE * unnamed.trend.net_bytes
     if not (unnamed.grows or unnamed.may_grow) or gained < max(least, 1.0):
         return unnamed
-    case.decisions.add(
-        "elsewhere", "declares_a_bound", "most of it fills what stops at a bound of its own",
-        figure=gained, threshold=least,
-    )  # fmt: skip
-    return replace(unnamed, excluded_by="declares_a_bound")
+    reason = "most of it fills what stops at a bound of its own"
+    return _excluded(case, unnamed, "declares_a_bound", reason, Figure(gained, least))
 
 
 def named_in_libraries(case: RunContext, growers: Iterable[Grower]) -> float:
@@ -426,11 +420,13 @@ def _with_rule(case: RunContext, term: Term, growers: Sequence[Grower]) -> Term:
         return term
     for rule in TERM_RULES:
         if (figure := rule.applies(case, term, growers)) is not None:
-            case.decisions.add(
-                term.kind, rule.name, rule.reason, figure=figure.value, threshold=figure.threshold
-            )
-            return replace(term, excluded_by=rule.name)
+            return _excluded(case, term, rule.name, rule.reason, figure)
     return term
+
+
+def _excluded(case: RunContext, term: Term, rule: str, reason: str, figure: Figure) -> Term:
+    case.decisions.add(term.kind, rule, reason, figure=figure.value, threshold=figure.threshold)
+    return replace(term, excluded_by=rule)
 
 
 def _pinned_by_unnamed(case: RunContext, terms: dict[str, Term]) -> dict[str, Term]:

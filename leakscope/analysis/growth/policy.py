@@ -255,7 +255,7 @@ COLLECTED_SOON = 3.0
 """``collector_will_come``: times as much garbage as was seen: until then the collector comes
 soon."""
 UNNAMED_LINE_SHARE = 0.25
-"""A line is told of what grows without a name if so much of it was made there."""
+"""Part of what grows without a name that a line must have allocated to be reported with it."""
 PINNING_BYTES = float(1 << 20)
 """``pinned_by_culprit``, ``pinned_by_filling``: slack that rises with containers that gain so much
 lies between their parts."""

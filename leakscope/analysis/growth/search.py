@@ -128,7 +128,6 @@ def find_carriers(case: RunContext, trends: dict[int, Trend]) -> dict[tuple[int,
     pool, elsewhere = case.pool, judge_unnamed(case)
     at, private = case.table.at, case.private
     read = case.working[np.isfinite(private[case.working])]
-    read = case.working[np.isfinite(private[case.working])]
     for path, trend in trends.items():
         is_user = case.table.latest[path].user
         if not trend.is_open or not (_goes_on(pool) if is_user else elsewhere.grows):
