@@ -100,16 +100,20 @@ class RunContext:
                 return found.told
         return None
 
-    @cached_property
+    @property
     def unnamed_lines(self) -> list[str]:
         """The user's lines below which most of what is new without a name was seen to be made."""
+        return [self.sources.location(*site) for site in self.unnamed_sites]
+
+    @cached_property
+    def unnamed_sites(self) -> list[tuple[str, int]]:
+        """The same as files and lines."""
         found: dict[tuple[str, int], int] = {}
         for census in self.table.censuses:
             for site in census.elsewhere_sites:
                 found[site.file, site.line] = found.get((site.file, site.line), 0) + site.bytes
         least = policy.UNNAMED_LINE_SHARE * sum(found.values())
-        lines = [line for line in sorted(found, key=lambda at: -found[at]) if found[line] >= least]
-        return [self.sources.location(*line) for line in lines]
+        return [site for site in sorted(found, key=lambda at: -found[at]) if found[site] >= least]
 
     @property
     def environment(self) -> dict[str, str]:

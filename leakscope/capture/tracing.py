@@ -42,6 +42,7 @@ ALWAYS_EVERY_SECONDS = 30.0
 ALWAYS_EVERY_SHARE = 0.1
 ACTIVITY = "tracemalloc"
 """Under which the account of costs has all that windows take."""
+_MOST_LINES = 60
 _CLOSING = (BoundaryKind.PHASE_END, BoundaryKind.RUN_END)
 _CUT = (
     "Tracing of allocating lines was ended in the middle of a step that allocates far more than "
@@ -217,10 +218,15 @@ class AllocationWindows:
         self._go_on(boundary)
 
     def close(self, boundary: Boundary) -> AllocationRecord:
-        """Close the window and charge what it has cost the program; return what it saw."""
+        """Close the window and charge what it has cost the program; return what it saw.
+
+        Where reading all that lives costs more than is left, the lines of what the census in the
+        window met must do.
+        """
         opened = self._opened
         assert opened is not None
-        sites, traced = self._leave(boundary)
+        is_read = self._mode == "always" or self._meter.cost_now() <= self._allowance
+        sites, traced = self._leave(boundary, top=_MOST_LINES if is_read else 0)
         record = AllocationRecord(
             first_boundary=opened.index,
             last_boundary=boundary.index,
@@ -304,7 +310,7 @@ class AllocationWindows:
         self._window = self._make()
         self._meter.enter(is_ours=self._window.open() or self._whole is not None)
 
-    def _leave(self, boundary: Boundary, top: int = 60) -> tuple[list[Site], int]:
+    def _leave(self, boundary: Boundary, top: int = _MOST_LINES) -> tuple[list[Site], int]:
         window, self._window = self._window, None
         assert window is not None
         self._opened = None
@@ -407,16 +413,23 @@ class _OverheadMeter:
         self._pace.leave()
         return cost
 
+    def cost_now(self) -> float:
+        """Return what the window comes to if it is closed here, and all that lives is read."""
+        return self._slowdown() + self._reading()
+
     def cost_with_another(self) -> float:
-        """Return what a window comes to that is closed at the next boundary."""
-        slowdown = self._slowdown()
-        return slowdown + slowdown / max(self._stretches, 1) + self._reading()
+        """Return what it comes to at the next boundary: there is then more to read as well."""
+        cost = self.cost_now()
+        return cost + cost / max(self._stretches, 1)
 
     def limit(self, allowance: float, cut: Callable[[], object]) -> None:
-        """Have ``cut`` called where tracing has cost the program more than that in the end."""
+        """Have ``cut`` called where tracing has cost the program more than that.
+
+        What lives need not be read.
+        """
         if self.counts and self._is_ours and self._cost is not None:
-            left = max(allowance - self._slowdown() - self._reading(), 0.0)
-            each = max(self._cost.per_block + self._cost.per_kept, 1e-9)
+            left = max(allowance - self._slowdown(), 0.0)
+            each = max(self._cost.per_block, 1e-9)
             self._counter.arm(int(left / each), partial(self._cut, cut))
 
     def _cut(self, cut: Callable[[], object]) -> None:

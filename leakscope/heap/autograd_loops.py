@@ -87,6 +87,7 @@ class LoopMemory:
         rows: list[CensusRow],
         objects_of: Callable[[str], list[Any]],
         growth_of: Callable[[str], int],
+        heads: list[object],
     ) -> list[CensusRow]:
         """Return the rows; those that only native code holds with their loops.
 
@@ -94,11 +95,13 @@ class LoopMemory:
             rows: the rows of a full census, the heaviest first.
             objects_of: returns the objects of a row by its path.
             growth_of: returns by how many bytes a row has grown.
+            heads: further objects that only native code holds, light ones among them: what a row
+                has may hang on a loop that goes through these.
 
         """
         finder = LoopFinder()
         return [
-            msgspec.structs.replace(row, loop=self._of(row, finder, objects_of))
+            msgspec.structs.replace(row, loop=self._of(row, finder, objects_of, heads))
             if _is_suspect(row, growth_of(row.path))
             else row
             for row in rows
@@ -110,14 +113,22 @@ class LoopMemory:
         return sum(200 + 150 * len(loop) for _, loop in self._known.values())
 
     def _of(
-        self, row: CensusRow, finder: LoopFinder, objects_of: Callable[[str], list[Any]]
+        self,
+        row: CensusRow,
+        finder: LoopFinder,
+        objects_of: Callable[[str], list[Any]],
+        heads: list[object],
     ) -> list[LoopStep]:
-        count, loop = self._known.get(row.path, (0, []))
+        count, known = self._known.get(row.path, (0, []))
+        loop = known
         if row.count >= 2 * count and not finder.is_exhausted:
             samples = objects_of(row.path)
             samples = samples[:: max(1, len(samples) // _SAMPLES)][:_SAMPLES]
             found = [loop for sample in samples if (loop := finder.find(sample))]
             loop = found[0] if 2 * len(found) >= len(samples) > 0 else []
+            if not loop and samples:
+                below = (finder.find_below(head, row.type) for head in heads)
+                loop = next(filter(None, below), known)
             self._known[row.path] = (row.count, loop)
         return loop
 
@@ -155,6 +166,32 @@ class LoopFinder:
                 return self._steps(circle) if circle and self._is_unseen(circle) else []
         except ours(Exception):
             return []
+
+    def find_below(self, head: object, type_name: str) -> list[LoopStep]:
+        """Return the steps of the loop through ``head`` if objects of a type hang on it."""
+        steps = self.find(head)
+        access = self._access
+        if not steps or access is None:
+            return []
+        try:
+            with no_overrides(access):
+                return steps if self._reaches(head, type_name) else []
+        except ours(Exception):
+            return []
+
+    def _reaches(self, head: object, type_name: str) -> bool:
+        met, waiting, at = {id(head)}, [head], 0
+        while at < len(waiting) and self._left > 0:
+            obj = waiting[at]
+            at += 1
+            self._left -= 1
+            if obj is not head and anatomy.qualified_name(type(obj)) == type_name:
+                return True
+            for referent in self._referents(obj):
+                if id(referent) not in met and not _is_closed(referent):
+                    met.add(id(referent))
+                    waiting.append(referent)
+        return False
 
     def _circle(self, target: object, memory: _Memory) -> list[Any]:
         """Return objects from ``target`` on of which each refers to the next, the last to it."""

@@ -20,6 +20,7 @@ from leakscope.heap.contents import newest_items
 from leakscope.heap.graph import (
     GraphBaseline,
     Group,
+    HeadTotal,
     Seal,
     TypeTotal,
     WalkRequest,
@@ -27,7 +28,7 @@ from leakscope.heap.graph import (
     can_seal,
     walk,
 )
-from leakscope.heap.ownership import Definitions, Ownership, ownership_under
+from leakscope.heap.ownership import Definitions, ownership_under
 from leakscope.heap.pausing import wait_for_autograd, without_collector, without_tracing
 from leakscope.heap.roles import Roles, device_storages
 from leakscope.heap.roots import Roots, SealedRoots, find_roots, walk_request
@@ -42,7 +43,7 @@ from leakscope.heap.row_details import (
 )
 from leakscope.heap.rows import Draft, RowMaker, SealedRows
 from leakscope.model.allocator import DeviceStorages
-from leakscope.model.census import Census, CensusRow, CensusScope, Site
+from leakscope.model.census import Census, CensusRow, CensusScope, HeadObjects, Site
 
 _OBJECTS_PER_ROW = 2
 """Several objects make one row: this many times more objects than rows are asked for."""
@@ -250,7 +251,7 @@ class CensusTaker:
         divides = weighed is not None and weighed.bytes is not None
         roots, result = self._walk(scope, unwound, divides=divides)
         if weighed is None:
-            weighed = _elsewhere(result, self._ownership)
+            weighed = self._elsewhere(result)
         maker = RowMaker(result, roots, self._ownership, self._definitions, self._sealed_rows)
         roles = Roles(result, maker)
         self._device_storages = device_storages(roles, maker)
@@ -267,6 +268,8 @@ class CensusTaker:
             elsewhere_bytes=weighed.bytes,
             elsewhere_types=weighed.types,
             elsewhere_sites=weighed.sites,
+            elsewhere_heads=weighed.heads,
+            native_heads=self._heads(result.heads) if full else [],
             frozen_gradient_bytes=roles.frozen_gradients(),
             components=roles.components(),
             walker=result.engine,
@@ -277,9 +280,32 @@ class CensusTaker:
 
     def _weigh(self, unwound: Sequence[FrameType]) -> _Elsewhere:
         if self._baseline is None:
-            return _Elsewhere(None, {}, [])
+            return _NOTHING_WEIGHED
         _, result = self._walk(CensusScope.FOCUSED, unwound)
-        return _elsewhere(result, self._ownership)
+        return self._elsewhere(result)
+
+    def _elsewhere(self, result: WalkResult) -> _Elsewhere:
+        """Return what is new and no name of the user's reaches, by type and line too."""
+        if result.elsewhere_bytes is None:
+            return _NOTHING_WEIGHED
+        heaviest = sorted(result.types, key=lambda total: -_host(total))[:_MOST_TYPES]
+        types = {anatomy.qualified_name(total.type): _host(total) for total in heaviest}
+        groups = [Group(t.type, t.count, _host(t), t.samples) for t in heaviest if t.samples]
+        sites = origins(groups, self._ownership)
+        return _Elsewhere(result.elsewhere_bytes, types, sites, self._heads(result.heads))
+
+    def _heads(self, totals: list[HeadTotal]) -> list[HeadObjects]:
+        return [
+            HeadObjects(
+                type=anatomy.qualified_name(total.type),
+                count=total.count,
+                bytes=total.bytes,
+                least_references=total.least_references,
+                most_references=total.most_references,
+            )
+            for total in totals[:_MOST_TYPES]
+            if total.bytes >= self._cutoff_bytes
+        ]
 
     def _rows(
         self, result: WalkResult, maker: RowMaker, roles: Roles, *, full: bool
@@ -295,7 +321,10 @@ class CensusTaker:
                     row.made[:] = made(result.nodes.objects[drafts[row.path].first])
         if full:
             rows = self._loops.with_loops(
-                rows, lambda path: _objects(result, drafts[path]), self._memory.growth
+                rows,
+                lambda path: _objects(result, drafts[path]),
+                self._memory.growth,
+                [sample for total in result.heads for sample in total.samples],
             )
         grown = [row for row in rows if row.user and self._memory.growth(row.path) > 0]
         if tracemalloc.is_tracing():
@@ -346,16 +375,10 @@ class _Elsewhere(NamedTuple):
     bytes: int | None
     types: dict[str, int]
     sites: list[Site]
+    heads: list[HeadObjects]
 
 
-def _elsewhere(result: WalkResult, ownership: Ownership) -> _Elsewhere:
-    """Return the bytes of new objects that no name of the user's reaches, by type and line too."""
-    if result.elsewhere_bytes is None:
-        return _Elsewhere(None, {}, [])
-    heaviest = sorted(result.types, key=lambda total: -_host(total))[:_MOST_TYPES]
-    types = {anatomy.qualified_name(total.type): _host(total) for total in heaviest}
-    groups = [Group(t.type, t.count, _host(t), t.samples) for t in heaviest if t.samples]
-    return _Elsewhere(result.elsewhere_bytes, types, origins(groups, ownership))
+_NOTHING_WEIGHED = _Elsewhere(None, {}, [], [])
 
 
 def _host(total: TypeTotal) -> int:

@@ -7,7 +7,8 @@ and keep strong references only to what the answer names.
 
 What is never entered from any root, unless it is a root itself: types, modules, and the globals
 and builtins of functions and frames. A class or module of the user's is walked by making it (or its
-dict) a root.
+dict) a root. Those that came while the program ran and that nobody can import are entered, where a
+:class:`GraphBaseline` tells: who refers to them keeps all that they have.
 """
 
 from __future__ import annotations
@@ -223,6 +224,22 @@ class TypeTotal:
     """Some of them, the youngest first, where that was asked for."""
 
 
+@dataclass(frozen=True)
+class HeadTotal:
+    """New objects of one type to which somebody refers whom the walk can't see: heads of what hangs
+    there.
+    """
+
+    type: type
+    count: int
+    bytes: int
+    """Host bytes that are reached through them first."""
+    least_references: int
+    most_references: int
+    """Such references of one of them."""
+    samples: list[object]
+
+
 @dataclass
 class WalkResult:
     """The answer. Drop it soon: it keeps the selected objects alive."""
@@ -264,6 +281,10 @@ class WalkResult:
     """Of all objects but leakscope's own, the heaviest first; empty unless asked for. With a
     baseline of those whose bytes ``elsewhere_bytes`` counts."""
     engine: str
+    heads: list[HeadTotal] = field(default_factory=list)
+    """Where a :class:`GraphBaseline` tells what is new: of a walk of the user's names, what
+    libraries or native code refer to; of a full one, what only native code does. The heaviest
+    first."""
     graph: Any = None
     """What :func:`leak_shares` asks, where the request wants it: numbers only, no object."""
 
@@ -407,11 +428,13 @@ def walk(
     columns.setdefault("elsewhere_bytes", None)
     columns["nodes"]["holds"] = [[Group(*g) for g in h] for h in columns["nodes"]["holds"]]
     totals = [TypeTotal(*total) for total in columns.pop("types")]
+    heads = [HeadTotal(*total) for total in columns.pop("heads", [])]
     _met_deep_graph = _met_deep_graph or columns["graph_is_deep"]
     return WalkResult(
         nodes=Nodes(**columns.pop("nodes")),
         tensors=Tensors(**{k: array("q", v) for k, v in columns.pop("tensors").items()}),
         types=sorted(totals, key=lambda total: (-total.bytes, -total.count)),
+        heads=sorted(heads, key=lambda total: (-total.bytes, -total.count)),
         engine="reference" if chosen is reference else "native",
         **columns,
     )

@@ -114,6 +114,8 @@ def _from_object(obj: Any, child: object) -> Label:
             found = find(obj, child)
             if found is not None:
                 return found
+    if child is type(obj):
+        return attribute("__class__")
     return _attribute_of(obj, child) or _hooks_of_tensor(obj, child) or INSIDE
 
 
@@ -234,6 +236,8 @@ def _from_function(function: types.FunctionType, child: object) -> Label | None:
         return Label("", Edge.HIDDEN, stands=Stands.KEYWORD_DEFAULTS)
     if child is function.__code__:
         return attribute("__code__")
+    if child is function.__globals__:
+        return attribute("__globals__")
     return _attribute_of(function, child)
 
 

@@ -141,7 +141,10 @@ class Naming:
         if self._is_user_function(whole):
             owner = self._function_owner(whole, step.variable)
             return Anchor(_plain(whole.__qualname__), owner, used)
-        cls = whole if anatomy.is_instance(whole, type) else type(whole)
+        is_class = anatomy.is_instance(whole, type)
+        if is_class and parent.steps:  # made as the program runs: it goes by who keeps it
+            return parent.anchor
+        cls = whole if is_class else type(whole)
         if not issubclass(cls, tuple) and self._owns(cls):
             owner = self._definitions.class_(cls, step.variable)
             return Anchor(_class_name(cls), owner, used)

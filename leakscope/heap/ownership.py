@@ -15,6 +15,7 @@ import stat
 import sys
 import sysconfig
 import types
+from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -26,6 +27,9 @@ from leakscope.model.errors import ours, real_path
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
 _NAME = __name__.partition(".")[0]
+_NUMBER = re.compile(r"[0-9a-f]{8,}|\d+")
+_MANY_NUMBERED = 3
+"""Modules whose names differ in numbers alone, imported while the program is measured."""
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
@@ -43,6 +47,7 @@ class Ownership:
         self._own: list[str] = []
         self._scanned = 0
         self._last = ""
+        self._numbered: Counter[str] = Counter()
         self._library = tuple(
             os.path.realpath(path) + os.sep
             for name, path in sysconfig.get_paths().items()
@@ -100,6 +105,11 @@ class Ownership:
                 found[id(names)] = (name, names)
         return sorted(found.values(), key=lambda entry: (entry[0] != "__main__", entry[0]))
 
+    def spoken_module(self, name: str) -> str:
+        """Return how a module is called: ``plugin_*`` of many that the program makes as it runs."""
+        folded = _without_numbers(name)
+        return folded if self._numbered[folded] >= _MANY_NUMBERED else name
+
     def own_modules(self) -> list[types.ModuleType]:
         """Return the modules of leakscope itself."""
         self._look_at_new()
@@ -126,6 +136,9 @@ class Ownership:
                 own.append(name)
             if name == "__main__" or self.owns_module(name, anatomy.module_dict(module)):
                 user.append(name)
+        if self._scanned and not is_changed:
+            folded = (_without_numbers(name) for name, _ in latest)
+            self._numbered.update(name for name in folded if "*" in name)
         # All at once: an interrupt would leave modules that are never looked at again.
         self._scanned, self._last = count, latest[-1][0]
         self._own, self._user = own, user
@@ -156,6 +169,10 @@ class Ownership:
         except ours(OSError):
             is_link = False  # no such file, so no link
         return real_path(path) if is_link else real
+
+
+def _without_numbers(name: object) -> str:
+    return _NUMBER.sub("*", name) if type(name) is str else ""
 
 
 @functools.lru_cache(maxsize=4)

@@ -63,6 +63,7 @@ class Roots:
     """Objects of leakscope itself."""
     stages: list[int]
     """Indices of the user's roots at which those of one running function begin."""
+    ownership: Ownership
     sealed: SealedRoots | None = None
     """Those of earlier walks, which go by numbers from :data:`SEALED_ROOT` on."""
     _by_id: dict[int, list[str]] | None = None
@@ -76,8 +77,10 @@ class Roots:
         if number < len(self.named):
             return self.named[number]
         if number >= SEALED_ROOT and self.sealed is not None:
-            return library_root(obj, self.sealed.modules[number - SEALED_ROOT])
-        return library_root(*self.library_objects[number - len(self.named)])
+            module = self.sealed.modules[number - SEALED_ROOT]
+        else:
+            obj, module = self.library_objects[number - len(self.named)]
+        return _library_root(obj, self.ownership.spoken_module(module))
 
     def is_namespace(self, number: int) -> bool:
         """Return whether a root is the globals of a library's module."""
@@ -176,7 +179,7 @@ def find_roots(
     if full:
         objects = sealed.objects(ownership) if sealed else _library_objects(ownership)
     hidden += [anatomy.module_dict(module) for module in ownership.own_modules()]
-    return Roots(user + library, len(user), objects, hidden, stages, sealed)
+    return Roots(user + library, len(user), objects, hidden, stages, ownership, sealed)
 
 
 def _add_by_depth(
@@ -250,10 +253,11 @@ def _globals(ownership: Ownership, definitions: Definitions, hidden: list[Any]) 
                 _add_class(value, ownership, classes)
             elif not _is_plumbing(name):
                 owner = definitions.module(module, names, name)
-                spoken = name if module == "__main__" else f"{module}.{name}"
+                called = ownership.spoken_module(module)
+                spoken = name if module == "__main__" else f"{called}.{name}"
                 if name == "Out" and names.get("_oh") is value:
                     spoken = OUTPUT_HISTORY
-                roots.append(Root(value, RootKind.GLOBAL, f"{module}·{name}", spoken, owner))
+                roots.append(Root(value, RootKind.GLOBAL, f"{called}·{name}", spoken, owner))
                 if type(value) is ContextVar:
                     roots += _value_of(value, context, roots[-1])
     return roots + [_class_root(cls, definitions) for cls in classes.values()]
@@ -369,7 +373,7 @@ def _library_objects(
     return list(found.values())
 
 
-def library_root(obj: Any, module: str) -> Root:
+def _library_root(obj: Any, module: str) -> Root:
     """Return the root for the globals of a library's module, or for one of its classes."""
     stands, path, name = Stands.GLOBALS, module, module
     if anatomy.is_instance(obj, type):

@@ -197,11 +197,20 @@ def _user_line(obj: object, ownership: Ownership) -> tuple[str, int] | None:
     return None
 
 
+_HEADER = object.__basicsize__
+_CONTENTS_AT: dict[type, int] = {list: _HEADER + 8, dict: _HEADER + 16}
+"""Where these refer to the block that has their items (``ob_item``, ``ma_keys``). The objects
+themselves often come from the interpreter's free lists, of which tracing tells nothing."""
+
+
 def traceback_of(obj: object) -> list[tuple[str, int]]:
     """Return file and line of the frames that allocated an object, the innermost first."""
     known = tracemalloc.get_object_traceback(obj)
     if known is not None:
         return [(frame.filename, frame.lineno) for frame in reversed(known)]
+    if type(obj) in _CONTENTS_AT:
+        contents = ctypes.c_void_p.from_address(id(obj) + _CONTENTS_AT[type(obj)]).value
+        return _block_traceback(contents) if contents else []
     if not _is_misread(type(obj)):
         return []
     for offset in _PRE_HEADERS:

@@ -196,6 +196,20 @@ class CensusRow(msgspec.Struct, frozen=True, kw_only=True):
     """Where the contents were allocated; only in censuses taken inside a tracemalloc window."""
 
 
+class HeadObjects(msgspec.Struct, frozen=True, kw_only=True):
+    """New objects of one type to which somebody refers whom no walk can see: no name leads there,
+    and they have more references than were found.
+    """
+
+    type: str
+    count: Whole
+    bytes: Whole
+    """Host bytes that are reached through them first."""
+    least_references: Whole
+    most_references: Whole
+    """How many such references one of them has."""
+
+
 class CensusScope(str, Enum):
     """How much of the heap was walked."""
 
@@ -236,6 +250,11 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     """Of these, the heaviest by type; a storage counts for the tensor that leads to it."""
     elsewhere_sites: list[Site] = []
     """While allocations are traced: the user's lines below which the latest of these were made."""
+    elsewhere_heads: list[HeadObjects] = []
+    """Of what is new outside the user's names, the objects at which it hangs, the heaviest types:
+    libraries or native code refer to them."""
+    native_heads: list[HeadObjects] = []
+    """In a full census: those of them to which native code alone refers."""
     frozen_gradient_bytes: dict[str, Whole] = {}
     """Gradients of parameters that don't require any, per device: no optimizer step reads them."""
     components: dict[str, dict[str, Whole]] = {}

@@ -112,7 +112,7 @@ class AllocationWindow:
         """End, and return the lines that allocated most of what still lives, and all such bytes.
 
         Args:
-            top: How many lines.
+            top: How many lines; with 0 nothing is read, and only tracing ends.
             project_root: Blocks are charged to the innermost line below this folder that is not
                 installed there; where there is none, to the innermost line of all.
 
@@ -122,6 +122,10 @@ class AllocationWindow:
         self.is_open = False
         before, self._before = self._before, {}
         if self.is_cut:
+            return [], 0
+        if top == 0:
+            if self._is_ours:
+                _stop()
             return [], 0
         try:
             traces = read_traces()

@@ -28,6 +28,7 @@ EVERY = all_pages()
 ELSEWHERE = (
     "child-processes-grow",
     "held-by-native-code",
+    "leaked-references",
     "metric-never-reset",
     "reference-cycles",
     "trainer-evaluation",

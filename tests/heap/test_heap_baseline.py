@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import ctypes
 import functools
 import gc
 import sys
@@ -288,3 +289,56 @@ def test_own_memory_is_counted_and_small(taker):
     look(taker)
     tracked = len(gc.get_objects())
     assert 0 < taker.own_bytes - before < 24 * tracked + MIB
+
+
+def test_heads_are_what_something_unseen_refers_to(taker):
+    """Those in a library's registry, and those to which C code leaked a reference."""
+    with Library() as library:
+        gc.collect()  # what is young counts as new
+        look(taker)
+        leaked = [[bytearray(MIB // 8)] for _ in range(16)]
+        for thing in leaked:
+            leak_reference(thing)
+        library.module.registry += [{"data": [bytearray(MIB // 8)]} for _ in range(8)]
+        addresses = [id(thing) for thing in leaked]
+        del leaked, thing
+        census = taker.take(CensusScope.FULL)
+        heads = {head.type: head for head in census.elsewhere_heads}
+        native = {head.type: head for head in census.native_heads}
+        for address in addresses:
+            give_back(address)
+    assert 16 <= heads["list"].count <= 18
+    assert heads["list"].bytes == pytest.approx(2 * MIB, rel=0.05)
+    assert (heads["list"].least_references, heads["list"].most_references) == (1, 1)
+    assert 8 <= heads["dict"].count <= 10
+    assert native["list"].count == 16
+    assert "dict" not in native
+    assert all(not head.type.startswith("bytearray") for head in census.elsewhere_heads)
+
+
+def leak_reference(thing: object) -> None:
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+
+
+def give_back(address: int) -> None:
+    ctypes.pythonapi.Py_DecRef(ctypes.cast(address, ctypes.py_object))
+
+
+def test_a_list_from_the_free_list_has_the_line_of_its_items(taker, tmp_path):
+    """Its header may have been allocated before tracing began: only its items are new."""
+    program = "def make():\n    return [[object() for _ in range(4000)] for _ in range(20)]\n"
+    names: dict[str, object] = {}
+    exec(compile(program, str(tmp_path / "train.py"), "exec"), names)
+    with Library() as library:
+        look(taker)
+        freed = [[] for _ in range(60)]
+        del freed
+        tracemalloc.start(20)
+        try:
+            library.module.registry += names["make"]()
+            census = look(taker)
+        finally:
+            tracemalloc.stop()
+        names.clear()
+    assert census.elsewhere_sites[0].file == str(tmp_path / "train.py")
+    assert census.elsewhere_sites[0].line == 2

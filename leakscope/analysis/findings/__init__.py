@@ -44,6 +44,7 @@ _EXPLAINING_KINDS = {
     "garbage",
     "collector_off",
     "native_held",
+    "leaked_references",
     "gradient_cycle",
     "autograd_loop",
 }

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from leakscope.analysis.findings.training_loop import lines_that_create_graphs
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.source.index import SourceIndex
 from leakscope.analysis.source.program import own_nodes
@@ -53,12 +54,17 @@ def explain_loop(case: RunContext, row: CensusRow, trend: Trend) -> ExplainedLoo
     fed_at = [call.location] if call is not None else []
     if not fed_at and function is not None and case.sources.files.find(function.file):
         fed_at = [case.sources.location(function.file, function.line)]
+    if function is None and _tensor(row.loop).endswith(".grad"):
+        fed_at = lines_that_create_graphs(case.sources)
     way = " → ".join([*steps, steps[0]])
     each = f", {human_bytes(nbytes / row.count)} each" if row.count > 1 else ""
+    # Of what hooks have packed several hang on one loop.
+    is_packed = any(step.kind is StepKind.UNPACK_HOOK for step in row.loop)
+    objects = f"{row.type} object" if is_packed else "loop"
     return ExplainedLoop(
         title=_title(row.loop, function),
         text=(
-            f"{plural(row.count, 'loop')}{each}, growing by {human_bytes(trend.bytes_per_unit)} "
+            f"{plural(row.count, objects)}{each}, growing by {human_bytes(trend.bytes_per_unit)} "
             f"per {trend.unit}: {way}. Part of the way is in C++, where gc.collect() can't see it, "
             f"so that none is ever freed.{_made_at(call)}"
         ),

@@ -255,7 +255,7 @@ def is_gradient_cycle(row: CensusRow) -> bool:
 
 def gradient_cycle(case: RunContext, row: CensusRow) -> GradientCycle:
     """Return what is known of the circle that these parameters are in."""
-    lines = _create_graph_lines(case.sources)
+    lines = lines_that_create_graphs(case.sources)
     where = f" {lines[0]} calls backward(create_graph=True)." if lines else ""
     return GradientCycle(
         title="Parameters and their gradients keep each other alive",
@@ -275,7 +275,7 @@ def gradient_cycle(case: RunContext, row: CensusRow) -> GradientCycle:
     )
 
 
-def _create_graph_lines(sources: SourceIndex) -> list[str]:
+def lines_that_create_graphs(sources: SourceIndex) -> list[str]:
     """Return the places that call ``backward`` with ``create_graph``."""
     found = [
         sources.location(statement.scope.module.file, node.lineno)

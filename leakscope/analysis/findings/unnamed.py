@@ -13,6 +13,7 @@ import numpy as np
 from leakscope.analysis.accounting.ledger import host_ledger
 from leakscope.analysis.accounting.terms import Term, unnamed_at
 from leakscope.analysis.columns.series import HOST, FloatArray, IntArray
+from leakscope.analysis.findings.leaked_references import diagnose_leaked_references
 from leakscope.analysis.findings.loops import explain_loop
 from leakscope.analysis.findings.training_loop import gradient_cycle, is_gradient_cycle
 from leakscope.analysis.growth import judge, policy
@@ -270,14 +271,15 @@ def diagnose_native(case: RunContext, growth: SearchResult, ledgers: list[Ledger
     These are held by autograd, queues in C++ or registries of the interpreter. May be confused with
     buffers that libraries allocate once.
     """
+    leaked = diagnose_leaked_references(case, growth)
     found = [
         finding
         for path, row in enumerate(case.table.latest)
-        if row.root is RootKind.NATIVE and not row.parent
+        if row.root is RootKind.NATIVE and not row.parent and row.type not in leaked
         for device in case.table.retained
         if (finding := _grows(case, growth, path, device)) is not None
     ]
-    return sorted(found, key=lambda f: -f.total_bytes)[:MOST_NATIVE_TYPES]
+    return list(leaked.values()) + sorted(found, key=lambda f: -f.total_bytes)[:MOST_NATIVE_TYPES]
 
 
 def _grows(case: RunContext, growth: SearchResult, path: int, device: str) -> Finding | None:

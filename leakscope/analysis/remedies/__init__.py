@@ -25,6 +25,8 @@ from leakscope.model.report import Remedy
 
 PATTERNS: tuple[Callable[[CulpritContext], Remedy | None], ...] = (
     records.recognise_output_history,
+    registrations.recognise_modules_made,
+    registrations.recognise_classes_made,
     registrations.recognise_trainer_evaluation,
     caches.recognise_function_cache,
     caches.recognise_weak_keys,

@@ -8,8 +8,9 @@ import re
 from leakscope.analysis.remedies.context import CulpritContext, calls_of, reads
 from leakscope.analysis.source.program import LOOPS, Statement, UserProgram, own_nodes
 from leakscope.model.census import CensusRow, RootKind
-from leakscope.model.path_pattern import parse_steps
+from leakscope.model.path_pattern import parse_path, parse_steps
 from leakscope.model.report import Remedy
+from leakscope.model.text import human_bytes, plural
 
 
 def recognise_hooks(case: CulpritContext) -> Remedy | None:
@@ -92,6 +93,43 @@ def _leaves_early(loop: ast.stmt) -> bool:
 
 def _names(statement: Statement) -> set[str]:
     return {n.id for n in ast.walk(statement.scope.node) if isinstance(n, ast.Name)}
+
+
+def recognise_modules_made(case: CulpritContext) -> Remedy | None:
+    """Return how to keep the number of modules constant that a program loads as it runs."""
+    module = parse_path(case.row.path).root
+    if "*" not in module or case.row.root not in (RootKind.GLOBAL, RootKind.LIBRARY):
+        return None
+    loaded = f" {case.where()} loads one more each time." if case.line is not None else ""
+    return case.remedy(
+        f"Load {module} once, or take each out of sys.modules when it was used",
+        case.opening(),
+        f"Modules of that name are loaded again and again, each under a name of its own.{loaded}",
+        "sys.modules keeps every module until the program ends, with all its globals. Load it once "
+        "and pass what differs to a function of it, or `del sys.modules[name]` after use.",
+    )
+
+
+def recognise_classes_made(case: CulpritContext) -> Remedy | None:
+    """Return how to keep the number of classes constant that a program makes as it runs."""
+    made = max(case.row.holds, key=lambda held: held.bytes, default=None)
+    if case.growth != "across" or made is None or not _is_metaclass(made.type):
+        return None
+    return case.remedy(
+        f"Make each class in {case.name} once",
+        case.opening(),
+        f"It holds {plural(made.count, 'class')} that were made while the program ran, "
+        f"{human_bytes(made.bytes / made.count)} each.",
+        "A class keeps its methods, their globals and all its attributes. Make it once for each "
+        "set of arguments, with functools.lru_cache around the function that makes it, or pass "
+        "what differs to instances of a single class.",
+        case.still_reachable(),
+    )
+
+
+def _is_metaclass(type_name: str) -> bool:
+    name = type_name.rpartition(".")[2]
+    return name == "type" or name.endswith("Meta")
 
 
 _CALLABLES = frozenset(

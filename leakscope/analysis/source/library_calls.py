@@ -28,6 +28,7 @@ _LOG_METHODS = frozenset(
     {"debug", "info", "warning", "error", "exception", "critical", "fatal", "log"}
 )
 _HOOK_STORE = re.compile(r"_\w+_hooks")
+_MODULE_MAKERS = {"exec_module", "load_module", "import_module", "ModuleType"}
 _FIGURE_MAKERS = frozenset({"figure", "subplots", "subplot_mosaic"})
 
 
@@ -52,6 +53,8 @@ def suspect_mutations(references: References, row: CensusRow) -> list[Mutation]:
         return list(_calls(program, _named({"addHandler"}), SUSPECTED))
     if "param_groups" in row.path or row.kind == "optimizer":
         return list(_calls(program, _named({"add_param_group"}), SUSPECTED))
+    if "*" in parse_path(row.path).root:
+        return list(_calls(program, _named(_MODULE_MAKERS), SUSPECTED))
     if row.root is RootKind.LIBRARY:
         return list(_calls_into(program, row))
     return list(_entries_of_callbacks(program, row))

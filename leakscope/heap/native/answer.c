@@ -315,7 +315,7 @@ PyObject *build_answer(Walk *w, Tree *t, Choice *c) {
         return NULL;
     }
     return Py_BuildValue(
-        "{sNsNsNsKsKsKsNsNsKsNsNsNsNsNsKsKsNsN}", "nodes", nodes, "tensors", tensors, "devices",
+        "{sNsNsNsKsKsKsNsNsKsNsNsNsNsNsKsKsNsNsN}", "nodes", nodes, "tensors", tensors, "devices",
         devices_as_list(w), "objects", totals.objects, "edges",
         totals.edges, "heap_bytes", w->heap_bytes, "payload_bytes",
         payload_as_dict(w, &totals), "graph_bytes",
@@ -325,5 +325,5 @@ PyObject *build_answer(Walk *w, Tree *t, Choice *c) {
         optional(full || w->has_weighed_new, full ? totals.garbage : w->new_garbage),
         "elsewhere_bytes", optional(w->has_weighed_new, w->elsewhere), "native_bytes", optional(full, totals.native),
         "hidden_bytes", full ? totals.hidden : (uint64_t)0, "scratch_bytes", (uint64_t)w->peak,
-        "types", totals_as_list(w), "opaque", opaque_as_list(w));
+        "types", totals_as_list(w), "heads", heads_as_list(w), "opaque", opaque_as_list(w));
 }

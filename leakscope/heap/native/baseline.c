@@ -39,6 +39,7 @@ typedef struct {
 
 struct Baseline {
     Addresses known;
+    Addresses taken_in; /* of modules that came later: known however young they are */
     Py_ssize_t collections;    /* of all generations, when it was made; -1 before */
     Py_ssize_t cleared;        /* the same when those that are gone were last taken out */
     int knows_young;           /* it has the youngest objects of the beginning too */
@@ -57,6 +58,7 @@ static void free_baseline(PyObject *capsule) {
     if (b == NULL)
         return;
     drop(&nobody, b->known.pages);
+    drop(&nobody, b->taken_in.pages);
     drop(&nobody, b->sequence);
     drop(&nobody, b);
 }
@@ -78,7 +80,10 @@ Baseline *baseline_of(PyObject *capsule) { return PyCapsule_GetPointer(capsule, 
 /* Return the bytes that a baseline takes itself. */
 PyObject *baseline_bytes(PyObject *Py_UNUSED(module), PyObject *capsule) {
     const Baseline *b = baseline_of(capsule);
-    return b ? PyLong_FromSize_t(sizeof *b + b->known.n_slots * sizeof *b->known.pages + b->cap_sequence * 8) : NULL;
+    if (b == NULL)
+        return NULL;
+    size_t n_pages = b->known.n_slots + b->taken_in.n_slots;
+    return PyLong_FromSize_t(sizeof *b + n_pages * sizeof(Page) + b->cap_sequence * sizeof *b->sequence);
 }
 
 static Page *page_of(const Addresses *a, uintptr_t page) {
@@ -90,13 +95,20 @@ static Page *page_of(const Addresses *a, uintptr_t page) {
 
 static int bit_of(PyObject *object) { return (int)((uintptr_t)object >> 4 & (PAGE_WORDS * 64 - 1)); }
 
-/* Say whether an object was there before. */
-int is_known(const Baseline *b, PyObject *object) {
-    if (b->known.n_slots == 0)
+/* Say whether it has taken note of what was there. */
+int has_begun(const Baseline *b) { return b->collections >= 0; }
+
+static int is_among(const Addresses *a, PyObject *object) {
+    if (a->n_slots == 0)
         return 0; /* with the collector switched off from the start nothing may have been old */
-    const Page *page = page_of(&b->known, (uintptr_t)object >> PAGE_BITS);
+    const Page *page = page_of(a, (uintptr_t)object >> PAGE_BITS);
     int bit = bit_of(object);
     return page->bits[bit >> 6] >> (bit & 63) & 1;
+}
+
+/* Say whether an object was there before. */
+int is_known(const Baseline *b, PyObject *object) {
+    return is_among(&b->known, object) || is_among(&b->taken_in, object);
 }
 
 static int grow_pages(Walk *w, Addresses *a) {
@@ -135,6 +147,10 @@ typedef struct {
 static int learn(PyObject *object, int Py_UNUSED(is_young), void *argument) {
     Learning *l = argument;
     return add_address(l->walk, &l->baseline->known, object);
+}
+
+static int take_in(const Learning *l, PyObject *object) {
+    return add_address(l->walk, &l->baseline->taken_in, object);
 }
 
 /* Of an object that is known. */
@@ -189,12 +205,14 @@ typedef struct {
     PyObject **sequence;
     size_t cap_sequence;
     int clears;      /* those that are gone are taken out */
-    Addresses alive; /* then: of those that are known */
+    Addresses alive, alive_taken_in; /* then: of those that are known */
 } News;
 
 static int note_new(PyObject *object, int is_young, void *argument) {
     News *n = argument;
-    int known = is_known(n->baseline, object);
+    if (is_among(&n->baseline->taken_in, object))
+        return n->clears ? add_address(n->walk, &n->alive_taken_in, object) : 0;
+    int known = is_among(&n->baseline->known, object);
     if (known && is_young && !n->baseline->knows_young) {
         forget_known(n->baseline, object);
         known = 0;
@@ -273,15 +291,28 @@ static void mark_new(Walk *w, Baseline *b) {
     if (n.clears && !w->failed) {
         visit_frozen(keep_frozen, &n);
         drop(w, b->known.pages);
+        drop(w, b->taken_in.pages);
         b->known = n.alive;
+        b->taken_in = n.alive_taken_in;
         b->cleared = full_collections();
     } else {
         drop(w, n.alive.pages);
+        drop(w, n.alive_taken_in.pages);
     }
     drop(w, b->sequence);
     b->sequence = n.sequence;
     b->n_sequence = n.count;
     b->cap_sequence = n.cap_sequence;
+}
+
+/* torch keeps the Python object of each storage that was asked for, as a walk does: the memory of one whose
+ * tensor is known must not count again through that object. */
+static int take_in_storage(const Learning *l, PyObject *tensor) {
+    PyObject *storage = PyObject_CallOneArg(l->walk->access.untyped_storage, tensor);
+    PyErr_Clear();
+    int result = storage ? take_in(l, storage) : 0;
+    Py_XDECREF(storage);
+    return result;
 }
 
 /* What modules brought that were imported since: it stays, and is known from now on. */
@@ -294,7 +325,11 @@ static void take_in_imports(Walk *w, Baseline *b) {
         if (w->nodes[i].phase != PHASE_LIBRARY)
             continue;
         b->imported += w->nodes[i].device == 0 ? w->nodes[i].bytes : 0;
-        if (w->types[w->nodes[i].type].type != NULL && learn((PyObject *)w->nodes[i].key, 0, &l) < 0)
+        const TypeFacts facts = w->types[w->nodes[i].type];
+        PyObject *object = (PyObject *)w->nodes[i].key;
+        if (facts.type != NULL && take_in(&l, object) < 0)
+            return;
+        if (facts.flags & TYPE_STORAGE && take_in_storage(&l, object) < 0)
             return;
     }
 }
@@ -310,7 +345,7 @@ static uint64_t bytes_of_phase(const Walk *w, int phase) {
 /* After the user's names: weigh what is new and none of them reaches. The first walk sees what there is. */
 void walk_new(Walk *w) {
     Baseline *b = w->baseline;
-    if (b->collections < 0) {
+    if (!has_begun(b)) {
         begin_baseline(w, b);
         return;
     }
@@ -338,7 +373,7 @@ static int is_recent(const Walk *w, const Node *node, int is_parent_recent) {
 /* Sum up, of a whole walk, what of all that is named through each node came since measuring began: what an
  * object that isn't tracked consists of counts with the one that leads to it. */
 int sum_recent(Walk *w, Tree *t) {
-    if (w->since == NULL || w->since->collections < 0 || w->resumed)
+    if (w->since == NULL || !has_begun(w->since) || w->resumed)
         return 0;
     uint8_t *recent = fresh(w, w->n_nodes, 1);
     t->recent = fresh(w, w->n_nodes, 8);

@@ -74,7 +74,9 @@ static int stays_known(const Walk *w, PyObject *object) {
 /* Return the new node of an object that was not met before; NONE where the way to it is cut. */
 static uint32_t meet(Walk *w, uint32_t source, PyObject *object) {
     int cuts = w->phase == PHASE_USER || w->phase == PHASE_HIDDEN;
-    if (cuts && !w->request.full && PyType_Check(object))
+    int enters = w->phase == PHASE_USER && (PyType_Check(object) || PyModule_Check(object)) &&
+                 is_made_at_run_time(w, object);
+    if (cuts && !enters && !w->request.full && PyType_Check(object))
         return NONE;
     if (w->resumed && !takes_sealed(w, object)) {
         if (is_doubtful(w, object))
@@ -86,7 +88,7 @@ static uint32_t meet(Walk *w, uint32_t source, PyObject *object) {
     uint32_t type = type_number(w, Py_TYPE(object));
     if (type == NONE)
         return NONE;
-    int rank = w->types[type].rank;
+    int rank = enters ? RANK_LATE : w->types[type].rank; /* after what has a name of its own */
     if (rank == RANK_CUT && cuts) {
         if (w->phase == PHASE_USER && w->request.full)
             add_node(w, (uintptr_t)object, type, NONE, ROOT_OTHER, PHASE_BARRIER);
@@ -207,13 +209,18 @@ static void traverse_texts(Walk *w, PyObject *const *entries, Py_ssize_t count) 
             see(w, entries[2 * i]);
 }
 
+/* Return a namespace that functions and frames of the user's don't lead to; NULL for one that no module has. */
+static const void *cut_off(const Walk *w, PyObject *names) {
+    return names && w->phase == PHASE_USER && is_made_at_run_time(w, names) ? NULL : names;
+}
+
 /* From what is the user's or ours, cut the way to namespaces; say whether to traverse at all. */
 static int cut_namespaces(Walk *w, PyObject *object, const TypeFacts *facts) {
     w->cut_globals = w->cut_builtins = NULL;
     if (w->phase != PHASE_USER && w->phase != PHASE_HIDDEN)
         return 1;
     if (facts->flags & TYPE_FUNCTION) {
-        w->cut_globals = ((PyFunctionObject *)object)->func_globals;
+        w->cut_globals = cut_off(w, ((PyFunctionObject *)object)->func_globals);
         w->cut_builtins = ((PyFunctionObject *)object)->func_builtins;
     } else if (facts->flags & TYPE_FRAME) {
 #if PY_VERSION_HEX >= 0x030B0000

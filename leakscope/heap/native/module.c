@@ -156,6 +156,7 @@ static void release(Walk *w, Tree *t, Choice *c) {
     drop(w, w->unread);
     drop(w, w->pinned);
     drop(w, w->totals);
+    drop(w, w->heads);
     drop(w, w->extents);
     drop(w, w->storages);
     drop(w, w->mappings);

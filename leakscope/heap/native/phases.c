@@ -197,8 +197,11 @@ static void walk_held(Unreached *u, size_t count, int kept) {
     Walk *w = u->walk;
     for (size_t i = 0; i < count && !w->failed; i++) {
         Node *node = &w->nodes[u->base + i];
-        if (node->phase == PHASE_UNREACHED && u->references[i] > 0 && is_kept_by_torch(w, node) == kept)
-            walk_one(w, node, ROOT_NATIVE);
+        if (node->phase != PHASE_UNREACHED || u->references[i] <= 0 || is_kept_by_torch(w, node) != kept)
+            continue;
+        if (!kept)
+            add_head(w, (uint32_t)(u->base + i), u->references[i]);
+        walk_one(w, node, ROOT_NATIVE);
     }
     drain(w);
 }

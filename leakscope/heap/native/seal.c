@@ -135,13 +135,18 @@ typedef struct {
     int seals_young;
 } Sealing;
 
+/* What native code holds and is new may be leaked: each full walk is to count it. */
+static int is_new(const Walk *w, const Node *node) {
+    return w->since && has_begun(w->since) && !is_known(w->since, (PyObject *)node->key);
+}
+
 static int may_seal(const Sealing *s, const Node *node) {
     const Request *request = &s->walk->request;
     const TypeFacts *facts = &s->walk->types[node->type];
     if (node->phase < PHASE_LIBRARY || node->phase > PHASE_NATIVE || !may_seal_type(facts) ||
         (node->flags & NODE_BY_GRAPH) || node->bytes >= UINT32_MAX)
         return 0;
-    if (node->phase == PHASE_NATIVE && !seals_native(s->walk))
+    if (node->phase == PHASE_NATIVE && (!seals_native(s->walk) || is_new(s->walk, node)))
         return 0;
     int is_root = node->parent == NONE && node->phase == PHASE_LIBRARY;
     if (is_root && node->root < request->lasting_from)

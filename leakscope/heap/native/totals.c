@@ -1,4 +1,5 @@
-/* Totals by type, of every object walked: also of those that have no node of their own. */
+/* Totals by type: of every object walked, also of those that have no node of their own; and of new objects to
+ * which somebody refers whom the walk can't see. */
 #include "walk.h"
 
 void count_object(Walk *w, uint32_t type, uint64_t bytes) {
@@ -70,6 +71,86 @@ PyObject *totals_as_list(Walk *w) {
     for (uint32_t i = 0; samples && i < w->n_totals; i++)
         Py_XDECREF(samples[i]);
     drop(w, samples);
+    if (list && PyErr_Occurred())
+        Py_CLEAR(list);
+    return list;
+}
+
+/* Take note of such an object; of a whole heap only of one that is new. */
+void add_head(Walk *w, uint32_t node, int64_t references) {
+    if (w->baseline == NULL && (w->since == NULL || !has_begun(w->since) ||
+                                is_known(w->since, (PyObject *)w->nodes[node].key)))
+        return;
+    if (w->n_heads == w->cap_heads) {
+        size_t capacity = w->cap_heads ? w->cap_heads * 2 : 256;
+        Head *heads = resized(w, w->heads, capacity * sizeof *heads);
+        if (heads == NULL)
+            return;
+        w->heads = heads;
+        w->cap_heads = capacity;
+    }
+    w->heads[w->n_heads++] = (Head){node, references};
+}
+
+/* Give each object the bytes, on the host, that are reached through it first. */
+static uint64_t *bytes_of_heads(Walk *w) {
+    uint32_t *of = fresh(w, w->n_heads ? w->n_nodes : 1, 4); /* node -> its head, plus one */
+    uint64_t *bytes = fresh(w, w->n_heads + 1, 8);
+    for (size_t i = 0; of && bytes && i < w->n_heads; i++)
+        of[w->heads[i].node] = (uint32_t)i + 1;
+    for (size_t i = 0; of && bytes && w->n_heads && i < w->order.count; i++) {
+        uint32_t number = w->order.items[i];
+        const Node *node = &w->nodes[number];
+        if (node->phase != PHASE_NATIVE || node->flags & NODE_SEALED)
+            continue;
+        if (!of[number] && node->parent != NONE)
+            of[number] = of[node->parent];
+        if (of[number] && node->device == 0)
+            bytes[of[number] - 1] += node->bytes;
+    }
+    drop(w, of);
+    return bytes;
+}
+
+typedef struct {
+    uint32_t type;
+    uint64_t count, bytes;
+    int64_t least, most;
+    PyObject *samples; /* a list */
+} HeadTotal;
+
+static void add_to_total(HeadTotal *total, const Walk *w, const Head *head, uint64_t bytes) {
+    total->least = total->count == 0 || head->references < total->least ? head->references : total->least;
+    total->most = head->references > total->most ? head->references : total->most;
+    total->count++;
+    total->bytes += bytes;
+    if (total->samples == NULL)
+        total->samples = PyList_New(0);
+    if (total->samples && PyList_GET_SIZE(total->samples) < w->request.max_samples &&
+        PyList_Append(total->samples, (PyObject *)w->nodes[head->node].key) < 0)
+        Py_CLEAR(total->samples);
+}
+
+/* Return a list of (type, count, bytes reached, least and most such references of one, samples). */
+PyObject *heads_as_list(Walk *w) {
+    PyObject *list = PyList_New(0);
+    uint64_t *bytes = bytes_of_heads(w);
+    HeadTotal *totals = fresh(w, w->n_types ? w->n_types : 1, sizeof *totals);
+    for (size_t i = 0; bytes && totals && i < w->n_heads; i++)
+        add_to_total(&totals[w->nodes[w->heads[i].node].type], w, &w->heads[i], bytes[i]);
+    for (uint32_t i = 0; list && totals && i < w->n_types; i++) {
+        if (totals[i].count == 0 || totals[i].samples == NULL)
+            continue;
+        PyObject *total = Py_BuildValue("(OKKLLO)", w->types[i].type, totals[i].count, totals[i].bytes,
+                                        (long long)totals[i].least, (long long)totals[i].most, totals[i].samples);
+        if (total == NULL || PyList_Append(list, total) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(total);
+    }
+    for (uint32_t i = 0; totals && i < w->n_types; i++)
+        Py_XDECREF(totals[i].samples);
+    drop(w, totals);
+    drop(w, bytes);
     if (list && PyErr_Occurred())
         Py_CLEAR(list);
     return list;

@@ -170,6 +170,12 @@ typedef struct {
     uint64_t count, bytes;
 } TypeTotal;
 
+/* A new object to which somebody refers whom the walk can't see, and how many such references it has. */
+typedef struct {
+    uint32_t node;
+    int64_t references;
+} Head;
+
 typedef struct Baseline Baseline;
 typedef struct Seal Seal;
 typedef struct Resumed Resumed;
@@ -206,6 +212,8 @@ typedef struct {
     Pinned *pinned;
     TypeTotal *totals; /* by type's number; NULL unless types are counted */
     uint32_t n_pinned, n_totals;
+    Head *heads; /* in the order of the walk */
+    size_t n_heads, cap_heads;
     Seal *seal;        /* what earlier walks sealed, and where this one does; NULL without one */
     Baseline *baseline; /* what was there when measuring began; NULL unless what is new is weighed */
     Baseline *since;    /* of a full walk: what was there when measuring began; NULL where that isn't known */
@@ -432,6 +440,7 @@ void visit_generations(trackedproc of_young, trackedproc of_oldest, int backward
 PyObject *new_baseline(PyObject *module, PyObject *nothing);
 PyObject *baseline_bytes(PyObject *module, PyObject *baseline);
 Baseline *baseline_of(PyObject *capsule);
+int has_begun(const Baseline *baseline);
 int is_known(const Baseline *baseline, PyObject *object);
 int sum_recent(Walk *w, Tree *t);
 void walk_new(Walk *w);
@@ -482,6 +491,8 @@ PyObject *referrers_as_list(const Walk *w, const Choice *c, uint32_t number);
 /* totals.c */
 void count_object(Walk *w, uint32_t type, uint64_t bytes);
 PyObject *totals_as_list(Walk *w);
+void add_head(Walk *w, uint32_t node, int64_t references);
+PyObject *heads_as_list(Walk *w);
 
 /* dominators.c */
 int find_dominators(Walk *w, Tree *t);
@@ -522,6 +533,7 @@ PyObject *referent_addresses(PyObject *module, PyObject *args);
 PyObject *inline_attributes(PyObject *module, PyObject *object);
 
 /* classes.c */
+int is_made_at_run_time(const Walk *w, PyObject *object);
 PyObject *classes_in(PyObject *module, PyObject *names);
 
 /* untraced.c */

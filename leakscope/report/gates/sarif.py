@@ -93,6 +93,12 @@ _RULES = (
         "No Python name reaches them: a C++ queue, a registry or an extension holds them.",
     ),
     Rule(
+        "leaked_references",
+        "Native code leaks references",
+        "An extension takes a reference to each object and never gives it back, or keeps the "
+        "objects in a structure of its own that is never emptied.",
+    ),
+    Rule(
         "numbered_names",
         "New names are made all along",
         "Each keeps what it refers to until the program ends. Assign to the same name, or use a "

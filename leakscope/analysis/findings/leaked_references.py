@@ -1,0 +1,164 @@
+"""References that native code takes and never gives back.
+
+An extension that returns a new reference after a second ``Py_INCREF`` leaves an object that nothing
+refers to and nothing frees. A walk sees it: more references than it found, of every such object
+equally many, and the objects never become fewer. A queue or cache in C++ looks the same for as long
+as it only grows; one that drains is not meant here.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+import numpy as np
+
+from leakscope.analysis.accounting.terms import Term
+from leakscope.analysis.columns.series import FloatArray, IntArray
+from leakscope.analysis.growth import policy
+from leakscope.analysis.growth.search import SearchResult
+from leakscope.analysis.run_context import RunContext
+from leakscope.analysis.source.program import own_nodes
+from leakscope.analysis.source.types import imported_name
+from leakscope.analysis.verdict.wording import to_finding
+from leakscope.model.census import HeadObjects, RootKind
+from leakscope.model.report import Finding, Remedy, Severity
+from leakscope.model.text import human_bytes, plural
+from leakscope.model.trend import Trend
+
+_KEPT_BY_REGISTRIES = frozenset({"function", "method", "functools.partial"})
+"""What atexit, signal and their like keep in C: callbacks, which are registered and not leaked."""
+
+
+def diagnose_leaked_references(case: RunContext, growth: SearchResult) -> dict[str, Finding]:
+    """Return a finding for each type of which native code leaks references, by type, the heaviest
+    first.
+
+    May be confused with a native container that only grows: the text names both.
+    """
+    term = growth.terms.get("elsewhere")
+    if term is None or not term.grows:
+        return {}
+    looped = {row.type for row in case.table.latest if row.root is RootKind.NATIVE and row.loop}
+    found = {
+        heads.type: _finding(case, term, heads, trend)
+        for heads in _native_heads(case)
+        if heads.type not in looped and not _is_of_autograd(heads.type)
+        if (trend := _trend(case, heads)) is not None
+    }
+    return dict(sorted(found.items(), key=lambda item: -item[1].total_bytes))
+
+
+def _native_heads(case: RunContext) -> list[HeadObjects]:
+    """Return, by the last census that tells, the types of which native code alone has the most."""
+    last = next((c for c in reversed(case.table.censuses) if c.native_heads), None)
+    if last is None:
+        return []
+    everywhere = {heads.type: heads.count for heads in last.elsewhere_heads}
+    return [
+        heads
+        for heads in last.native_heads
+        if heads.type not in _KEPT_BY_REGISTRIES
+        and heads.least_references == heads.most_references
+        and heads.count >= policy.CARRIED_SHARE * everywhere.get(heads.type, 0)
+    ]
+
+
+def _is_of_autograd(type_name: str) -> bool:
+    """Return whether graphs in C++ refer to such objects as a matter of course."""
+    return type_name.startswith("torch.") or type_name.endswith("Backward")
+
+
+def _trend(case: RunContext, heads: HeadObjects) -> Trend | None:
+    """Return how the objects of a type go on to grow in bytes; None where many were released."""
+    at, counts, sizes = _readings(case, heads.type)
+    if len(at) < policy.FEWEST_READINGS:
+        return None
+    released = float((np.maximum.accumulate(counts) - counts).max())
+    if released > policy.RELEASED_SHARE * (counts[-1] - counts[0]):
+        return None
+    trend = case.trend_of(case.work_done[at], sizes)
+    return trend if trend.is_growing and trend.net_bytes >= policy.UNNAMED_BYTES else None
+
+
+def _readings(case: RunContext, type_name: str) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Return the measurements at which such objects were weighed, their number and bytes."""
+    working = set(case.working.tolist())
+    at, counts, sizes = [], [], []
+    for position, census in zip(case.table.at.tolist(), case.table.censuses, strict=True):
+        if census.elsewhere_bytes is None or position not in working:
+            continue
+        heads = next((h for h in census.elsewhere_heads if h.type == type_name), None)
+        at.append(position)
+        counts.append(heads.count if heads else 0)
+        sizes.append(heads.bytes if heads else 0)
+    return np.array(at, dtype=np.int64), np.array(counts, float), np.array(sizes, float)
+
+
+def _finding(case: RunContext, term: Term, heads: HeadObjects, trend: Trend) -> Finding:
+    call = _call(case)
+    subject = f"{call.function} at {call.location}" if call is not None else "Native code"
+    each = "a reference" if heads.most_references == 1 else f"{heads.most_references} references"
+    objects = f"{heads.type} object"
+    lines = case.unnamed_lines
+    made = f" They were made at {lines[0]}." if lines and call is None else ""
+    return to_finding(
+        "leaked_references",
+        f"References to {objects}s are leaked"
+        f"{' by ' + call.function if call is not None else ' by native code'}",
+        f"{plural(heads.count, objects)} ({human_bytes(heads.bytes)}) each have {each} that no "
+        f"object accounts for. Their number only rose, by {human_bytes(trend.bytes_per_unit)} per "
+        f"{trend.unit}.{made} {subject} takes a reference and never gives it back, or keeps the "
+        "objects in a structure of its own that is never emptied.",
+        _remedy(call),
+        fed_at=lines,
+        severity=Severity.WARNING,
+        trend=trend,
+        share=term.share * min(trend.net_bytes / max(term.trend.net_bytes, 1.0), 1.0),
+        total_bytes=trend.net_bytes,
+        falsifier=(
+            "A cache or queue of the library's would become smaller when it is emptied.",
+            f"It grew through the last {plural(trend.points, 'reading')}.",
+        ),
+        subject=heads.type,
+    )
+
+
+@dataclass(frozen=True)
+class _LibraryCall:
+    """A call into a library."""
+
+    function: str
+    location: str
+
+
+def _call(case: RunContext) -> _LibraryCall | None:
+    """Return the only call into a library at the line that made most of the objects, if there is
+    just one.
+    """
+    if not case.unnamed_sites:
+        return None
+    file, line = case.unnamed_sites[0]
+    found = {
+        name
+        for statement in case.sources.program.statements
+        if statement.scope.module.file == file
+        for node in own_nodes(statement.node)
+        if isinstance(node, ast.Call) and node.lineno <= line <= (node.end_lineno or node.lineno)
+        if (name := imported_name(node.func, statement.scope))
+    }
+    if len(found) != 1:
+        return None
+    return _LibraryCall(found.pop(), case.sources.location(file, line))
+
+
+def _remedy(call: _LibraryCall | None) -> Remedy:
+    what = call.function if call is not None else "the extension"
+    return Remedy(
+        title=f"Have {what} give its references back",
+        text=(
+            "In C, a new object that is returned needs no Py_INCREF, and one that was appended or "
+            "stored elsewhere a Py_DECREF after it. If the extension keeps the objects on purpose, "
+            "empty or bound that. Until it is mended call it less often, or in a process that ends."
+        ),
+    )
