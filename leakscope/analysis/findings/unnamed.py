@@ -15,6 +15,7 @@ from leakscope.analysis.accounting.terms import Term, unnamed_at
 from leakscope.analysis.columns.series import HOST, FloatArray, IntArray
 from leakscope.analysis.findings.leaked_references import diagnose_leaked_references
 from leakscope.analysis.findings.loops import explain_loop
+from leakscope.analysis.findings.registries import Registration, find_registration
 from leakscope.analysis.findings.training_loop import gradient_cycle, is_gradient_cycle
 from leakscope.analysis.growth import judge, policy
 from leakscope.analysis.growth.exclusions import (
@@ -25,7 +26,6 @@ from leakscope.analysis.growth.exclusions import (
 )
 from leakscope.analysis.growth.search import SearchResult
 from leakscope.analysis.run_context import RunContext
-from leakscope.analysis.source.index import places_that_call
 from leakscope.analysis.verdict.wording import to_finding
 from leakscope.model.census import CensusRow, RootKind
 from leakscope.model.record import NativeAllocationsRecord, NativeOwner, NativeSite
@@ -79,8 +79,6 @@ FEWER_SHAPES = Remedy(
     ),
 )
 MOST_NATIVE_TYPES = 5
-REGISTERED = {"tuple", "dict", "function", "method", "functools.partial"}
-"""What atexit keeps of a call: its function and its arguments."""
 _Key = tuple[str, str, int]
 
 
@@ -255,15 +253,6 @@ NATIVE_REMEDY = Remedy(
     ),
 )
 
-REGISTER_ONCE = Remedy(
-    title="Register one function before the loop, or give it nothing large",
-    text=(
-        "atexit keeps each function that it is given, and its arguments, until it has called it. "
-        "Register one that goes over what is to be done at the end, and hand it names or paths "
-        "instead of the objects; atexit.unregister(function) takes back all calls of a function."
-    ),
-)
-
 
 def diagnose_native(case: RunContext, growth: SearchResult, ledgers: list[Ledger]) -> list[Finding]:
     """Return a finding for each kind of object that grows and that only native code holds.
@@ -302,10 +291,12 @@ def _grows(case: RunContext, growth: SearchResult, path: int, device: str) -> Fi
     cycle = gradient_cycle(case, row) if is_circle else None
     loop = explain_loop(case, row, trend)
     known = cycle or loop
-    registered = [] if known else _given_to_atexit(case, row)
+    registration = None if known else find_registration(case, row)
     serious = policy.HORIZON * trend.net_bytes >= policy.STEADY_BYTES
     gain = case.device_gain(device) or 0.0
-    title, text, remedy = _words(row, trend, float(y[-1]), registered)
+    fed_at = registration.places if registration is not None else case.unnamed_lines
+    fed_at = known.fed_at if known is not None else fed_at
+    title, text, remedy = _words(row, trend, float(y[-1]), registration)
     if cycle is not None:
         text = f"{text} {cycle.text}"
     elif loop is not None:
@@ -320,7 +311,7 @@ def _grows(case: RunContext, growth: SearchResult, path: int, device: str) -> Fi
         share=trend.net_bytes / gain if device == HOST and gain > trend.net_bytes else 0.0,
         total_bytes=float(y[-1]),
         device=device,
-        fed_at=known.fed_at if known else registered or case.unnamed_lines,
+        fed_at=fed_at,
         falsifier=("gc.collect() would free them if they were garbage.", "They are referenced."),
         subject=row.path,
     )
@@ -328,30 +319,22 @@ def _grows(case: RunContext, growth: SearchResult, path: int, device: str) -> Fi
 
 
 def _words(
-    row: CensusRow, trend: Trend, retained: float, registered: list[str]
+    row: CensusRow, trend: Trend, retained: float, registration: Registration | None
 ) -> tuple[str, str, Remedy]:
-    """Return title, text and remedy; of what is known to be given to atexit, that comes first."""
+    """Return title, text and remedy; of what is known to be registered, that comes first."""
     measured = (
         f"{human_bytes(retained)} in {row.count} objects, growing by "
         f"{human_bytes(trend.bytes_per_unit)} per {trend.unit}"
     )
     sites = [f"{s.file}:{s.line}" for s in row.allocated_at[:3]]
     where = f" They were allocated at {', '.join(sites)}." if sites else ""
-    if registered:
+    if registration is not None:
         text = (
-            f"What atexit.register is given at {registered[0]} stays until the program ends: "
-            f"{measured}; no Python name reaches them ({row.name}).{where}"
+            f"{registration.sentence}: {measured}; no Python name reaches them ({row.name}).{where}"
         )
-        return "Calls pile up that are to be made when the program ends", text, REGISTER_ONCE
+        return registration.registry.title, text, registration.registry.remedy
     text = f"{row.name}: {measured}; no Python name reaches them.{where}"
     return f"{row.type} objects that only native code holds", text, NATIVE_REMEDY
-
-
-def _given_to_atexit(case: RunContext, row: CensusRow) -> list[str]:
-    """Return where something is registered again and again that the interpreter then keeps."""
-    if not {row.type, row.path.rpartition("·")[2]} & REGISTERED:
-        return []
-    return places_that_call(case.sources, {"atexit"}, {"register"}, repeatedly=True)
 
 
 def _carries(

@@ -369,8 +369,8 @@ def places_that_call(
 ) -> list[str]:
     """Return where ``owner.function(…)`` is called, as ``file:line``, each place once.
 
-    The owner is known by its name alone: ``gc``, ``plt``; the empty one stands for no owner. Places
-    that are run once can be left out.
+    The owner is known by its name alone: ``gc``, ``plt``; the empty one stands for no owner. With
+    no owners given, methods of any object are meant. Places that are run once can be left out.
     """
     found = [
         sources.location(statement.scope.module.file, node.lineno)
@@ -388,6 +388,8 @@ def _is_one_of(called: ast.expr, owners: set[str], functions: set[str]) -> bool:
         return "" in owners and called.id in functions
     if not isinstance(called, ast.Attribute) or called.attr not in functions:
         return False
+    if not owners:
+        return True
     owner = called.value
     name = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
     return name in owners

@@ -141,7 +141,8 @@ def _calls(
 
 
 def _calls_into(program: UserProgram, row: CensusRow) -> list[Mutation]:
-    """Return the calls of the library's class that has the row, or else of its module.
+    """Return the calls of the library's class that has the row, and the entries made in it, or else
+    the calls of its module.
 
     Of a module's functions only where a single one is called: of many nothing tells which it is.
     """
@@ -149,6 +150,12 @@ def _calls_into(program: UserProgram, row: CensusRow) -> list[Mutation]:
     named = f"{path.root}.{path.variable}"
     of_class, by_function = [], defaultdict(list)
     for statement in program.statements:
+        of_class += [
+            Mutation(statement, target, "setitem", EXACT)
+            for target in getattr(statement.node, "targets", [])
+            if isinstance(target, ast.Subscript)
+            if imported_name(target.value, statement.scope) == named
+        ]
         for node in own_nodes(statement.node):
             if isinstance(node, ast.Call):
                 called = imported_name(node.func, statement.scope)
