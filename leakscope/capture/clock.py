@@ -63,6 +63,10 @@ class BoundaryClock:
         self._stop = None
         _clocks.discard(self)
 
+    def hasten(self, until: float) -> None:
+        """Let the next boundary come no later, in seconds since the recording began."""
+        self._next = min(self._next, until)
+
     def tick(self) -> None:
         """Reach a boundary if one is due and nothing is under way that must not be seen."""
         now = self._now()

@@ -25,6 +25,9 @@ TRACING_BATCHES = 8
 """Batches after which a window has seen enough: what grows with each has then grown eight times."""
 TRACING_MOST_SECONDS = 4.0
 """Seconds after which a window ends, cheap or not: what lives then is compared with its begin."""
+TRACING_BY_TIME_SECONDS = 0.5
+"""Seconds that one lasts at most where boundaries come by time: a service answers many requests in
+them, and what lives at the end is to be read."""
 TRACING_ASSUMED_SLOWDOWN = 1.0
 """Seconds that tracing is taken to add to each second of a program, where neither steps outside a
 window nor counted blocks tell. Measured: 0.2 to 1.8 (1.2 to 2.8 times the time)."""

@@ -291,6 +291,9 @@ class Session:
 
     def _reach_by_time(self) -> None:
         self._guard.call("time", None, self._reach, BoundaryKind.TIME, None, "")
+        closes_at = self._windows.closes_at_time
+        if closes_at is not None and self._time is not None:
+            self._time.hasten(closes_at)
 
     @property
     def boundaries_reached(self) -> int:

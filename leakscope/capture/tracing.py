@@ -21,8 +21,10 @@ from typing import NamedTuple, Protocol
 
 from leakscope.capture.budget import Costs
 from leakscope.capture.policy import (
+    TIME_WAKES_SECONDS,
     TRACING_ASSUMED_SLOWDOWN,
     TRACING_BATCHES,
+    TRACING_BY_TIME_SECONDS,
     TRACING_FLOOR_SECONDS,
     TRACING_MOST_SECONDS,
     TRACING_PACES_KEPT,
@@ -171,6 +173,11 @@ class AllocationWindows:
         return self._window is not None
 
     @property
+    def closes_at_time(self) -> float | None:
+        """When the open window is to be closed, in seconds of the run, if nothing else ends it."""
+        return self._closes_at if self._window is not None and self._mode == "window" else None
+
+    @property
     def listens(self) -> bool:
         """Whether it has to hear of every boundary, also of those that aren't measured."""
         return self._window is not None or self._meter.is_on
@@ -257,7 +264,7 @@ class AllocationWindows:
         more = int(self.growth.is_unnamed and self._costs.is_sealed)
         return (
             self._wanted in ("", phase)
-            and boundary.kind in (*INSIDE, BoundaryKind.PHASE_BEGIN)
+            and boundary.kind in (*INSIDE, BoundaryKind.PHASE_BEGIN, BoundaryKind.TIME)
             and self._counts.get(phase, 0) < TRACING_WINDOWS_IN_PHASE + more
             and sum(self._counts.values()) < TRACING_WINDOWS + more
             and boundary.time_s >= self._not_before.get(phase, 0.0)
@@ -266,15 +273,21 @@ class AllocationWindows:
     def _try_to_open(self, boundary: Boundary) -> None:
         phase, now = boundary.phase, boundary.time_s
         self._meter.start(boundary)
-        foretold = self._meter.foretell(boundary)
+        by_time = boundary.kind is BoundaryKind.TIME
+        foretold = self._meter.foretell_second() if by_time else self._meter.foretell(boundary)
         if foretold is None:
             return  # some steps more, and it will be known
         left = self._left(now)
         self._allowance = min(left, max(TRACING_FLOOR_SECONDS / TRACING_WINDOWS, left / 2))
-        if foretold <= self._allowance:
+        if by_time:  # what it costs until the next such boundary depends on when that comes
+            seconds = min(self._allowance / max(foretold, 1e-9), TRACING_BY_TIME_SECONDS)
+            is_affordable = seconds >= TIME_WAKES_SECONDS
+        else:
+            seconds, is_affordable = TRACING_MOST_SECONDS, foretold <= self._allowance
+        if is_affordable:
             self._counts[phase] = self._counts.get(phase, 0) + 1
             self._wanted = None
-            self._open(boundary, seconds=TRACING_MOST_SECONDS)
+            self._open(boundary, seconds=seconds)
             return
         self._meter.stop()
         if len(self._not_before) < TRACING_PHASES_KEPT:
@@ -335,6 +348,7 @@ class _OverheadMeter:
         self._counter = counter
         self._pace = Pace(lambda: costs.total)
         self._blocks: dict[PaceUnit, deque[float]] = {}
+        self._per_second: float | None = None
         self._cost: Cost | None = None
         self._from = 0
         self._alive = 0
@@ -369,6 +383,8 @@ class _OverheadMeter:
             return
         self._stretches += 1
         unit = stretch.unit
+        if blocks is not None and stretch.seconds >= TIME_WAKES_SECONDS:
+            self._per_second = blocks / stretch.seconds
         if blocks is not None and (unit in self._blocks or len(self._blocks) < TRACING_PHASES_KEPT):
             known = self._blocks.setdefault(unit, deque(maxlen=TRACING_PACES_KEPT))
             known.append(blocks / stretch.units)
@@ -397,6 +413,18 @@ class _OverheadMeter:
             return None
         per_block = 0.0 if self._cost is None else self._cost.per_block
         return TRACING_SAFETY * per_block * median(blocks)
+
+    def foretell_second(self) -> float | None:
+        """Return the seconds that tracing would add to one of the program's; None if unknown.
+
+        For where boundaries come by time: from the latest stretch of some length.
+        """
+        if not self.counts:
+            return TRACING_ASSUMED_SLOWDOWN
+        if self._per_second is None:
+            return None
+        per_block = 0.0 if self._cost is None else self._cost.per_block
+        return TRACING_SAFETY * per_block * self._per_second
 
     def enter(self, *, is_ours: bool) -> None:
         """Know that a window is open."""

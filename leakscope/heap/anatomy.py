@@ -319,6 +319,11 @@ def header_bytes(kind: type) -> int:
     return slots + (_HEADER_BYTES if flags & _HEADER_FLAG else 0)
 
 
+_MOST_BYTES = 1 << 40
+"""Some types of extensions declare items and keep something else, such as a pointer, where their
+number belongs: they say that they have terabytes."""
+
+
 class Sizes:
     """Shallow sizes; what a type alone tells is kept for the next of its instances."""
 
@@ -337,6 +342,7 @@ class Sizes:
         if is_class and not _flags_of(value) & _HEAP_TYPE_FLAG:
             header = 0
         try:
-            return int(sizer(value)) + header
+            size = int(sizer(value))
+            return (size if size < _MOST_BYTES else kind.__basicsize__) + header
         except ours(Exception):
             return header

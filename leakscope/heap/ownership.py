@@ -48,6 +48,8 @@ class Ownership:
         self._scanned = 0
         self._last = ""
         self._numbered: Counter[str] = Counter()
+        self.folded = 0
+        """How many names :meth:`spoken_module` gives to several modules each."""
         self._library = tuple(
             os.path.realpath(path) + os.sep
             for name, path in sysconfig.get_paths().items()
@@ -139,6 +141,7 @@ class Ownership:
         if self._scanned and not is_changed:
             folded = (_without_numbers(name) for name, _ in latest)
             self._numbered.update(name for name in folded if "*" in name)
+            self.folded = sum(count >= _MANY_NUMBERED for count in self._numbered.values())
         # All at once: an interrupt would leave modules that are never looked at again.
         self._scanned, self._last = count, latest[-1][0]
         self._own, self._user = own, user

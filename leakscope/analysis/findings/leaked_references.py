@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from leakscope.analysis.accounting.terms import Term
@@ -26,6 +27,15 @@ from leakscope.model.report import Finding, Remedy, Severity
 from leakscope.model.text import human_bytes, plural
 from leakscope.model.trend import Trend
 
+GIVE_BACK = Remedy(
+    title="Have the extension give its references back",
+    text=(
+        "Look for a newer release of the library, or report it there. In C, a new object that is "
+        "returned needs no Py_INCREF, and one that was appended or stored elsewhere a Py_DECREF "
+        "after it. If the extension keeps the objects on purpose, empty or bound that. Until it is "
+        "mended call it less often, or in a process that ends."
+    ),
+)
 _KEPT_BY_REGISTRIES = frozenset({"function", "method", "functools.partial"})
 """What atexit, signal and their like keep in C: callbacks, which are registered and not leaked."""
 
@@ -153,12 +163,7 @@ def _call(case: RunContext) -> _LibraryCall | None:
 
 
 def _remedy(call: _LibraryCall | None) -> Remedy:
-    what = call.function if call is not None else "the extension"
-    return Remedy(
-        title=f"Have {what} give its references back",
-        text=(
-            "In C, a new object that is returned needs no Py_INCREF, and one that was appended or "
-            "stored elsewhere a Py_DECREF after it. If the extension keeps the objects on purpose, "
-            "empty or bound that. Until it is mended call it less often, or in a process that ends."
-        ),
-    )
+    if call is None:
+        return GIVE_BACK
+    title = f"Have {call.function} give its references back"
+    return msgspec.structs.replace(GIVE_BACK, title=title)

@@ -5,6 +5,7 @@ Native allocations have their library and the user's line from a sampled profile
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import msgspec
@@ -13,7 +14,10 @@ import numpy as np
 from leakscope.analysis.accounting.ledger import host_ledger
 from leakscope.analysis.accounting.terms import Term, unnamed_at
 from leakscope.analysis.columns.series import HOST, FloatArray, IntArray
-from leakscope.analysis.findings.leaked_references import diagnose_leaked_references
+from leakscope.analysis.findings.leaked_references import (
+    GIVE_BACK,
+    diagnose_leaked_references,
+)
 from leakscope.analysis.findings.loops import explain_loop
 from leakscope.analysis.findings.registries import Registration, find_registration
 from leakscope.analysis.findings.training_loop import gradient_cycle, is_gradient_cycle
@@ -79,7 +83,12 @@ FEWER_SHAPES = Remedy(
     ),
 )
 MOST_NATIVE_TYPES = 5
-_Key = tuple[str, str, int]
+_Key = tuple[str, str, int, NativeOwner]
+_OF_OBJECTS = {
+    NativeOwner.ARRAY: "Data of arrays",
+    NativeOwner.TENSOR: "Data of tensors",
+    NativeOwner.INTERPRETER: "Data of objects such as texts, bytes and lists",
+}
 
 
 def diagnose_unexplained(
@@ -157,6 +166,10 @@ def _leak(case: RunContext, term: Term, ledger: Ledger) -> Finding:
     native = [n for n in growing_allocations(case) if n.gained_bytes >= policy.UNNAMED_BYTES]
     if sum(n.gained_bytes for n in native) >= policy.CARRIED_SHARE * left:
         return _native(term, native, ledger)
+    objects = growing_allocations(case, _OF_OBJECTS)
+    unreached = sum(n.gained_bytes for n in objects) - in_use(ledger)
+    if unreached >= max(policy.CARRIED_SHARE * left, policy.UNNAMED_BYTES):
+        return _unreached(term, objects, ledger)
     return to_finding(
         "unexplained",
         "Memory grows outside everything that has a name",
@@ -200,6 +213,41 @@ def _native(term: Term, native: list[NativeGrowth], ledger: Ledger) -> Finding:
             "A warm-up of the library would have ended within the run.",
             f"It grew through the last {plural(term.trend.points, 'reading')}.",
         ),
+    )
+
+
+def _unreached(term: Term, objects: list[NativeGrowth], ledger: Ledger) -> Finding:
+    """Return what is known of objects that the collector doesn't track and no name leads to.
+
+    Arrays, texts and bytes are such objects. What is sampled where they are allocated goes on
+    growing, and nothing that has a name does.
+    """
+    left = term.trend.net_bytes
+    places = list(dict.fromkeys(n.location for n in objects[:MOST_SITES] if n.location))
+    rows = "; ".join(
+        f"{_OF_OBJECTS[n.owner].lower()}{' at ' + n.location if n.location else ''} "
+        f"{human_bytes(n.gained_bytes)}"
+        for n in objects[:MOST_SITES]
+    )
+    return to_finding(
+        "leaked_references",
+        f"{_OF_OBJECTS[objects[0].owner]} piles up that nothing leads to"
+        f"{', allocated at ' + places[0] if places else ''}",
+        f"{human_bytes(left)} of growth ({human_share(min(term.share, 1.0))}) is in Python objects "
+        "to which no name and no other object leads. Of sampled allocations these go on growing "
+        f"(estimates): {rows}. Native code that they are handed to, or that makes them, leaks "
+        f"references to them or keeps them in a structure of its own.{_other_growth(ledger)}",
+        GIVE_BACK,
+        severity=Severity.WARNING,
+        trend=term.trend,
+        share=term.share,
+        total_bytes=left,
+        fed_at=places,
+        falsifier=(
+            "A cache or queue of a library's would become smaller when it is emptied.",
+            f"It grew through the last {plural(term.trend.points, 'reading')}.",
+        ),
+        subject="unreached",
     )
 
 
@@ -373,6 +421,7 @@ class NativeGrowth:
     """The innermost line of the user's below which it was allocated; empty where none is known."""
     gained_bytes: float
     trend: Trend
+    owner: NativeOwner = NativeOwner.LIBRARY
 
     @property
     def name(self) -> str:
@@ -380,17 +429,20 @@ class NativeGrowth:
         return f"{self.library} · {self.function}" if self.function else self.library
 
 
-def growing_allocations(case: RunContext) -> list[NativeGrowth]:
+def growing_allocations(
+    case: RunContext, owners: Collection[NativeOwner] = (NativeOwner.LIBRARY,)
+) -> list[NativeGrowth]:
     """Return the native allocations that go on growing, what gained most first.
 
     A row of the profile is an estimate from some samples; its noise is what chance can make of it.
-    Sites of tensors, arrays and the interpreter are left out: the census counts what these hold.
+    By default sites of tensors, arrays and the interpreter are left out: the census counts what
+    these hold, as far as it reaches them.
     """
     records = _at_work(case)
     if len(records) < policy.FEWEST_READINGS:
         return []
     done = np.array([case.work_done[at] for at, _ in records], dtype=np.float64)
-    rows = [_by_key(record) for _, record in records]
+    rows = [_by_key(record, owners) for _, record in records]
     found = []
     for key in dict.fromkeys(key for row in rows for key in row):
         sites = [row.get(key, []) for row in rows]
@@ -412,20 +464,23 @@ def _at_work(case: RunContext) -> list[tuple[int, NativeAllocationsRecord]]:
     return [(at, r) for at, r in placed if r.is_on and at in working]
 
 
-def _by_key(record: NativeAllocationsRecord) -> dict[_Key, list[NativeSite]]:
+def _by_key(
+    record: NativeAllocationsRecord, owners: Collection[NativeOwner]
+) -> dict[_Key, list[NativeSite]]:
     found: dict[_Key, list[NativeSite]] = {}
     for site in record.sites:
-        if site.owner is NativeOwner.LIBRARY:
-            found.setdefault((site.library, site.file, site.line), []).append(site)
+        if site.owner in owners:
+            found.setdefault((site.library, site.file, site.line, site.owner), []).append(site)
     return found
 
 
 def _growth(case: RunContext, key: _Key, heaviest: NativeSite, trend: Trend) -> NativeGrowth:
-    library, file, line = key
+    library, file, line, owner = key
     return NativeGrowth(
         library=library or "a library that was unloaded",
         function=heaviest.function,
         location=case.sources.location(file, line) if file and line else "",
         gained_bytes=trend.net_bytes,
         trend=trend,
+        owner=owner,
     )

@@ -39,6 +39,14 @@ static uint64_t inline_values_bytes(PyObject *object) {
 const void *attribute_values(PyObject *Py_UNUSED(object)) { return NULL; }
 #endif
 
+#define MOST_BYTES ((uint64_t)1 << 40)
+
+/* Some types of extensions declare items and keep something else, such as a pointer, where their number
+ * belongs: sys.getsizeof says terabytes of them. */
+static uint64_t believed(uint64_t bytes, const PyTypeObject *type) {
+    return bytes < MOST_BYTES ? bytes : (uint64_t)type->tp_basicsize;
+}
+
 uint64_t shallow_bytes(PyObject *object, const TypeFacts *facts) {
     PyTypeObject *type = facts->type;
     uint64_t bytes = facts->header;
@@ -57,13 +65,14 @@ uint64_t shallow_bytes(PyObject *object, const TypeFacts *facts) {
 #endif
     if (facts->sizer == NULL) {
         Py_ssize_t items = type->tp_itemsize ? Py_SIZE(object) : 0;
-        bytes += (uint64_t)(type->tp_basicsize + (items < 0 ? -items : items) * type->tp_itemsize);
+        uint64_t count = (uint64_t)(items < 0 ? -items : items);
+        bytes += believed((uint64_t)type->tp_basicsize + count * (uint64_t)type->tp_itemsize, type);
     } else {
         PyObject *size = facts->sizer(object, NULL);
         Py_ssize_t value = size ? PyLong_AsSsize_t(size) : 0;
         Py_XDECREF(size);
         PyErr_Clear();
-        bytes += value > 0 ? (uint64_t)value : 0;
+        bytes += value > 0 ? believed((uint64_t)value, type) : 0;
     }
     if (facts->flags & TYPE_ARRAY)
         bytes += array_frame_bytes(object);
