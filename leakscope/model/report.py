@@ -9,6 +9,7 @@ import msgspec
 from leakscope.model.device import DeviceMemory, OutOfMemory
 from leakscope.model.known import Recognised
 from leakscope.model.run import Retained
+from leakscope.model.trend import TrendVerdict
 
 
 class Effect(str, Enum):
@@ -471,6 +472,26 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
+class MappingTerm(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of mapping: another division of the same memory, never added to a ledger's terms."""
+
+    kind: str
+    """Its gauge: ``mapped_heap``, ``mapped_arenas``, ``mapped_stacks``, ``mapped_libraries``,
+    ``mapped_anonymous``, ``mapped_files``, ``mapped_file`` (one of these), ``mapped_shared``,
+    ``mapped_devices``."""
+    label: str
+    bytes: int
+    """What it gained over the stretch that the ledger of the host accounts for."""
+    held_bytes: int
+    """What was resident there at the end of the work."""
+    verdict: TrendVerdict
+    """What the growth model says of all its readings."""
+    bytes_per_unit: float = 0.0
+    unit: str = ""
+    """Its rate where it grows."""
+    file: str = ""
+
+
 class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     """Where the growth of one kind of memory went, between two boundaries."""
 
@@ -638,6 +659,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     run: RunFacts
     work: Work
     ledgers: list[Ledger] = []
+    mappings: list[MappingTerm] = []
+    """The growth of host memory by kind of mapping, what gained most first."""
     phases: list[PhaseMemory] = []
     components: list[Component] = []
     devices: list[DeviceMemory] = []

@@ -13,9 +13,11 @@ from leakscope.model.report import (
     Component,
     Ledger,
     LedgerEntry,
+    MappingTerm,
     MetricGrowth,
     PhaseMemory,
 )
+from leakscope.model.trend import TrendVerdict
 from leakscope.report.text import (
     Size,
     clock,
@@ -334,6 +336,37 @@ def ledger_view(ledger: Ledger, in_workers: str = "") -> LedgerView:
         advice=ledger.advice,
         unexplained=_part(abs(unexplained_of(ledger)), ledger.total_bytes),
     )
+
+
+@dataclass(frozen=True)
+class MappingRow:
+    """One kind of mapping: what it gained and holds, and whether it goes on."""
+
+    label: str
+    gained: Size
+    held: Size
+    verdict: str
+
+
+def mapping_rows(terms: Sequence[MappingTerm]) -> list[MappingRow]:
+    """Return kinds of mappings with what came of each."""
+    return [
+        MappingRow(
+            label=term.label,
+            gained=size_of(term.bytes, signed=True),
+            held=size_of(term.held_bytes),
+            verdict=f"grows, {humane_rate(term.bytes_per_unit, term.unit)}"
+            if term.verdict is TrendVerdict.GROWING
+            else _MAPPING_VERDICTS[term.verdict],
+        )
+        for term in terms
+    ]
+
+
+_MAPPING_VERDICTS = {
+    TrendVerdict.BOUNDED: "rests",
+    TrendVerdict.INCONCLUSIVE: "more work would tell",
+}
 
 
 def unexplained_of(ledger: Ledger) -> int:

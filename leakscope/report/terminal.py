@@ -46,6 +46,7 @@ FEWEST_DIFF_LINES = 3
 SHOWN_TEXT_LINES = 3
 SHOWN_TERMS = 5
 SHOWN_LEDGER_TERMS = 3
+SHOWN_MAPPING_BYTES = 1 << 20
 SHOWN_CLEARED = 3
 SHOWN_PROBLEMS = 2
 _EFFECTS = {
@@ -347,6 +348,7 @@ def _finding(finding: Finding, paper: Paper) -> str:
 def _whereto(report: Report, paper: Paper) -> list[str]:
     """Return where memory went: the ledgers, the rank that differs, the devices."""
     lines = [line for ledger in report.ledgers[:2] for line in _ledger(ledger, paper)]
+    lines += _mappings(report, paper)
     lines += paper.wrap(report.odd_rank.sentence) if report.odd_rank else []
     return lines + [line for device in report.devices for line in paper.wrap(device_line(device))]
 
@@ -362,6 +364,16 @@ def _ledger(ledger: Ledger, paper: Paper) -> list[str]:
     terms.append(f"unexplained {humane_bytes(left, signed=True)}{share}")
     name = wording.metric_words(ledger.metric)
     return paper.wrap(f"{name} {humane_bytes(whole, signed=True)}: {', '.join(terms)}")
+
+
+def _mappings(report: Report, paper: Paper) -> list[str]:
+    """Return in which kinds of mappings the growth of host memory lies."""
+    grown = [m for m in report.mappings if not m.file and m.bytes >= SHOWN_MAPPING_BYTES]
+    listed = ", ".join(
+        f"{term.label} {humane_bytes(term.bytes, signed=True)}"
+        for term in grown[:SHOWN_LEDGER_TERMS]
+    )
+    return paper.wrap(f"by kind of mapping: {listed}") if listed else []
 
 
 def _cures(cures: Cures | None, paper: Paper) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -87,11 +88,12 @@ def _host(case: RunContext, window: MeasuredWindow, growers: list[Grower]) -> Le
     metric = case.host_metric + ("+children_pss" if children else "")
     metric = TREE if tree is not None else metric
     before = _before(case, window, case.host_metric)
+    advise = partial(host_advice, allocator=case.allocator)
     if tree is not None:
         before = _before(case, window, gauge.PSS, gauge.CHILDREN_PSS)
     elif children:
         before = _before(case, window, case.host_metric, gauge.CHILDREN_PSS)
-    return _close(case, window, Account(metric, before, gain + children), entries, host_advice)
+    return _close(case, window, Account(metric, before, gain + children), entries, advise)
 
 
 def _device(
@@ -326,7 +328,7 @@ def with_imputed(case: RunContext, ledgers: list[Ledger], findings: list[Finding
         known.append(LedgerEntry(label=label, bytes=moved, kind="imputed", note="an estimate"))
         remainder = msgspec.structs.replace(remainder, bytes=remainder.bytes - moved)
     entries = [*known, remainder]
-    advice = host_advice(host.total_bytes, entries)
+    advice = host_advice(host.total_bytes, entries, case.allocator)
     return [msgspec.structs.replace(host, entries=entries, advice=advice), *devices]
 
 

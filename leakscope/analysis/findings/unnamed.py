@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from leakscope.analysis.accounting.ledger import host_ledger
+from leakscope.analysis.accounting.mappings import where_mapped
 from leakscope.analysis.accounting.terms import Term, unnamed_at
 from leakscope.analysis.columns.series import HOST, FloatArray, IntArray
 from leakscope.analysis.findings.loops import explain_loop
@@ -157,14 +158,14 @@ def _leak(case: RunContext, term: Term, ledger: Ledger) -> Finding:
     left = term.trend.net_bytes
     native = [n for n in growing_allocations(case) if n.gained_bytes >= policy.UNNAMED_BYTES]
     if sum(n.gained_bytes for n in native) >= policy.CARRIED_SHARE * left:
-        return _native(term, native, ledger)
+        return _native(case, term, native, ledger)
     return to_finding(
         "unexplained",
         "Memory grows outside everything that has a name",
         f"{human_bytes(left)} of growth ({human_share(min(term.share, 1.0))}) is neither garbage "
         "nor allocator slack nor in anything that has a name: native code allocated it, or a "
         "running loop alone refers to it, as to the generator that it goes over."
-        f"{_other_growth(ledger)}",
+        f"{where_mapped(case, term.trend.tail_from)}{_other_growth(ledger)}",
         UNEXPLAINED_REMEDY,
         severity=Severity.WARNING,
         trend=term.trend,
@@ -177,7 +178,7 @@ def _leak(case: RunContext, term: Term, ledger: Ledger) -> Finding:
     )
 
 
-def _native(term: Term, native: list[NativeGrowth], ledger: Ledger) -> Finding:
+def _native(case: RunContext, term: Term, native: list[NativeGrowth], ledger: Ledger) -> Finding:
     """Return what is known of growth that sampled native allocations account for."""
     left, first = term.trend.net_bytes, native[0]
     place = f", called at {first.location}" if first.location else ""
@@ -190,7 +191,7 @@ def _native(term: Term, native: list[NativeGrowth], ledger: Ledger) -> Finding:
         f"Native memory grows in {first.library}{place}",
         f"{human_bytes(left)} of growth ({human_share(min(term.share, 1.0))}) is in no Python "
         f"object. Of sampled native allocations these go on growing (estimates): {rows}."
-        f"{_other_growth(ledger)}",
+        f"{where_mapped(case, term.trend.tail_from)}{_other_growth(ledger)}",
         CALL_LESS,
         severity=Severity.WARNING,
         trend=term.trend,

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from leakscope.analysis.accounting.ledger import find_growth, find_ledgers, with_imputed
+from leakscope.analysis.accounting.mappings import cleared_files, find_mappings
 from leakscope.analysis.accounting.phases import find_components, find_phases, find_timeline
 from leakscope.analysis.accounting.run_facts import (
     LONGEST_MESSAGE,
@@ -124,12 +125,15 @@ def _report(
         growth=find_growth(case, growth.growers, ledgers),
         culprits=[with_results(culprit, cures) for culprit in culprits],
         findings=[with_result(finding, cures) for finding in findings],
-        cleared=with_cleared(find_cleared(case, growth, undecided), workers.cleared),
+        cleared=with_cleared(
+            find_cleared(case, growth, undecided), [*workers.cleared, *cleared_files(case)]
+        ),
         overhead=find_overhead(case),
         errors=[*find_problems(run), *ranks.problems],
         run=find_facts(run, _main(run)),
         work=work,
         ledgers=[with_measured_advice(ledger, cures) for ledger in ledgers],
+        mappings=find_mappings(case),
         phases=find_phases(case),
         components=find_components(case),
         devices=find_devices(case),
