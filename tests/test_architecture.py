@@ -100,7 +100,7 @@ MOST_MODULES = {
     "configuration": 2,
     "cleanup": 9,
     "capture": 41,
-    "analysis": 75,
+    "analysis": 76,
     "report": 32,
     "cli": 17,
     "notebook": 2,

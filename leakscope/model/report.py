@@ -303,6 +303,16 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     """How long that takes at its pace, where the counts of the whole run don't tell that."""
 
 
+class NativeContents(msgspec.Struct, frozen=True, kw_only=True):
+    """Native memory that a library allocated for the items of a container: a sampled estimate."""
+
+    library: str
+    function: str = ""
+    allocated_at: str
+    """The innermost line of the user's below which it was allocated."""
+    gained_bytes: int
+
+
 class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     """A ranked explanation of growth: a container, graph or other object with a name."""
 
@@ -373,6 +383,8 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     chart_s: list[float] = []
     """Of a worker's: seconds into the run of each point, for its boundaries are not the run's."""
     known: Recognised | None = None
+    native: NativeContents | None = None
+    """What its items keep in native code; a part of its rate and gain, and of no retained size."""
 
 
 class Circle(msgspec.Struct, frozen=True, kw_only=True):
@@ -467,8 +479,8 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     """``named``, ``graph``, ``garbage``, ``slack``, ``pinned``, ``shm``, ``children``, ``own``,
     ``elsewhere``,
-    ``imputed``, ``unexplained``; of a device also ``unnamed``, ``cached``, ``fragmentation``,
-    ``pending``, ``outside``."""
+    ``native`` (sampled), ``imputed``, ``unexplained``; of a device also ``unnamed``, ``cached``,
+    ``fragmentation``, ``pending``, ``outside``."""
     note: str = ""
 
 

@@ -232,7 +232,7 @@ BEGINS_LATE = 0.3
 """Where growth is less than this part of what there was, the scale doesn't begin at zero."""
 _GROUPS = {
     "by name": ("named", "graph"),
-    "estimated": ("imputed",),
+    "estimated": ("imputed", "native"),
     "measured otherwise": (),
     "leakscope itself": ("own",),
     "unexplained": ("unexplained",),

@@ -17,6 +17,7 @@ from leakscope.model.report import (
     Finding,
     Forecast,
     Ledger,
+    NativeContents,
     Report,
     Severity,
     Work,
@@ -218,6 +219,7 @@ def _leading(report: Report, lead: Culprit | Finding | None, paper: Paper) -> li
         f"{lead.rank}. {name}  {paper.paint(severity, severity)}",
         paper.clip(text, "   "),
         paper.clip(_course(lead, paper), "   "),
+        *([_native_line(lead.native, paper)] if lead.native else []),
         *([_fed_at(lead, paper, "   ")] if wording.source_place(lead) else []),
         *known_lines(lead.known, paper, "   "),
         *(
@@ -252,6 +254,12 @@ def _course(culprit: Culprit, paper: Paper) -> str:
     curve = f"{sparkline(points, min(30, paper.width // 3))} " if len(points) > 1 else ""
     grows = wording.GROWTHS.get(culprit.growth, culprit.growth).lower()
     return f"{curve}{humane_bytes(culprit.total_bytes)} at most when looked at, grows {grows}"
+
+
+def _native_line(native: NativeContents, paper: Paper) -> str:
+    size = humane_bytes(native.gained_bytes)
+    text = f"items keep {size} of native memory: {native.library} at {native.allocated_at}"
+    return paper.clip(text, "   ")
 
 
 def _remedy(

@@ -14,6 +14,7 @@ from functools import partial
 import msgspec
 import numpy as np
 
+from leakscope.analysis.accounting.native import native_entry
 from leakscope.analysis.columns.series import HOST, FloatArray, IntArray
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.rows import Grower
@@ -39,6 +40,8 @@ _GAUGES_WITHOUT_NAMES = {
     gauge.PINNED_HOST,
 }
 """No name of the process stands for these bytes, or not for all of them."""
+WITHOUT_NAME = frozenset({"unexplained", "native"})
+"""Terms for which no name of the program's stands."""
 _UNKNOWN_TERMS = {"unexplained", "unnamed"}
 """Terms of a ledger that say that nobody knows."""
 
@@ -85,6 +88,8 @@ def _host(case: RunContext, window: MeasuredWindow, growers: list[Grower]) -> Le
     entries += _new_unnamed(case, window, entries, growers)
     own = float(case.own[window.last] - case.own[window.first])
     entries.append(_entry("leakscope itself", own, "own"))
+    native = native_entry(case, window, gain + children - sum(entry.bytes for entry in entries))
+    entries += [native] if native is not None else []
     metric = case.host_metric + ("+children_pss" if children else "")
     metric = TREE if tree is not None else metric
     before = _before(case, window, case.host_metric)
@@ -252,10 +257,10 @@ def host_ledger(ledgers: list[Ledger]) -> Ledger | None:
 
 
 def unexplained_bytes(ledgers: list[Ledger]) -> float:
-    """Return the growth of host memory that nothing explains, 0 where there is none."""
+    """Return the growth of host memory that no name explains, 0 where there is none."""
     host = host_ledger(ledgers)
     entries = host.entries if host else []
-    return float(max(sum(e.bytes for e in entries if e.kind == "unexplained"), 0))
+    return float(max(sum(e.bytes for e in entries if e.kind in WITHOUT_NAME), 0))
 
 
 def named_shared_memory(case: RunContext, window: MeasuredWindow) -> float:

@@ -5,13 +5,12 @@ Native allocations have their library and the user's line from a sampled profile
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
 import numpy as np
 
-from leakscope.analysis.accounting.ledger import host_ledger
+from leakscope.analysis.accounting.ledger import WITHOUT_NAME, host_ledger
 from leakscope.analysis.accounting.mappings import where_mapped
+from leakscope.analysis.accounting.native import NativeGrowth, growing_allocations
 from leakscope.analysis.accounting.terms import Term, unnamed_at
 from leakscope.analysis.columns.series import HOST, FloatArray, IntArray
 from leakscope.analysis.findings.loops import explain_loop
@@ -28,7 +27,6 @@ from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.source.index import places_that_call
 from leakscope.analysis.verdict.wording import to_finding
 from leakscope.model.census import CensusRow, RootKind
-from leakscope.model.record import NativeAllocationsRecord, NativeOwner, NativeSite
 from leakscope.model.report import Finding, Ledger, LedgerEntry, Remedy, Severity
 from leakscope.model.text import human_bytes, human_share, plural
 from leakscope.model.trend import Trend
@@ -81,7 +79,6 @@ FEWER_SHAPES = Remedy(
 MOST_NATIVE_TYPES = 5
 REGISTERED = {"tuple", "dict", "function", "method", "functools.partial"}
 """What atexit keeps of a call: its function and its arguments."""
-_Key = tuple[str, str, int]
 
 
 def diagnose_unexplained(
@@ -103,6 +100,9 @@ def diagnose_unexplained(
         return [*found, _of_shapes(case, GrowthDriver.SHAPES, term)]
     if term.excluded_by:
         return found
+    kept = sum(native.gained_bytes for native in growth.native.values())
+    if kept >= policy.CARRIED_SHARE * term.trend.net_bytes:
+        return found  # culprits have it: their items keep it
     if growth_driver(case, term.trend.net_bytes, in_use(ledger)) is GrowthDriver.EITHER:
         return [*found, _of_shapes(case, GrowthDriver.EITHER, term)]
     return [*found, _leak(case, term, ledger)]
@@ -209,7 +209,7 @@ def _other_growth(ledger: Ledger) -> str:
     """Return what else grew by much of what memory did, the greatest first."""
     others = sorted(ledger.entries, key=lambda e: -e.bytes)
     least = max(policy.GAUGE_NOISE_BYTES, policy.UNNAMED_SHARE * ledger.total_bytes)
-    known = [e for e in others if e.kind != "unexplained" and e.bytes >= least]
+    known = [e for e in others if e.kind not in WITHOUT_NAME and e.bytes >= least]
     listed = ", ".join(f"{_short(e)} {human_bytes(e.bytes)}" for e in known[:3])
     return f" Beside it grew: {listed}." if listed else ""
 
@@ -375,73 +375,4 @@ def _carries(
         bytes_per_unit=term.trend.bytes_per_unit * share,
         interval=(low * share, high * share),
         net_bytes=term.trend.net_bytes * share,
-    )
-
-
-@dataclass(frozen=True)
-class NativeGrowth:
-    """Native memory that one library allocates below one line of the user's, and keeps."""
-
-    library: str
-    function: str
-    """The function that has most of it; an offset in the library where there is no symbol."""
-    location: str
-    """The innermost line of the user's below which it was allocated; empty where none is known."""
-    gained_bytes: float
-    trend: Trend
-
-    @property
-    def name(self) -> str:
-        """The library, and the function where it has a name."""
-        return f"{self.library} · {self.function}" if self.function else self.library
-
-
-def growing_allocations(case: RunContext) -> list[NativeGrowth]:
-    """Return the native allocations that go on growing, what gained most first.
-
-    A row of the profile is an estimate from some samples; its noise is what chance can make of it.
-    Sites of tensors, arrays and the interpreter are left out: the census counts what these hold.
-    """
-    records = _at_work(case)
-    if len(records) < policy.FEWEST_READINGS:
-        return []
-    done = np.array([case.work_done[at] for at, _ in records], dtype=np.float64)
-    rows = [_by_key(record) for _, record in records]
-    found = []
-    for key in dict.fromkeys(key for row in rows for key in row):
-        sites = [row.get(key, []) for row in rows]
-        sizes = np.array([sum(site.bytes for site in each) for each in sites], dtype=np.float64)
-        chance = float(max(sum(s.deviation_bytes**2 for s in each) for each in sites) ** 0.5)
-        noise = max(policy.GAUGE_NOISE_BYTES, policy.SAMPLED_DEVIATIONS * chance)
-        trend = case.trend_of(done, sizes, noise)
-        if trend.is_growing:
-            heaviest = max(sites[-1] or [s for each in sites for s in each], key=lambda s: s.bytes)
-            found.append(_growth(case, key, heaviest, trend))
-    return sorted(found, key=lambda each: -each.gained_bytes)
-
-
-def _at_work(case: RunContext) -> list[tuple[int, NativeAllocationsRecord]]:
-    """Return the records of the run's work with the positions of their boundaries."""
-    positions = {index: at for at, index in enumerate(case.track.index.tolist())}
-    working = set(case.working.tolist())
-    placed = [(positions.get(r.boundary, -1), r) for r in case.recording.native_allocations]
-    return [(at, r) for at, r in placed if r.is_on and at in working]
-
-
-def _by_key(record: NativeAllocationsRecord) -> dict[_Key, list[NativeSite]]:
-    found: dict[_Key, list[NativeSite]] = {}
-    for site in record.sites:
-        if site.owner is NativeOwner.LIBRARY:
-            found.setdefault((site.library, site.file, site.line), []).append(site)
-    return found
-
-
-def _growth(case: RunContext, key: _Key, heaviest: NativeSite, trend: Trend) -> NativeGrowth:
-    library, file, line = key
-    return NativeGrowth(
-        library=library or "a library that was unloaded",
-        function=heaviest.function,
-        location=case.sources.location(file, line) if file and line else "",
-        gained_bytes=trend.net_bytes,
-        trend=trend,
     )

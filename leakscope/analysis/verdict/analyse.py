@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 
 import msgspec
@@ -10,6 +11,7 @@ import numpy as np
 
 from leakscope.analysis.accounting.ledger import find_growth, find_ledgers, with_imputed
 from leakscope.analysis.accounting.mappings import cleared_files, find_mappings
+from leakscope.analysis.accounting.native import contents_of_growers
 from leakscope.analysis.accounting.phases import find_components, find_phases, find_timeline
 from leakscope.analysis.accounting.run_facts import (
     LONGEST_MESSAGE,
@@ -97,9 +99,10 @@ def _report(
     """
     run = case.run
     growth = with_siblings_joined(case, search_growth(case))
+    growth = replace(growth, native=contents_of_growers(case, growth.growers))
     cures = find_cleanup_trials(case.recording)
     ledgers = find_ledgers(case, growth.growers)
-    culprits = find_culprits(case, growth.growers)
+    culprits = find_culprits(case, growth.growers, growth.native)
     shortage = find_out_of_memory(case, culprits)
     findings = find_findings(case, growth, ledgers, shortage)
     ranks = known.as_of(case, culprits) if known else conclude_ranks(case, culprits, others)

@@ -22,7 +22,7 @@ def make_frame(size):
     return frame
 
 
-for epoch in range(8):
+for _epoch in range(8):
     for step in range(40):
         frame = make_frame(200_000)
         loss = model(torch.full((16, 64), 1.0 + step % 3)).pow(2).mean()

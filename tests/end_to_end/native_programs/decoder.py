@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import subprocess
 from pathlib import Path
 
 _LIBRARY = Path("libdecoder.so").resolve()
 if not _LIBRARY.exists():
-    _SOURCE = Path(os.environ["DECODER_SOURCE"])
+    _SOURCE = Path(__file__).with_name("decoder.c")
     subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", _LIBRARY, _SOURCE], check=True)
 _decoder = ctypes.CDLL(str(_LIBRARY))
 _decoder.decoder_open.restype = ctypes.c_void_p

@@ -19,7 +19,7 @@ def load_batch(step):
     return torch.full((16, 64), float(pixel + step % 3))
 
 
-for epoch in range(8):
+for _epoch in range(8):
     for step in range(40):
         loss = model(load_batch(step)).pow(2).mean()
         optimizer.zero_grad()

@@ -32,7 +32,7 @@ model = torch.nn.Linear(64, 8)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 dataset = Frames()
 
-for epoch in range(8):
+for _epoch in range(8):
     for step in range(40):
         loss = model(dataset.load(step)).pow(2).mean()
         optimizer.zero_grad()

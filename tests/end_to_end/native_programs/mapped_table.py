@@ -17,8 +17,8 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.0001)
 data = np.memmap(table, dtype=np.float32, mode="r", shape=(ROWS, 1024))
 
 row = 0
-for epoch in range(8):
-    for step in range(40):
+for _epoch in range(8):
+    for _step in range(40):
         batch = torch.tensor(np.array(data[row : row + 40]))
         row += 40
         loss = model(batch).pow(2).mean()

@@ -24,7 +24,7 @@ def share(step):
     return first
 
 
-for epoch in range(8):
+for _epoch in range(8):
     for step in range(40):
         loss = model(torch.full((16, 64), share(step))).pow(2).mean()
         optimizer.zero_grad()

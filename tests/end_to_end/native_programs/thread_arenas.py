@@ -1,4 +1,4 @@
-"""Threads that keep one small block each of all that they take: their arenas stay full of holes."""
+"""Threads that give back most of what they take: what is left keeps their arenas full of holes."""
 
 import threading
 import time
@@ -7,34 +7,26 @@ import decoder
 import torch
 
 THREADS = 4
-POOLED = False
+FREES = False
 
 model = torch.nn.Linear(64, 8)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-marks = []
 
 
 def decode(frames):
     taken = [decoder.scratch(60_000) for _ in range(frames)]
     for number, block in enumerate(taken):
-        if number % 12:
+        if number % 4 or FREES:
             decoder.release(block)
-        else:
-            marks.append(block)
 
 
-for epoch in range(8):
+for _epoch in range(8):
     for step in range(40):
-        if POOLED:
-            decoded = [decoder.scratch(60_000) for _ in range(12)]
-            for block in decoded:
-                decoder.release(block)
-        else:
-            threads = [threading.Thread(target=decode, args=(12,)) for _ in range(THREADS)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
+        threads = [threading.Thread(target=decode, args=(12,)) for _ in range(THREADS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
         loss = model(torch.full((16, 64), 1.0 + step % 3)).pow(2).mean()
         optimizer.zero_grad()
         loss.backward()
