@@ -504,6 +504,38 @@ class MappingTerm(msgspec.Struct, frozen=True, kw_only=True):
     file: str = ""
 
 
+class PeakSite(msgspec.Struct, frozen=True, kw_only=True):
+    """What one function had live for one line of the user's: a sampled estimate."""
+
+    location: str
+    """The innermost line of the user's below which it was allocated; empty where none is known."""
+    library: str
+    function: str = ""
+    owner: str = ""
+    """``library``, ``tensor``, ``array``, ``interpreter`` or ``leakscope``."""
+    bytes: int
+    interval: tuple[int, int]
+    """Between which bytes the truth lies, with 95 % confidence."""
+
+
+class PeakMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """What was live when the process was largest, as far as the profile of native allocations
+    tells: of what was allocated since the recording began.
+    """
+
+    boundary: int
+    step: int
+    time_s: float
+    private_bytes: int
+    """Private memory at that reading, the highest at which allocations were recorded."""
+    highest_bytes: int
+    """The highest reading of all: recorded are new heights of a twentieth more than the last."""
+    sampled_bytes: int
+    by_owner: dict[str, int]
+    sites: list[PeakSite]
+    """The largest first."""
+
+
 class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     """Where the growth of one kind of memory went, between two boundaries."""
 
@@ -673,6 +705,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     ledgers: list[Ledger] = []
     mappings: list[MappingTerm] = []
     """The growth of host memory by kind of mapping, what gained most first."""
+    peak: PeakMemory | None = None
     phases: list[PhaseMemory] = []
     components: list[Component] = []
     devices: list[DeviceMemory] = []

@@ -60,6 +60,7 @@ from leakscope.report.tables import (
     GrowthRow,
     LedgerView,
     MappingRow,
+    PeakView,
     PhaseRow,
     cleared_rows,
     component_phases,
@@ -67,6 +68,7 @@ from leakscope.report.tables import (
     growth_rows,
     ledger_view,
     mapping_rows,
+    peak_view,
     phase_rows,
 )
 from leakscope.report.text import humane_duration, humane_moment, size_of
@@ -121,6 +123,7 @@ class ReportPage:
     """Why the rates of a clean run accuse nothing."""
     ledgers: list[LedgerView]
     mappings: list[MappingRow]
+    peak: PeakView | None
     phases: list[PhaseRow]
     has_long_words: bool
     """Whether a phase or unit has a name that no column of a table has room for."""
@@ -189,6 +192,7 @@ def report_page(report: Report) -> ReportPage:
         noise=noise_words(report),
         ledgers=[ledger_view(ledger, in_workers) for ledger in report.ledgers],
         mappings=mapping_rows(report.mappings),
+        peak=peak_view(report.peak),
         phases=phase_rows(report.phases),
         has_long_words=_has_long_words(report),
         of_rank=f"rank {report.rank}" if report.rank is not None else "",

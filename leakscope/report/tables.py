@@ -15,6 +15,7 @@ from leakscope.model.report import (
     LedgerEntry,
     MappingTerm,
     MetricGrowth,
+    PeakMemory,
     PhaseMemory,
 )
 from leakscope.model.trend import TrendVerdict
@@ -29,7 +30,7 @@ from leakscope.report.text import (
     humane_share,
     size_of,
 )
-from leakscope.report.words import metric_words
+from leakscope.report.words import bookkeeper_words, metric_words
 
 _MOST_PHASES = 4
 """Columns that a table of components has for phases."""
@@ -361,6 +362,50 @@ def mapping_rows(terms: Sequence[MappingTerm]) -> list[MappingRow]:
         )
         for term in terms
     ]
+
+
+@dataclass(frozen=True)
+class PeakRow:
+    """What was live for one line when the process was largest."""
+
+    place: str
+    function: str
+    owner: str
+    size: Size
+    interval: str
+
+
+@dataclass(frozen=True)
+class PeakView:
+    """The composition of the peak."""
+
+    title: str
+    note: str
+    rows: list[PeakRow]
+
+
+def peak_view(peak: PeakMemory | None) -> PeakView | None:
+    """Return what was live when the process was largest."""
+    if peak is None:
+        return None
+    below = peak.highest_bytes - peak.private_bytes
+    missed = f" The highest reading was {humane_bytes(below)} higher." if below > 0 else ""
+    return PeakView(
+        title=f"What was live when the process was largest: step {peak.step:,}, "
+        f"{humane_bytes(peak.private_bytes)} of its own",
+        note="Estimates from sampled allocations since the recording began, "
+        f"{humane_bytes(peak.sampled_bytes)} together.{missed}",
+        rows=[
+            PeakRow(
+                place=site.location or "no line of the program's",
+                function=f"{site.library} · {site.function}" if site.function else site.library,
+                owner=bookkeeper_words(site),
+                size=size_of(site.bytes),
+                interval=humane_interval(site.interval),
+            )
+            for site in peak.sites
+        ],
+    )
 
 
 _MAPPING_VERDICTS = {

@@ -18,6 +18,7 @@ from leakscope.model.report import (
     Forecast,
     Ledger,
     NativeContents,
+    PeakMemory,
     Report,
     Severity,
     Work,
@@ -48,6 +49,7 @@ SHOWN_TEXT_LINES = 3
 SHOWN_TERMS = 5
 SHOWN_LEDGER_TERMS = 3
 SHOWN_MAPPING_BYTES = 1 << 20
+SHOWN_PEAK_SITES = 3
 SHOWN_CLEARED = 3
 SHOWN_PROBLEMS = 2
 _EFFECTS = {
@@ -357,6 +359,7 @@ def _whereto(report: Report, paper: Paper) -> list[str]:
     """Return where memory went: the ledgers, the rank that differs, the devices."""
     lines = [line for ledger in report.ledgers[:2] for line in _ledger(ledger, paper)]
     lines += _mappings(report, paper)
+    lines += _peak(report.peak, paper)
     lines += paper.wrap(report.odd_rank.sentence) if report.odd_rank else []
     return lines + [line for device in report.devices for line in paper.wrap(device_line(device))]
 
@@ -382,6 +385,18 @@ def _mappings(report: Report, paper: Paper) -> list[str]:
         for term in grown[:SHOWN_LEDGER_TERMS]
     )
     return paper.wrap(f"by kind of mapping: {listed}") if listed else []
+
+
+def _peak(peak: PeakMemory | None, paper: Paper) -> list[str]:
+    """Return what was live when the process was largest, by the line that had it allocated."""
+    if peak is None:
+        return []
+    shown = peak.sites[:SHOWN_PEAK_SITES]
+    places = [f"{site.location or site.library} {humane_bytes(site.bytes)}" for site in shown]
+    owners = [wording.bookkeeper_words(site) for site in shown]
+    listed = ", ".join(f"{p} ({o})" for p, o in zip(places, owners, strict=True))
+    size = humane_bytes(peak.private_bytes)
+    return paper.wrap(f"at its largest ({size} of its own, step {peak.step:,}), sampled: {listed}")
 
 
 def _cures(cures: Cures | None, paper: Paper) -> list[str]:

@@ -10,9 +10,11 @@ import pytest
 from synthetic_runs import MIB, Program, State, Thing
 
 from leakscope.analysis import analyse
+from leakscope.model import gauge
 from leakscope.model.census import Content, Owner
 from leakscope.model.record import NativeAllocationsRecord, NativeOwner, NativeSite
 from leakscope.model.report import Finding, LedgerEntry, Report, RunVerdict, Severity
+from leakscope.model.run import Run
 
 Size = Callable[[int], float]
 
@@ -238,3 +240,49 @@ def test_a_container_that_explains_the_growth_leaves_none_of_it_to_native_alloca
         run.main.native_allocations.append(record)
     native = term(analyse(run), "native")
     assert native is None or native.bytes < 0.2 * analyse(run).ledgers[0].total_bytes
+
+
+def with_records(run: Run, sites: Callable[[State], list[NativeSite]]) -> Run:
+    for measurement in run.main.measurements[::2]:
+        boundary = measurement.boundary
+        found = sites(State(step=boundary.step))
+        record = NativeAllocationsRecord(
+            boundary=boundary.index,
+            interval_bytes=1 << 19,
+            sites=found,
+            bytes=sum(each.bytes for each in found),
+            by_owner={"library": 3, "tensor": 5},
+        )
+        run.main.native_allocations.append(record)
+    return run
+
+
+def test_the_peak_is_composed_of_what_was_live_where_private_memory_was_highest() -> None:
+    """In the middle of the run; pages of a file make resident memory highest at its end."""
+    top = 280
+    run = Program(epochs=14).swell(lambda s: 200 * MIB - abs(s.step - top) * MIB / 2)
+    run.gauge(gauge.MAPPED, lambda s: s.step * 2 * MIB)
+    run.swell(lambda s: s.step * 2 * MIB)
+
+    def live(state: State) -> list[NativeSite]:
+        return [site(300 * MIB - abs(state.step - top) * MIB, 31), site(MIB, 12)]
+
+    peak = analyse(with_records(run.build(), live)).peak
+    assert peak is not None
+    assert peak.step == pytest.approx(top, abs=20)
+    assert [row.location for row in peak.sites] == ["train.py:31", "train.py:12"]
+    assert peak.sites[0].library == "libdecoder.so"
+    assert list(peak.by_owner) == ["tensor", "library"]
+    assert peak.private_bytes <= peak.highest_bytes <= 1.05 * peak.private_bytes
+
+
+def test_tensors_and_objects_of_python_belong_to_the_composition_of_the_peak() -> None:
+    owners = [NativeOwner.TENSOR, NativeOwner.INTERPRETER, NativeOwner.ARRAY]
+    sites = [site(MIB * (9 - n), n + 1, owner=owner) for n, owner in enumerate(owners)]
+    peak = analyse(with_records(Program().build(), lambda _: sites)).peak
+    assert peak is not None
+    assert [row.owner for row in peak.sites] == [owner.value for owner in owners]
+
+
+def test_without_sampled_allocations_nothing_is_said_of_the_peak() -> None:
+    assert analyse(Program().build()).peak is None

@@ -25,7 +25,7 @@ from leakscope.analysis.growth.rows import Grower
 from leakscope.analysis.run_context import MeasuredWindow, RunContext
 from leakscope.analysis.source.program import CodeScope, descendants
 from leakscope.model.record import NativeAllocationsRecord, NativeOwner, NativeSite
-from leakscope.model.report import LedgerEntry
+from leakscope.model.report import LedgerEntry, PeakMemory, PeakSite
 from leakscope.model.text import human_bytes
 from leakscope.model.trend import Trend
 
@@ -33,6 +33,8 @@ LABEL = "native allocations by libraries"
 _WEIGHED = ("_imaging", "libarrow")
 """Beginnings of the names of libraries whose memory the census weighs: pixels of Pillow's images,
 buffers of Arrow."""
+MOST_PEAK_SITES = 20
+"""Rows of the composition of the peak."""
 _TWO_SIDED = 1.96
 """Standard deviations to either side between which 95 % lie."""
 _OWN_NOTHING = frozenset(
@@ -274,3 +276,39 @@ def _scope_at(case: RunContext, file: str, line: int) -> CodeScope | None:
         and scope.first_line <= line <= (getattr(scope.node, "end_lineno", None) or line)
     ]
     return max(around, key=lambda scope: scope.first_line, default=module)
+
+
+def find_peak(case: RunContext) -> PeakMemory | None:
+    """Return what was live at the highest reading of memory that a record of allocations is of."""
+    positions = {index: at for at, index in enumerate(case.track.index.tolist())}
+    private = case.private
+    read = np.flatnonzero(np.isfinite(private))
+    records = [
+        (positions[record.boundary], record)
+        for record in case.recording.native_allocations
+        if record.is_on and record.sites and record.boundary in positions
+    ]
+    records = [(at, record) for at, record in records if np.isfinite(private[at])]
+    if not records:
+        return None
+    at, record = max(records, key=lambda each: float(private[each[0]]))
+    return PeakMemory(
+        boundary=record.boundary,
+        step=int(case.track.step[at]),
+        time_s=float(case.track.time_s[at]),
+        private_bytes=round(float(private[at])),
+        highest_bytes=round(float(private[read].max())),
+        sampled_bytes=record.bytes,
+        by_owner=dict(sorted(record.by_owner.items(), key=lambda item: -item[1])),
+        sites=[
+            PeakSite(
+                location=case.sources.location(site.file, site.line) if site.line else "",
+                library=site.library,
+                function=site.function,
+                owner=site.owner.value,
+                bytes=site.bytes,
+                interval=site.interval,
+            )
+            for site in sorted(record.sites, key=lambda site: -site.bytes)[:MOST_PEAK_SITES]
+        ],
+    )

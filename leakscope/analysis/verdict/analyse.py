@@ -11,7 +11,7 @@ import numpy as np
 
 from leakscope.analysis.accounting.ledger import find_growth, find_ledgers, with_imputed
 from leakscope.analysis.accounting.mappings import cleared_files, find_mappings
-from leakscope.analysis.accounting.native import contents_of_growers
+from leakscope.analysis.accounting.native import contents_of_growers, find_peak
 from leakscope.analysis.accounting.phases import find_components, find_phases, find_timeline
 from leakscope.analysis.accounting.run_facts import (
     LONGEST_MESSAGE,
@@ -137,6 +137,7 @@ def _report(
         work=work,
         ledgers=[with_measured_advice(ledger, cures) for ledger in ledgers],
         mappings=find_mappings(case),
+        peak=find_peak(case),
         phases=find_phases(case),
         components=find_components(case),
         devices=find_devices(case),
