@@ -60,7 +60,7 @@ from leakscope.report.tables import (
     GrowthRow,
     LedgerView,
     MappingRow,
-    PeakView,
+    PeakComposition,
     PhaseRow,
     cleared_rows,
     component_phases,
@@ -123,7 +123,7 @@ class ReportPage:
     """Why the rates of a clean run accuse nothing."""
     ledgers: list[LedgerView]
     mappings: list[MappingRow]
-    peak: PeakView | None
+    peak: PeakComposition | None
     phases: list[PhaseRow]
     has_long_words: bool
     """Whether a phase or unit has a name that no column of a table has room for."""

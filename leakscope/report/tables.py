@@ -376,7 +376,7 @@ class PeakRow:
 
 
 @dataclass(frozen=True)
-class PeakView:
+class PeakComposition:
     """The composition of the peak."""
 
     title: str
@@ -384,13 +384,13 @@ class PeakView:
     rows: list[PeakRow]
 
 
-def peak_view(peak: PeakMemory | None) -> PeakView | None:
+def peak_view(peak: PeakMemory | None) -> PeakComposition | None:
     """Return what was live when the process was largest."""
     if peak is None:
         return None
     below = peak.highest_bytes - peak.private_bytes
     missed = f" The highest reading was {humane_bytes(below)} higher." if below > 0 else ""
-    return PeakView(
+    return PeakComposition(
         title=f"What was live when the process was largest: step {peak.step:,}, "
         f"{humane_bytes(peak.private_bytes)} of its own",
         note="Estimates from sampled allocations since the recording began, "

@@ -114,6 +114,13 @@ def test_segments_that_pile_up_as_files_are_told_once() -> None:
     assert found == ["Files in shared memory pile up"]
 
 
+def test_page_locked_memory_that_a_driver_maps_so_is_told_once() -> None:
+    run = Program(epochs=14).gauge(gauge.MAPPED_SHARED, growing)
+    found = analyse(run.gauge(gauge.PINNED_HOST, growing).build()).findings
+    assert not [f for f in found if f.kind == "shared_memory"]
+    assert [f for f in found if f.kind == "pinned_host"]
+
+
 def slack_report(allocator: str, platform: str = "Linux 6.1 x86_64") -> Report:
     run = Program(epochs=14).swell(growing)
     run.gauge(gauge.MALLOC_FREE, growing).gauge(gauge.MALLOC_IN_USE, growing)

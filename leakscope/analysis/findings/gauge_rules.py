@@ -284,12 +284,13 @@ def _mapped_shared_memory(
     """Return the finding where shared memory without files stays mapped, by no name.
 
     It is no private memory, so that nothing else accuses it. May be confused with pages of what was
-    shared all along and is touched now, and with batches on their way, which come and go.
+    shared all along and is touched now, with batches on their way, which come and go, and with
+    page-locked memory, which drivers map like it and which has a rule of its own.
     """
     sizes = [census.payload_bytes.get(SHARED, 0) for census in case.table.censuses]
-    named = max(_named_shared_bytes(case) / policy.NAMED_SHARE, min(sizes, default=0))
-    files = case.gauge_trend(gauge.SHM_FILES)
-    if not sizes or named >= trend.net_bytes or files.net_bytes >= trend.net_bytes / 2:
+    others = [case.gauge_trend(g).net_bytes for g in (gauge.SHM_FILES, gauge.PINNED_HOST)]
+    known = max(_named_shared_bytes(case), *others) / policy.NAMED_SHARE
+    if not sizes or max(known, min(sizes)) >= trend.net_bytes:
         return None
     return to_finding(
         rule.kind,
