@@ -32,6 +32,10 @@ SLOW_SAMPLE: dict[str, tuple[str, ...]] = {
     ),
     "docs/test_guide.py": (),
     "docs/test_site.py": (),
+    "end_to_end/test_native_growth.py": (
+        "test_decoders_that_a_list_keeps_are_one_culprit_with_what_their_library_holds",
+        "test_the_fixed_twin_is_accused_of_nothing[thread_arenas]",
+    ),
     "end_to_end/test_patterns.py": (
         "test_leak_is_named_with_its_line_and_rate[closure]",
         "test_leak_is_named_with_its_line_and_rate[list local to validation]",

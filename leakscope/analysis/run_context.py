@@ -48,6 +48,7 @@ from leakscope.model.report import Decision
 from leakscope.model.run import Recording, Run
 from leakscope.model.trend import Trend
 
+_ALLOCATORS = ("jemalloc", "tcmalloc", "mimalloc")
 MOST_DECISIONS = 400
 """Decisions that a report carries, the first ones: what came to most is decided first."""
 
@@ -119,6 +120,18 @@ class RunContext:
     def environment(self) -> dict[str, str]:
         """The versions that ran."""
         return self.run.manifest.environment
+
+    @property
+    def allocator(self) -> str:
+        """The malloc of the process: ``glibc``, ``jemalloc``, ``tcmalloc`` or ``mimalloc``."""
+        loaded = self.environment.get("allocator", "").split()
+        return next((name for name in loaded if name in _ALLOCATORS), "glibc")
+
+    @property
+    def has_mimalloc_in_torch(self) -> bool:
+        """Whether torch has an allocator of its own for tensors, as on AArch64."""
+        is_arm = self.environment.get("platform", "").endswith("aarch64")
+        return is_arm and "torch" in self.environment
 
     @cached_property
     def device_states(self) -> dict[str, DeviceState]:

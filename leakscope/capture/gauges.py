@@ -47,6 +47,9 @@ TREE_SPACING = 1 / 3
 lies in the last quarter of a run, however long that is."""
 TREE_LATE_SPACING = 1 / 100
 """Later ones lie no nearer than this: a recording grows with the logarithm of time."""
+FIRST_BOUNDARIES = 2
+"""The recording begins with one; the program has imported its libraries before it comes to the
+next."""
 _TREE = frozenset({gauge.CHILDREN, gauge.CHILDREN_PSS, gauge.PSS})
 
 
@@ -82,6 +85,8 @@ class SlowGauges:
         self._in_child = in_child
         self._children_since = inf
         self._tree_from = inf
+        self._boundaries = 0
+        self._work_from = 0.0
         self.last_seconds = 0.0
         """What the latest call of :meth:`read` took."""
 
@@ -97,9 +102,14 @@ class SlowGauges:
         """
         gauges: dict[str, int] = {}
         self.last_seconds = tree_seconds = 0.0
+        self._boundaries += 1
+        if self._boundaries <= FIRST_BOUNDARIES:
+            self._work_from = now
+        age = now - self._work_from
         for reader in self._readers:
             is_due = everything or now >= self._turn_of(reader)
-            if is_due or (between and reader.is_bearable(now, self._share_of(reader))):
+            is_bearable = between and reader.is_bearable(now, age, self._share_of(reader))
+            if is_due or is_bearable or reader.is_due_in_short_run(now, age):
                 gauges.update(reader.read(now, self._budget * SLOW_SHARE))
                 self.last_seconds += reader.seconds
                 tree_seconds += reader.seconds * reader.is_of_tree
@@ -139,25 +149,48 @@ class _SlowReader:
         self.probe = probe
         self.is_of_tree = False
         """Whether it tells of child processes, or of memory that is shared with them."""
+        self.divides_memory = False
+        """Whether it tells of memory by kind of mapping."""
         self.seconds = 0.0
         """What the last reading took."""
+        self._read_at = 0.0
         self._readings = 0
         self._recent: deque[float] = deque(maxlen=RECENT)
         self._clock = clock
         self._guard = guard
 
-    def is_bearable(self, now: float, share: float) -> bool:
-        """Say whether a run as short as this one so far can bear one more reading."""
-        spent = (self._readings + 1) * min(self._recent, default=0.0)
-        allowed = policy.SLOW_FLOOR_SECONDS + share * now
-        return self._readings < policy.SLOW_FLOOR or spent <= allowed
+    def is_bearable(self, now: float, age: float, share: float) -> bool:
+        """Say whether a run as short as this one so far can bear one more reading between phases.
+
+        Args:
+            now: When it would be.
+            age: How long the program has been at work.
+            share: The part of the run that it may take.
+
+        """
+        if self.divides_memory:
+            return False
+        cheapest = min(self._recent, default=0.0)
+        if (self._readings + 1) * cheapest <= policy.SLOW_FLOOR_SECONDS + share * now:
+            return True
+        return self._is_rested(now, age, policy.SLOW_FLOOR_COST)
+
+    def is_due_in_short_run(self, now: float, age: float) -> bool:
+        """Say whether what divides memory is read once more before the budget has paid for it."""
+        return self.divides_memory and self._is_rested(now, age, policy.MAPPINGS_FLOOR_COST)
+
+    def _is_rested(self, now: float, age: float, cost: float) -> bool:
+        apart = max(policy.SLOW_FLOOR_SPACING * age, min(self._recent, default=0.0) / cost)
+        return now - self._read_at >= apart
 
     def read(self, now: float, share: float) -> dict[str, int]:
         began = self._clock()
         gauges = self._guard.call(f"probe {self.probe.name}", {}, self.probe.gauges)
         self.seconds = self._clock() - began
         self._readings += 1
+        self._read_at = now
         self.is_of_tree = self.is_of_tree or any(map(_is_of_tree, gauges))
+        self.divides_memory = self.divides_memory or gauge.MAPPED_ANONYMOUS in gauges
         self._recent.append(self.seconds)
         self.not_before = now + min(self._recent) / share
         return gauges

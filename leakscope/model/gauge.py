@@ -47,6 +47,15 @@ FIGURES = "open_figures"
 BATCH = "batch"
 SHAPES = "shapes"
 COPIED = "copied"
+MAPPED_HEAP = "mapped_heap"
+MAPPED_ARENAS = "mapped_arenas"
+MAPPED_STACKS = "mapped_stacks"
+MAPPED_LIBRARIES = "mapped_libraries"
+MAPPED_ANONYMOUS = "mapped_anonymous"
+MAPPED_FILES = "mapped_files"
+MAPPED_SHARED = "mapped_shared"
+MAPPED_DEVICES = "mapped_devices"
+MAPPED_FILE = "mapped_file"
 PINNED_HOST = "pinned_host"
 OWN = "leakscope_own"
 OWN_RESIDENT = "leakscope_resident"
@@ -63,6 +72,27 @@ DEVICE_SEGMENTS = "segments"
 DEVICE_BLOCKS = "blocks"
 DEVICE_RETRIES = "alloc_retries"
 DEVICE_OOMS = "ooms"
+
+MAPPING_KINDS = (
+    MAPPED_HEAP,
+    MAPPED_ARENAS,
+    MAPPED_STACKS,
+    MAPPED_LIBRARIES,
+    MAPPED_ANONYMOUS,
+    MAPPED_FILES,
+    MAPPED_SHARED,
+    MAPPED_DEVICES,
+)
+"""Together they are resident memory, divided by what is mapped."""
+OWN_KINDS = (
+    MAPPED_HEAP,
+    MAPPED_ARENAS,
+    MAPPED_STACKS,
+    MAPPED_LIBRARIES,
+    MAPPED_ANONYMOUS,
+    MAPPED_DEVICES,
+)
+"""Those that are private memory."""
 
 DEVICE_OUTSIDE = "outside"
 DEVICE_PENDING = "pending_free"
@@ -103,7 +133,7 @@ DESCRIPTIONS: dict[str, tuple[GaugeUnit, str]] = {
     GC_ENABLED: ("count", "1 while automatic collection is on"),
     GC_PENDING: ("count", "objects that became old since the last full collection"),
     GC_LONG_LIVED: ("count", "objects that survived the last full collection"),
-    MALLOC_IN_USE: ("bytes", "C heap in use (glibc mallinfo2 uordblks + hblkhd)"),
+    MALLOC_IN_USE: ("bytes", "C heap in use (glibc: uordblks + hblkhd of mallinfo2)"),
     MALLOC_FREE: ("bytes", "C heap that is free but not returned to the system (fordblks)"),
     MALLOC_MAPPED: ("bytes", "C heap in single mappings (hblkhd)"),
     PYMALLOC_ARENAS: ("bytes", "arenas held by Python's small-object allocator"),
@@ -117,6 +147,18 @@ DESCRIPTIONS: dict[str, tuple[GaugeUnit, str]] = {
         "count",
         "of 1,000 sampled objects of a structure, those in pages of the worker alone",
     ),
+    MAPPED_HEAP: ("bytes", "resident in the main heap, where small blocks of malloc lie"),
+    MAPPED_ARENAS: ("bytes", "resident in arenas of malloc that threads have to themselves"),
+    MAPPED_STACKS: ("bytes", "resident in stacks of threads"),
+    MAPPED_LIBRARIES: ("bytes", "resident variables of libraries, and changed pages of files"),
+    MAPPED_ANONYMOUS: (
+        "bytes",
+        "resident in other memory of its own: large blocks, Python's arenas, other allocators",
+    ),
+    MAPPED_FILES: ("bytes", "resident pages of files as they are on disk"),
+    MAPPED_SHARED: ("bytes", "resident in shared memory that is mapped"),
+    MAPPED_DEVICES: ("bytes", "resident in mappings of devices' drivers"),
+    MAPPED_FILE: ("bytes", "resident pages of one file"),
     PINNED_HOST: ("bytes", "page-locked host memory held by torch"),
     OWN: ("bytes", "memory of leakscope itself"),
     OWN_RESIDENT: (
@@ -158,3 +200,14 @@ def copied(path: str) -> str:
 def is_copied(gauge: str) -> bool:
     """Return whether a gauge tells of what was copied of a structure."""
     return gauge.startswith(f"{COPIED} ")
+
+
+def mapped_file(file: str) -> str:
+    """Return the name of the gauge that tells what is resident of a file that is mapped."""
+    return f"{MAPPED_FILE} {file.replace('%', '%25').replace('.', '%2E')}"
+
+
+def file_of(gauge: str) -> str | None:
+    """Return the file that such a gauge tells of; None for another gauge."""
+    kind, _, file = gauge.partition(" ")
+    return file.replace("%2E", ".").replace("%25", "%") if kind == MAPPED_FILE else None

@@ -9,6 +9,7 @@ import msgspec
 from leakscope.model.device import DeviceMemory, OutOfMemory
 from leakscope.model.known import Recognised
 from leakscope.model.run import Retained
+from leakscope.model.trend import TrendVerdict
 
 
 class Effect(str, Enum):
@@ -302,6 +303,16 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     """How long that takes at its pace, where the counts of the whole run don't tell that."""
 
 
+class NativeContents(msgspec.Struct, frozen=True, kw_only=True):
+    """Native memory that a library allocated for the items of a container: a sampled estimate."""
+
+    library: str
+    function: str = ""
+    allocated_at: str
+    """The innermost line of the user's below which it was allocated."""
+    gained_bytes: int
+
+
 class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     """A ranked explanation of growth: a container, graph or other object with a name."""
 
@@ -372,6 +383,8 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     chart_s: list[float] = []
     """Of a worker's: seconds into the run of each point, for its boundaries are not the run's."""
     known: Recognised | None = None
+    native: NativeContents | None = None
+    """What its items keep in native code; a part of its rate and gain, and of no retained size."""
 
 
 class Circle(msgspec.Struct, frozen=True, kw_only=True):
@@ -466,9 +479,61 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     """``named``, ``graph``, ``garbage``, ``slack``, ``pinned``, ``shm``, ``children``, ``own``,
     ``elsewhere``,
-    ``imputed``, ``unexplained``; of a device also ``unnamed``, ``cached``, ``fragmentation``,
-    ``pending``, ``outside``."""
+    ``native`` (sampled), ``imputed``, ``unexplained``; of a device also ``unnamed``, ``cached``,
+    ``fragmentation``, ``pending``, ``outside``."""
     note: str = ""
+
+
+class MappingTerm(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of mapping: another division of the same memory, never added to a ledger's terms."""
+
+    kind: str
+    """Its gauge: ``mapped_heap``, ``mapped_arenas``, ``mapped_stacks``, ``mapped_libraries``,
+    ``mapped_anonymous``, ``mapped_files``, ``mapped_file`` (one of these), ``mapped_shared``,
+    ``mapped_devices``."""
+    label: str
+    bytes: int
+    """What it gained over the stretch that the ledger of the host accounts for."""
+    held_bytes: int
+    """What was resident there at the end of the work."""
+    verdict: TrendVerdict
+    """What the growth model says of all its readings."""
+    bytes_per_unit: float = 0.0
+    unit: str = ""
+    """Its rate where it grows."""
+    file: str = ""
+
+
+class PeakSite(msgspec.Struct, frozen=True, kw_only=True):
+    """What one function had live for one line of the user's: a sampled estimate."""
+
+    location: str
+    """The innermost line of the user's below which it was allocated; empty where none is known."""
+    library: str
+    function: str = ""
+    owner: str = ""
+    """``library``, ``tensor``, ``array``, ``interpreter`` or ``leakscope``."""
+    bytes: int
+    interval: tuple[int, int]
+    """Between which bytes the truth lies, with 95 % confidence."""
+
+
+class PeakMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """What was live when the process was largest, as far as the profile of native allocations
+    tells: of what was allocated since the recording began.
+    """
+
+    boundary: int
+    step: int
+    time_s: float
+    private_bytes: int
+    """Private memory at that reading, the highest at which allocations were recorded."""
+    highest_bytes: int
+    """The highest reading of all: recorded are new heights of a twentieth more than the last."""
+    sampled_bytes: int
+    by_owner: dict[str, int]
+    sites: list[PeakSite]
+    """The largest first."""
 
 
 class Ledger(msgspec.Struct, frozen=True, kw_only=True):
@@ -638,6 +703,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     run: RunFacts
     work: Work
     ledgers: list[Ledger] = []
+    mappings: list[MappingTerm] = []
+    """The growth of host memory by kind of mapping, what gained most first."""
+    peak: PeakMemory | None = None
     phases: list[PhaseMemory] = []
     components: list[Component] = []
     devices: list[DeviceMemory] = []

@@ -89,22 +89,17 @@ def _page_map(proc: Path) -> Item:
 
 
 def _c_heap(facts: dict[str, str]) -> Item:
-    name, libc, loaded = "C heap", facts.get("libc", ""), facts.get("allocator", "")
-    if loaded:
-        return Item(
-            name=name,
-            state=State.MISSING,
-            text=f"{loaded} is loaded in place of malloc",
-            advice="What it keeps free isn't told; run once without it to have that measured.",
-        )
-    if not MallocProbe().measure():
-        return Item(
-            name=name,
-            state=State.MISSING,
-            text=f"{libc or 'this C library'} doesn't tell what it keeps free",
-            advice="Growth by fragmentation shows as unexplained. Use a system with glibc.",
-        )
-    return Item(name=name, state=State.OK, text=f"{libc} tells what it keeps free")
+    name, libc = "C heap", facts.get("libc", "")
+    allocator = facts.get("allocator", "")
+    allocator = libc if allocator in {"", "glibc"} else allocator
+    if MallocProbe().read():
+        return Item(name=name, state=State.OK, text=f"{allocator} tells what it keeps free")
+    return Item(
+        name=name,
+        state=State.MISSING,
+        text=f"{allocator or 'this C library'} doesn't tell what it keeps free",
+        advice="Growth by fragmentation shows as unexplained. Run once with glibc's malloc.",
+    )
 
 
 def _huge_pages(path: Path) -> Item:

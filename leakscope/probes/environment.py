@@ -37,6 +37,9 @@ _SETTINGS = (
     "MALLOC_MMAP_THRESHOLD_",
     "MALLOC_TOP_PAD_",
     "GLIBC_TUNABLES",
+    "MALLOC_CONF",
+    "TCMALLOC_RELEASE_RATE",
+    "MIMALLOC_PURGE_DELAY",
     "LD_PRELOAD",
     "PYTORCH_ALLOC_CONF",
     "PYTORCH_CUDA_ALLOC_CONF",
@@ -145,10 +148,12 @@ def _normalised(name: str) -> str:
 
 
 def _allocator() -> str:
-    """The malloc that was loaded in place of the C library's."""
+    """Return which malloc the process has: one loaded in the C library's place, or glibc's."""
     text = Path("/proc/self/maps").read_bytes()
     found = [name for name in ("jemalloc", "tcmalloc", "mimalloc") if f"lib{name}".encode() in text]
-    return " ".join(found)
+    if found:
+        return " ".join(found)
+    return "glibc" if os.confstr("CS_GNU_LIBC_VERSION") else ""
 
 
 def _gpus() -> dict[str, str]:

@@ -1,9 +1,9 @@
-"""glibc's malloc: what the C heap uses and what it keeps though it is free.
+"""The C heap: what malloc has handed out and what it keeps though it is free.
 
-``mallinfo2`` where glibc has it (2.33, 2021). Before, ``mallinfo`` counted in 32 bits and wrapped
-at 4 GiB, so the sums that ``malloc_info`` prints as XML are read instead. Other allocators and
-other C libraries tell nothing: no gauges. A preloaded jemalloc or tcmalloc is named in the
-manifest's environment; glibc's figures then describe what little still goes through it.
+glibc tells by ``mallinfo2`` where it has it (2.33, 2021). Before, ``mallinfo`` counted in 32 bits
+and wrapped at 4 GiB, so the sums that ``malloc_info`` prints as XML are read instead. jemalloc and
+tcmalloc, preloaded in its place, have calls of their own. Of mimalloc, which counts nothing exactly
+in a release build, and of other C libraries there are no gauges.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from leakscope.probes.base import GuardedProbe
 
 
 class MallocProbe(GuardedProbe):
-    """State of the C heap; locks and walks every arena's free lists, hence slow."""
+    """State of the C heap; glibc locks and walks every arena's free lists, hence slow."""
 
     name = "malloc"
     slow = True
@@ -51,6 +51,12 @@ class _Mallinfo2(ctypes.Structure):
 def _source() -> Callable[[], dict[str, int]]:
     try:
         libc = ctypes.CDLL(None)
+        if hasattr(libc, "mi_version"):
+            return dict
+        if hasattr(libc, "mallctl"):
+            return _from_jemalloc(libc)
+        if hasattr(libc, "MallocExtension_GetNumericProperty"):
+            return _from_tcmalloc(libc)
         if hasattr(libc, "mallinfo2"):
             return _from_mallinfo2(libc)
         return _from_malloc_info(libc)
@@ -101,6 +107,48 @@ def _from_xml(xml: bytes) -> dict[str, int]:
     system = int(_SYSTEM.findall(xml)[-1])
     free = sizes[b"fast"] + sizes[b"rest"]
     return _gauges(in_use=system - free, free=free, mapped=sizes.get(b"mmap", 0))
+
+
+def _from_jemalloc(library: ctypes.CDLL) -> Callable[[], dict[str, int]]:
+    control = library.mallctl
+    control.restype = ctypes.c_int
+    control.argtypes = [ctypes.c_char_p, *[ctypes.c_void_p] * 3, ctypes.c_size_t]
+    epoch, value = ctypes.c_uint64(1), ctypes.c_size_t()
+    length = ctypes.c_size_t()
+
+    def ask(name: bytes) -> int:
+        length.value = ctypes.sizeof(value)
+        failed = control(name, ctypes.byref(value), ctypes.byref(length), None, 0)
+        if failed:
+            raise OSError(failed, f"mallctl {name.decode()}")
+        return value.value
+
+    def read() -> dict[str, int]:
+        control(b"epoch", None, None, ctypes.byref(epoch), ctypes.sizeof(epoch))
+        allocated = ask(b"stats.allocated")
+        free = max(ask(b"stats.resident") - allocated, 0)
+        return {gauge.MALLOC_IN_USE: allocated, gauge.MALLOC_FREE: free}
+
+    return read
+
+
+def _from_tcmalloc(library: ctypes.CDLL) -> Callable[[], dict[str, int]]:
+    property_of = library.MallocExtension_GetNumericProperty
+    property_of.restype = ctypes.c_int
+    property_of.argtypes = [ctypes.c_char_p, ctypes.c_void_p]
+    value = ctypes.c_size_t()
+
+    def ask(name: bytes) -> int:
+        if not property_of(name, ctypes.byref(value)):
+            raise OSError(f"MallocExtension {name.decode()}")
+        return value.value
+
+    def read() -> dict[str, int]:
+        allocated = ask(b"generic.current_allocated_bytes")
+        mapped = ask(b"generic.heap_size") - ask(b"tcmalloc.pageheap_unmapped_bytes")
+        return {gauge.MALLOC_IN_USE: allocated, gauge.MALLOC_FREE: max(mapped - allocated, 0)}
+
+    return read
 
 
 def _gauges(*, in_use: int, free: int, mapped: int) -> dict[str, int]:

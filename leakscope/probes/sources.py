@@ -7,6 +7,7 @@ from leakscope.probes.cgroup import CgroupProbe
 from leakscope.probes.cuda import AcceleratorDeviceProbe, AcceleratorProbe, CudaProbe, DeviceProbe
 from leakscope.probes.interpreter import BatchProbe, FiguresProbe, GarbageProbe
 from leakscope.probes.malloc import MallocProbe
+from leakscope.probes.mappings import MappingKindsProbe
 from leakscope.probes.process import (
     ChildCountProbe,
     ChildrenProbe,
@@ -28,6 +29,7 @@ def default_probes() -> list[Probe]:
         MallocProbe(),
         CgroupProbe(),
         MappingProbe(),
+        MappingKindsProbe(),
         ChildCountProbe(),
         ChildrenProbe(),
         DeviceProbe(),

@@ -59,12 +59,16 @@ from leakscope.report.tables import (
     Fact,
     GrowthRow,
     LedgerView,
+    MappingRow,
+    PeakComposition,
     PhaseRow,
     cleared_rows,
     component_phases,
     component_rows,
     growth_rows,
     ledger_view,
+    mapping_rows,
+    peak_view,
     phase_rows,
 )
 from leakscope.report.text import humane_duration, humane_moment, size_of
@@ -118,6 +122,8 @@ class ReportPage:
     noise: str
     """Why the rates of a clean run accuse nothing."""
     ledgers: list[LedgerView]
+    mappings: list[MappingRow]
+    peak: PeakComposition | None
     phases: list[PhaseRow]
     has_long_words: bool
     """Whether a phase or unit has a name that no column of a table has room for."""
@@ -185,6 +191,8 @@ def report_page(report: Report) -> ReportPage:
         growth=growth_rows(report.growth, in_workers),
         noise=noise_words(report),
         ledgers=[ledger_view(ledger, in_workers) for ledger in report.ledgers],
+        mappings=mapping_rows(report.mappings),
+        peak=peak_view(report.peak),
         phases=phase_rows(report.phases),
         has_long_words=_has_long_words(report),
         of_rank=f"rank {report.rank}" if report.rank is not None else "",

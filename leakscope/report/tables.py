@@ -13,9 +13,12 @@ from leakscope.model.report import (
     Component,
     Ledger,
     LedgerEntry,
+    MappingTerm,
     MetricGrowth,
+    PeakMemory,
     PhaseMemory,
 )
+from leakscope.model.trend import TrendVerdict
 from leakscope.report.text import (
     Size,
     clock,
@@ -27,7 +30,7 @@ from leakscope.report.text import (
     humane_share,
     size_of,
 )
-from leakscope.report.words import metric_words
+from leakscope.report.words import bookkeeper_words, metric_words
 
 _MOST_PHASES = 4
 """Columns that a table of components has for phases."""
@@ -230,7 +233,7 @@ BEGINS_LATE = 0.3
 """Where growth is less than this part of what there was, the scale doesn't begin at zero."""
 _GROUPS = {
     "by name": ("named", "graph"),
-    "estimated": ("imputed",),
+    "estimated": ("imputed", "native"),
     "measured otherwise": (),
     "leakscope itself": ("own",),
     "unexplained": ("unexplained",),
@@ -334,6 +337,81 @@ def ledger_view(ledger: Ledger, in_workers: str = "") -> LedgerView:
         advice=ledger.advice,
         unexplained=_part(abs(unexplained_of(ledger)), ledger.total_bytes),
     )
+
+
+@dataclass(frozen=True)
+class MappingRow:
+    """One kind of mapping: what it gained and holds, and whether it goes on."""
+
+    label: str
+    gained: Size
+    held: Size
+    verdict: str
+
+
+def mapping_rows(terms: Sequence[MappingTerm]) -> list[MappingRow]:
+    """Return kinds of mappings with what came of each."""
+    return [
+        MappingRow(
+            label=term.label,
+            gained=size_of(term.bytes, signed=True),
+            held=size_of(term.held_bytes),
+            verdict=f"grows, {humane_rate(term.bytes_per_unit, term.unit)}"
+            if term.verdict is TrendVerdict.GROWING
+            else _MAPPING_VERDICTS[term.verdict],
+        )
+        for term in terms
+    ]
+
+
+@dataclass(frozen=True)
+class PeakRow:
+    """What was live for one line when the process was largest."""
+
+    place: str
+    function: str
+    owner: str
+    size: Size
+    interval: str
+
+
+@dataclass(frozen=True)
+class PeakComposition:
+    """The composition of the peak."""
+
+    title: str
+    note: str
+    rows: list[PeakRow]
+
+
+def peak_view(peak: PeakMemory | None) -> PeakComposition | None:
+    """Return what was live when the process was largest."""
+    if peak is None:
+        return None
+    below = peak.highest_bytes - peak.private_bytes
+    missed = f" The highest reading was {humane_bytes(below)} higher." if below > 0 else ""
+    return PeakComposition(
+        title=f"What was live when the process was largest: step {peak.step:,}, "
+        f"{humane_bytes(peak.private_bytes)} of its own",
+        note="Estimates from sampled allocations since the recording began, "
+        f"{humane_bytes(peak.sampled_bytes)} together.{missed}",
+        rows=[
+            PeakRow(
+                place=site.location or "no line of the program's",
+                function=f"{site.library} · {site.function}" if site.function else site.library,
+                owner=bookkeeper_words(site),
+                size=size_of(site.bytes),
+                interval=humane_interval(site.interval),
+            )
+            for site in peak.sites
+        ],
+    )
+
+
+_MAPPING_VERDICTS = {
+    TrendVerdict.BOUNDED: "rests",
+    TrendVerdict.INCONCLUSIVE: "more work would tell",
+}
 
 
 def unexplained_of(ledger: Ledger) -> int:

@@ -17,6 +17,8 @@ from leakscope.model.report import (
     Finding,
     Forecast,
     Ledger,
+    NativeContents,
+    PeakMemory,
     Report,
     Severity,
     Work,
@@ -46,6 +48,8 @@ FEWEST_DIFF_LINES = 3
 SHOWN_TEXT_LINES = 3
 SHOWN_TERMS = 5
 SHOWN_LEDGER_TERMS = 3
+SHOWN_MAPPING_BYTES = 1 << 20
+SHOWN_PEAK_SITES = 3
 SHOWN_CLEARED = 3
 SHOWN_PROBLEMS = 2
 _EFFECTS = {
@@ -217,6 +221,7 @@ def _leading(report: Report, lead: Culprit | Finding | None, paper: Paper) -> li
         f"{lead.rank}. {name}  {paper.paint(severity, severity)}",
         paper.clip(text, "   "),
         paper.clip(_course(lead, paper), "   "),
+        *([_native_line(lead.native, paper)] if lead.native else []),
         *([_fed_at(lead, paper, "   ")] if wording.source_place(lead) else []),
         *known_lines(lead.known, paper, "   "),
         *(
@@ -251,6 +256,12 @@ def _course(culprit: Culprit, paper: Paper) -> str:
     curve = f"{sparkline(points, min(30, paper.width // 3))} " if len(points) > 1 else ""
     grows = wording.GROWTHS.get(culprit.growth, culprit.growth).lower()
     return f"{curve}{humane_bytes(culprit.total_bytes)} at most when looked at, grows {grows}"
+
+
+def _native_line(native: NativeContents, paper: Paper) -> str:
+    size = humane_bytes(native.gained_bytes)
+    text = f"items keep {size} of native memory: {native.library} at {native.allocated_at}"
+    return paper.clip(text, "   ")
 
 
 def _remedy(
@@ -347,6 +358,8 @@ def _finding(finding: Finding, paper: Paper) -> str:
 def _whereto(report: Report, paper: Paper) -> list[str]:
     """Return where memory went: the ledgers, the rank that differs, the devices."""
     lines = [line for ledger in report.ledgers[:2] for line in _ledger(ledger, paper)]
+    lines += _mappings(report, paper)
+    lines += _peak(report.peak, paper)
     lines += paper.wrap(report.odd_rank.sentence) if report.odd_rank else []
     return lines + [line for device in report.devices for line in paper.wrap(device_line(device))]
 
@@ -362,6 +375,28 @@ def _ledger(ledger: Ledger, paper: Paper) -> list[str]:
     terms.append(f"unexplained {humane_bytes(left, signed=True)}{share}")
     name = wording.metric_words(ledger.metric)
     return paper.wrap(f"{name} {humane_bytes(whole, signed=True)}: {', '.join(terms)}")
+
+
+def _mappings(report: Report, paper: Paper) -> list[str]:
+    """Return in which kinds of mappings the growth of host memory lies."""
+    grown = [m for m in report.mappings if not m.file and m.bytes >= SHOWN_MAPPING_BYTES]
+    listed = ", ".join(
+        f"{term.label} {humane_bytes(term.bytes, signed=True)}"
+        for term in grown[:SHOWN_LEDGER_TERMS]
+    )
+    return paper.wrap(f"by kind of mapping: {listed}") if listed else []
+
+
+def _peak(peak: PeakMemory | None, paper: Paper) -> list[str]:
+    """Return what was live when the process was largest, by the line that had it allocated."""
+    if peak is None:
+        return []
+    shown = peak.sites[:SHOWN_PEAK_SITES]
+    places = [f"{site.location or site.library} {humane_bytes(site.bytes)}" for site in shown]
+    owners = [wording.bookkeeper_words(site) for site in shown]
+    listed = ", ".join(f"{p} ({o})" for p, o in zip(places, owners, strict=True))
+    size = humane_bytes(peak.private_bytes)
+    return paper.wrap(f"at its largest ({size} of its own, step {peak.step:,}), sampled: {listed}")
 
 
 def _cures(cures: Cures | None, paper: Paper) -> list[str]:

@@ -33,6 +33,7 @@ from leakscope.model.report import (
     Falsifier,
     Finding,
     Forecast,
+    PeakSite,
     Problem,
     ProblemKind,
     Remedy,
@@ -176,6 +177,19 @@ def count_words(culprits: Sequence[Culprit]) -> str:
     serious = len(culprits) - notes
     parts = [str(serious) if serious else "", plural(notes, "note") if notes else ""]
     return ", ".join(filter(None, parts))
+
+
+_OWNERS = {
+    "tensor": "data of tensors",
+    "array": "data of arrays",
+    "interpreter": "Python's objects",
+    "leakscope": "leakscope itself",
+}
+
+
+def bookkeeper_words(site: PeakSite) -> str:
+    """Return who keeps books of native memory: the library itself, or which objects."""
+    return _OWNERS.get(site.owner, site.library)
 
 
 def metric_words(metric: str) -> str:

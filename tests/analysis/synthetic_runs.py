@@ -10,7 +10,15 @@ from pathlib import Path
 
 from leakscope.model import gauge
 from leakscope.model.boundary import Boundary, BoundaryKind
-from leakscope.model.census import Census, CensusRow, CensusScope, LoopStep, Owner, RootKind
+from leakscope.model.census import (
+    Census,
+    CensusRow,
+    CensusScope,
+    Content,
+    LoopStep,
+    Owner,
+    RootKind,
+)
 from leakscope.model.record import DeviceSnapshotRecord, HeaderRecord, RunManifest
 from leakscope.model.run import Measurement, Recording, Run
 
@@ -73,6 +81,7 @@ class Thing:
     name: str = ""
     """By default the path's."""
     owner: Owner | None = None
+    holds: tuple[Content, ...] = ()
 
     def row(self, state: State) -> CensusRow | None:
         size = self.size(state)
@@ -96,6 +105,7 @@ class Thing:
             length=None if length is None else int(length),
             capacity=self.capacity,
             cycle=[*self.cycle],
+            holds=[*self.holds],
             loop=[*self.loop],
             graph_nodes=self.graph_nodes,
             parent=self.parent,

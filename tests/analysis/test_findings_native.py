@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
+import msgspec
 import pytest
-from synthetic_runs import MIB, Program, State
+from synthetic_runs import MIB, Program, State, Thing
 
 from leakscope.analysis import analyse
+from leakscope.model import gauge
+from leakscope.model.census import Content, Owner
 from leakscope.model.record import NativeAllocationsRecord, NativeOwner, NativeSite
-from leakscope.model.report import Finding, Report, RunVerdict
+from leakscope.model.report import Finding, LedgerEntry, Report, RunVerdict, Severity
+from leakscope.model.run import Run
 
 Size = Callable[[int], float]
 
@@ -109,3 +114,199 @@ def test_what_a_named_list_holds_is_not_taken_for_unreached_objects() -> None:
     report = analyse(run)
     assert report.culprits[0].name == "main.texts"
     assert "leaked_references" not in {f.kind for f in report.findings}
+
+
+SOURCE = """\
+import decoder
+
+
+class Reader:
+    def __init__(self):
+        self.handle = decoder.open_stream(300_000)
+
+
+class Frames:
+    def __init__(self):
+        self.readers = []
+        self.losses = []
+
+    def load(self, step):
+        reader = Reader()
+        self.readers.append(reader)
+        stream = decoder.Stream(step)
+        self.readers.append(stream)
+        self.losses.append(decoder.read(reader.handle))
+        decoder.warm(step)
+"""
+IN_CLASS, MADE, NAMED, FED_FLOATS, ELSEWHERE = 6, 15, 17, 19, 20
+READERS = Owner(kind="class", name="Frames", file="/project/train.py", line=9, variable="readers")
+
+
+def kept(
+    line: int,
+    held: str = "__main__.Reader",
+    owner: Owner = READERS,
+    grown: Callable[[State], float] = lambda s: s.step * MIB,
+) -> Report:
+    """Analyse a run in which a list gets an item of 60 bytes a step and a library a MiB."""
+    thing = Thing(
+        f"__main__·dataset.{owner.variable}",
+        lambda s: 20_000 + 60 * s.step,
+        length=lambda s: s.step,
+        owner=owner,
+        name=f"Frames.{owner.variable}",
+        holds=(Content(type=held, count=100, bytes=6000),),
+    )
+    run = Program(epochs=14).plant(thing).swell(grown).build()
+    run.main.sources["/project/train.py"] = SOURCE
+    for measurement in run.main.measurements[::4]:
+        boundary = measurement.boundary
+        record = NativeAllocationsRecord(
+            boundary=boundary.index, interval_bytes=1 << 19, sites=[site(boundary.step * MIB, line)]
+        )
+        run.main.native_allocations.append(record)
+    return analyse(run)
+
+
+@pytest.mark.parametrize(
+    ("line", "held"),
+    [
+        pytest.param(IN_CLASS, "__main__.Reader", id="in the class of its items"),
+        pytest.param(NAMED, "decoder.Stream", id="where what is appended gets its name"),
+        pytest.param(NAMED + 1, "decoder.Stream", id="where it is appended"),
+    ],
+)
+def test_what_a_library_allocates_for_the_items_of_a_container_is_the_containers(
+    line: int, held: str
+) -> None:
+    report = kept(line, held)
+    (culprit,) = report.culprits
+    assert culprit.name == "Frames.readers"
+    assert culprit.severity is not Severity.NOTE
+    assert culprit.unit == "step"
+    assert culprit.bytes_per_unit == pytest.approx(MIB, rel=0.05)
+    assert culprit.native is not None
+    assert (culprit.native.library, culprit.native.allocated_at) == (
+        "libdecoder.so",
+        f"train.py:{line}",
+    )
+    assert "native memory that its items keep" in culprit.sentence
+    assert not [f for f in report.findings if f.kind == "unexplained"]
+    assert report.verdict is RunVerdict.LEAK
+
+
+@pytest.mark.parametrize(
+    ("line", "held", "variable"),
+    [
+        pytest.param(ELSEWHERE, "__main__.Reader", "readers", id="another line of the function"),
+        pytest.param(FED_FLOATS, "float", "losses", id="numbers own nothing"),
+        pytest.param(IN_CLASS, "decoder.Stream", "readers", id="items of another class"),
+    ],
+)
+def test_what_is_allocated_elsewhere_stays_a_culprit_of_its_own(
+    line: int, held: str, variable: str
+) -> None:
+    owner = msgspec.structs.replace(READERS, variable=variable)
+    report = kept(line, held, owner)
+    assert not [c for c in report.culprits if c.native is not None]
+    assert f"train.py:{line}" in finding(report, "unexplained").title
+
+
+def test_native_memory_of_items_is_no_leak_while_memory_rests() -> None:
+    report = kept(IN_CLASS, grown=lambda _: 0.0)
+    assert report.verdict is RunVerdict.CLEAN
+    assert not [c for c in report.culprits if c.native is not None]
+
+
+def term(report: Report, kind: str) -> LedgerEntry | None:
+    return next((e for e in report.ledgers[0].entries if e.kind == kind), None)
+
+
+def test_native_allocations_are_a_term_of_the_ledger_with_their_interval() -> None:
+    report = report_with(
+        lambda step: [site(0.8 * step * MIB, 31, deviation_bytes=3 * MIB)], lambda s: s.step * MIB
+    )
+    native, left = term(report, "native"), term(report, "unexplained")
+    assert native is not None
+    assert left is not None
+    assert native.bytes == pytest.approx(0.8 * report.ledgers[0].total_bytes, rel=0.05)
+    assert left.bytes == pytest.approx(0.2 * report.ledgers[0].total_bytes, rel=0.1)
+    assert re.search(r"sampled: .* to .* more are live", native.note)
+    assert any(d.subject == native.label and "growing" in d.outcome for d in report.decisions)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"owner": owner} for owner in NativeOwner if owner is not NativeOwner.LIBRARY]
+    + [{"library": "_imaging.cpython-312-x86_64-linux-gnu.so"}, {"library": "libarrow.so.2000"}],
+)
+def test_what_others_keep_books_of_is_no_term(more: dict[str, object]) -> None:
+    report = report_with(lambda step: [site(step * MIB, 31, **more)], lambda s: s.step * MIB)
+    assert term(report, "native") is None
+
+
+def test_no_more_is_counted_than_the_other_terms_leave() -> None:
+    run = lambda step: [site(3 * step * MIB, 31)]  # noqa: E731  reserved, but not resident
+    report = report_with(run, lambda s: s.step * MIB)
+    assert sum(e.bytes for e in report.ledgers[0].entries) == report.ledgers[0].total_bytes
+    left = term(report, "unexplained")
+    assert left is not None
+    assert left.bytes == 0
+
+
+def test_a_container_that_explains_the_growth_leaves_none_of_it_to_native_allocations() -> None:
+    run = Program(epochs=14).leak("__main__·history", MIB, per="step").build()
+    for measurement in run.main.measurements[::4]:
+        step = measurement.boundary.step
+        record = NativeAllocationsRecord(
+            boundary=measurement.boundary.index, interval_bytes=1 << 19, sites=[site(step * MIB, 3)]
+        )
+        run.main.native_allocations.append(record)
+    native = term(analyse(run), "native")
+    assert native is None or native.bytes < 0.2 * analyse(run).ledgers[0].total_bytes
+
+
+def with_records(run: Run, sites: Callable[[State], list[NativeSite]]) -> Run:
+    for measurement in run.main.measurements[::2]:
+        boundary = measurement.boundary
+        found = sites(State(step=boundary.step))
+        record = NativeAllocationsRecord(
+            boundary=boundary.index,
+            interval_bytes=1 << 19,
+            sites=found,
+            bytes=sum(each.bytes for each in found),
+            by_owner={"library": 3, "tensor": 5},
+        )
+        run.main.native_allocations.append(record)
+    return run
+
+
+def test_the_peak_is_composed_of_what_was_live_where_private_memory_was_highest() -> None:
+    """In the middle of the run; pages of a file make resident memory highest at its end."""
+    top = 280
+    run = Program(epochs=14).swell(lambda s: 200 * MIB - abs(s.step - top) * MIB / 2)
+    run.gauge(gauge.MAPPED, lambda s: s.step * 2 * MIB)
+    run.swell(lambda s: s.step * 2 * MIB)
+
+    def live(state: State) -> list[NativeSite]:
+        return [site(300 * MIB - abs(state.step - top) * MIB, 31), site(MIB, 12)]
+
+    peak = analyse(with_records(run.build(), live)).peak
+    assert peak is not None
+    assert peak.step == pytest.approx(top, abs=20)
+    assert [row.location for row in peak.sites] == ["train.py:31", "train.py:12"]
+    assert peak.sites[0].library == "libdecoder.so"
+    assert list(peak.by_owner) == ["tensor", "library"]
+    assert peak.private_bytes <= peak.highest_bytes <= 1.05 * peak.private_bytes
+
+
+def test_tensors_and_objects_of_python_belong_to_the_composition_of_the_peak() -> None:
+    owners = [NativeOwner.TENSOR, NativeOwner.INTERPRETER, NativeOwner.ARRAY]
+    sites = [site(MIB * (9 - n), n + 1, owner=owner) for n, owner in enumerate(owners)]
+    peak = analyse(with_records(Program().build(), lambda _: sites)).peak
+    assert peak is not None
+    assert [row.owner for row in peak.sites] == [owner.value for owner in owners]
+
+
+def test_without_sampled_allocations_nothing_is_said_of_the_peak() -> None:
+    assert analyse(Program().build()).peak is None

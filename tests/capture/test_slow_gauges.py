@@ -128,6 +128,53 @@ def test_readings_that_become_dear_are_soon_spaced_by_what_they_cost():
     assert probe.reads < 70
 
 
+def read_at(
+    probe: FakeProbe, seconds: float, *, between: bool, import_s: float = 0.0
+) -> list[float]:
+    """Return when a source is read in a program that imports for a time and then works."""
+    slow = SlowGauges([probe], probe.clock, Guard(), BUDGET)
+    began, found = probe.clock.now, []
+    slow.read(0.0, everything=False)
+    probe.clock.sleep(import_s)
+    while (now := probe.clock.now - began - import_s) < seconds:
+        before = probe.reads
+        slow.read(probe.clock.now - began, everything=False, between=between)
+        found += [now] * (probe.reads - before)
+        probe.clock.sleep(0.005)
+    return found
+
+
+@pytest.mark.parametrize("import_s", [0.0, 10.0])
+def test_a_dear_source_is_read_throughout_a_run_and_not_six_times_at_once(import_s):
+    for seconds in (3, 30, 300):
+        probe = FakeProbe(FakeClock(), slow=True)
+        probe.seconds = 0.03
+        read = read_at(probe, seconds, between=True, import_s=import_s)
+        assert len(read) >= 5
+        assert read[-1] >= 0.6 * seconds
+
+
+@pytest.mark.parametrize("between", [False, True])
+@pytest.mark.parametrize("import_s", [0.0, 10.0])
+def test_kinds_of_mappings_are_read_throughout_any_run(between, import_s):
+    for seconds in (3, 30, 300):
+        probe = FakeProbe(FakeClock(), gauge.MAPPED_ANONYMOUS, slow=True)
+        probe.seconds = 0.004
+        read = read_at(probe, seconds, between=between, import_s=import_s)
+        assert len(read) >= 6
+        assert read[-1] >= 0.6 * seconds
+        assert len([at for at in read if at < seconds / 2]) >= 3
+
+
+@pytest.mark.parametrize("cost", [0.004, 0.05, 0.4])
+@pytest.mark.parametrize("between", [False, True])
+def test_kinds_of_mappings_keep_their_part_of_the_budget_however_many_there_are(cost, between):
+    probe = FakeProbe(FakeClock(), gauge.MAPPED_ANONYMOUS, slow=True)
+    probe.seconds = cost
+    read = read_at(probe, 60, between=between)
+    assert len(read) * cost <= 0.25 * BUDGET * 60 + 3 * cost
+
+
 @pytest.mark.parametrize("name", [gauge.PSS, gauge.copied("dataset.samples")])
 def test_the_own_memory_of_a_child_is_read_throughout_as_children_are(name):
     for seconds in (2, 20, 200):

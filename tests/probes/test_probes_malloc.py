@@ -1,7 +1,11 @@
 from __future__ import annotations
 
 import ctypes
+import ctypes.util
+import os
 import platform
+import subprocess
+import sys
 
 import pytest
 
@@ -67,3 +71,34 @@ def test_the_sums_over_all_arenas_are_taken_from_the_xml():
 def test_another_c_library_tells_nothing(monkeypatch):
     monkeypatch.setattr(malloc.ctypes, "CDLL", lambda name: object())
     assert MallocProbe().read() == {}
+
+
+LIBRARIES = {"jemalloc": "libjemalloc.so.2", "tcmalloc": "libtcmalloc_minimal.so.4"}
+OF_ANOTHER = """
+from leakscope.probes.environment import environment
+from leakscope.probes.malloc import MallocProbe
+probe = MallocProbe()
+readings = [probe.read()]
+blocks = [bytearray(60_000) for _ in range(500)]
+readings.append(probe.read())
+del blocks[:-1]
+readings.append(probe.read())
+print(environment()["allocator"], *(r["malloc_in_use"] >> 20 for r in readings))
+print(*(r["malloc_free"] >> 20 for r in readings))
+"""
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_an_allocator_in_its_place_is_named_and_tells_the_same(name):
+    library = ctypes.util.find_library(name) or LIBRARIES[name]
+    environment = {**os.environ, "LD_PRELOAD": library}
+    command = [sys.executable, "-c", OF_ANOTHER]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    if "cannot be preloaded" in done.stderr:
+        pytest.skip(f"{library} is not installed")
+    (allocator, *in_use), free = (line.split() for line in done.stdout.splitlines())
+    first, during, after = map(int, in_use)
+    assert allocator == name
+    assert during - first >= 25
+    assert after - first <= 2
+    assert int(free[2]) - int(free[1]) >= 20

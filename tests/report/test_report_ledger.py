@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
+import report_samples as samples
+from page_reader import read_page
 
-from leakscope.model.report import Ledger, LedgerEntry
+from leakscope.model.report import (
+    Ledger,
+    LedgerEntry,
+    MappingTerm,
+    NativeContents,
+    PeakMemory,
+    PeakSite,
+    Report,
+)
+from leakscope.model.trend import TrendVerdict
+from leakscope.report import render_html, render_text
 from leakscope.report.tables import LedgerView, ledger_view
 
 MIB = 1 << 20
@@ -103,3 +116,87 @@ def test_what_a_ledger_of_several_processes_is_of_is_said_in_words(metric: str) 
     view = ledger_view(ledger)
     assert "children" in view.metric
     assert not {"_", "+"} & set(view.metric)
+
+
+MAPPINGS = [
+    MappingTerm(
+        kind="mapped_arenas",
+        label="thread arenas of glibc",
+        bytes=212 * MIB,
+        held_bytes=300 * MIB,
+        verdict=TrendVerdict.GROWING,
+        bytes_per_unit=2 * MIB,
+        unit="step",
+    ),
+    MappingTerm(
+        kind="mapped_file",
+        label="of these data.arrow",
+        file="data.arrow",
+        bytes=90 * MIB,
+        held_bytes=90 * MIB,
+        verdict=TrendVerdict.BOUNDED,
+    ),
+]
+PEAK = PeakMemory(
+    boundary=90,
+    step=1200,
+    time_s=3.0,
+    private_bytes=900 * MIB,
+    highest_bytes=930 * MIB,
+    sampled_bytes=700 * MIB,
+    by_owner={"tensor": 400 * MIB},
+    sites=[
+        PeakSite(
+            location="train.py:31",
+            library="libtorch_cpu.so",
+            function="at::empty",
+            owner="tensor",
+            bytes=400 * MIB,
+            interval=(380 * MIB, 420 * MIB),
+        ),
+        PeakSite(
+            location="", library="libav.so", owner="library", bytes=MIB, interval=(0, 2 * MIB)
+        ),
+    ],
+)
+
+
+def with_native(**more: object) -> Report:
+    return msgspec.structs.replace(samples.leaking(), mappings=MAPPINGS, peak=PEAK, **more)
+
+
+def test_kinds_of_mappings_are_shown_as_no_further_terms() -> None:
+    page = read_page(render_html(with_native())).text
+    assert "these amounts are no further terms" in page
+    assert "thread arenas of glibc" in page
+    assert "grows, 2 MiB per step" in page
+    assert "of these data.arrow" in page
+    text = " ".join(render_text(with_native()).split())
+    assert "by kind of mapping: thread arenas of glibc +212 MiB" in text
+    assert "data.arrow" not in text
+
+
+def test_the_peak_is_shown_with_its_lines_and_what_was_missed() -> None:
+    page = read_page(render_html(with_native())).text
+    assert "largest: step 1,200, 900 MiB of its own" in page
+    assert "The highest reading was 30 MiB higher." in page
+    assert "libtorch_cpu.so · at::empty" in page
+    assert "380 to 420 MiB" in page
+    assert "no line of the program's" in page
+    text = " ".join(render_text(with_native()).split())
+    assert "train.py:31 400 MiB (data of tensors), libav.so 1 MiB (libav.so)" in text
+
+
+def test_without_either_nothing_is_said() -> None:
+    page = read_page(render_html(samples.leaking())).text
+    assert "By kind of mapping" not in page
+    assert "process was largest" not in page
+
+
+def test_native_memory_that_items_keep_is_told_with_its_line() -> None:
+    report = samples.leaking()
+    native = NativeContents(library="libav.so", allocated_at="data.py:12", gained_bytes=53 * MIB)
+    first, *others = report.culprits
+    culprits = [msgspec.structs.replace(first, native=native), *others]
+    text = " ".join(render_text(with_native(culprits=culprits)).split())
+    assert "items keep 53 MiB of native memory: libav.so at data.py:12" in text

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 import numpy as np
 
+from leakscope.analysis.accounting.native import native_entry
 from leakscope.analysis.columns.series import HOST, FloatArray, IntArray
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.rows import Grower
@@ -38,6 +40,8 @@ _GAUGES_WITHOUT_NAMES = {
     gauge.PINNED_HOST,
 }
 """No name of the process stands for these bytes, or not for all of them."""
+WITHOUT_NAME = frozenset({"unexplained", "native"})
+"""Terms for which no name of the program's stands."""
 _UNKNOWN_TERMS = {"unexplained", "unnamed"}
 """Terms of a ledger that say that nobody knows."""
 
@@ -84,14 +88,17 @@ def _host(case: RunContext, window: MeasuredWindow, growers: list[Grower]) -> Le
     entries += _new_unnamed(case, window, entries, growers)
     own = float(case.own[window.last] - case.own[window.first])
     entries.append(_entry("leakscope itself", own, "own"))
+    native = native_entry(case, window, gain + children - sum(entry.bytes for entry in entries))
+    entries += [native] if native is not None else []
     metric = case.host_metric + ("+children_pss" if children else "")
     metric = TREE if tree is not None else metric
     before = _before(case, window, case.host_metric)
+    advise = partial(host_advice, allocator=case.allocator)
     if tree is not None:
         before = _before(case, window, gauge.PSS, gauge.CHILDREN_PSS)
     elif children:
         before = _before(case, window, case.host_metric, gauge.CHILDREN_PSS)
-    return _close(case, window, Account(metric, before, gain + children), entries, host_advice)
+    return _close(case, window, Account(metric, before, gain + children), entries, advise)
 
 
 def _device(
@@ -250,10 +257,10 @@ def host_ledger(ledgers: list[Ledger]) -> Ledger | None:
 
 
 def unexplained_bytes(ledgers: list[Ledger]) -> float:
-    """Return the growth of host memory that nothing explains, 0 where there is none."""
+    """Return the growth of host memory that no name explains, 0 where there is none."""
     host = host_ledger(ledgers)
     entries = host.entries if host else []
-    return float(max(sum(e.bytes for e in entries if e.kind == "unexplained"), 0))
+    return float(max(sum(e.bytes for e in entries if e.kind in WITHOUT_NAME), 0))
 
 
 def named_shared_memory(case: RunContext, window: MeasuredWindow) -> float:
@@ -326,7 +333,7 @@ def with_imputed(case: RunContext, ledgers: list[Ledger], findings: list[Finding
         known.append(LedgerEntry(label=label, bytes=moved, kind="imputed", note="an estimate"))
         remainder = msgspec.structs.replace(remainder, bytes=remainder.bytes - moved)
     entries = [*known, remainder]
-    advice = host_advice(host.total_bytes, entries)
+    advice = host_advice(host.total_bytes, entries, case.allocator)
     return [msgspec.structs.replace(host, entries=entries, advice=advice), *devices]
 
 

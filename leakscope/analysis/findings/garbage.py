@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 
 from leakscope.analysis.accounting.ledger import host_ledger
+from leakscope.analysis.accounting.mappings import kind_series
 from leakscope.analysis.accounting.terms import Term, garbage_series, next_collection
 from leakscope.analysis.columns.series import FloatArray
 from leakscope.analysis.growth import judge, policy
@@ -244,14 +245,49 @@ def diagnose_collector(
     ]
 
 
-SLACK_REMEDY = Remedy(
-    title="Let the allocator return memory",
-    text=(
+_SLACK_CURES = {
+    "glibc": (
         "Set MALLOC_ARENA_MAX=2 and MALLOC_TRIM_THRESHOLD_=131072, preload jemalloc or "
-        "tcmalloc, or call ctypes.CDLL('libc.so.6').malloc_trim(0) after each epoch. No "
-        "container has to be changed."
+        "tcmalloc, or call ctypes.CDLL('libc.so.6').malloc_trim(0) after each epoch."
     ),
-)
+    "jemalloc": (
+        "Set MALLOC_CONF=background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0 so that "
+        "threads of its own return free pages soon, or narenas:2 where many threads allocate."
+    ),
+    "tcmalloc": (
+        "Set TCMALLOC_RELEASE_RATE=10, or call MallocExtension_ReleaseFreeMemory of the library "
+        "by ctypes after each epoch."
+    ),
+    "mimalloc": "Set MIMALLOC_PURGE_DELAY=0 so that free pages are returned at once.",
+}
+_SLACK_FALSIFIERS = {
+    "glibc": "malloc_trim(0) would return most of it to the system.",
+    "jemalloc": "MALLOC_CONF=dirty_decay_ms:0,muzzy_decay_ms:0 would leave none of it.",
+    "tcmalloc": "MallocExtension_ReleaseFreeMemory() would return most of it to the system.",
+    "mimalloc": "mi_collect(true) would return most of it to the system.",
+}
+_NO_CHANGE = "No container has to be changed."
+
+
+def slack_remedy(case: RunContext) -> Remedy:
+    """Return what makes the process' allocator give free memory back."""
+    its = case.allocator
+    texts = [_SLACK_CURES[its]]
+    if case.has_mimalloc_in_torch and its != "mimalloc":
+        texts.append("Tensors come from mimalloc inside torch: MIMALLOC_PURGE_DELAY=0 is its cure.")
+    return Remedy(title="Let the allocator return memory", text=" ".join([*texts, _NO_CHANGE]))
+
+
+def _in_arenas(case: RunContext, free: float) -> str:
+    """Return where many threads have arenas that hold much: those keep what is freed in them."""
+    _, arenas = kind_series(case, gauge.MAPPED_ARENAS)
+    held = float(arenas[-1]) if len(arenas) else 0.0
+    if case.allocator != "glibc" or held < policy.CARRIED_SHARE * free:
+        return ""
+    return (
+        f" Arenas that threads have to themselves hold {human_bytes(held)}: what one thread frees "
+        "there serves no other."
+    )
 
 
 def _why_it_stays(term: Term | None) -> str:
@@ -287,14 +323,14 @@ def diagnose_slack(case: RunContext, growth: SearchResult, ledgers: list[Ledger]
         to_finding(
             "allocator_slack",
             "Freed memory stays in the C heap",
-            f"glibc keeps {human_bytes(free)} that the program has freed; this grew by "
+            f"{case.allocator} keeps {human_bytes(free)} that the program has freed; this grew by "
             f"{human_bytes(max(gained, 0))}, {human_share(min(share, 1.0))} of what memory grew by."
-            f"{_why_it_stays(term)}",
-            SLACK_REMEDY,
+            f"{_why_it_stays(term)}{_in_arenas(case, free)}",
+            slack_remedy(case),
             severity=Severity.WARNING if is_alone else Severity.NOTE,
             trend=term.trend if term is not None else None,
             share=share,
             total_bytes=free,
-            falsifier=("malloc_trim(0) would return most of it to the system.", None),
+            falsifier=(_SLACK_FALSIFIERS[case.allocator], None),
         )
     ]

@@ -15,6 +15,7 @@ than its gauge has a function of its own that makes the finding, or none.
 | ``processes`` | child processes | 8 | note |
 | ``shared_descriptors`` | descriptors of shared memory | 20 | note; warning near the limit |
 | ``shared_memory`` | named files in /dev/shm | 16 MiB | warning; critical near the limit |
+| ``shared_memory`` | mapped shared memory, but no named files | 16 MiB | warning |
 | ``children`` | memory of child processes | 4 MiB | warning; critical near the limit |
 | ``tree_grows`` | a process tree watched from outside | 32 MiB | warning; critical near the limit |
 
@@ -277,6 +278,37 @@ def _shared_memory(
     )
 
 
+def _mapped_shared_memory(
+    case: RunContext, growth: SearchResult, rule: GaugeRule, trend: Trend
+) -> Finding | None:
+    """Return the finding where shared memory without files stays mapped, by no name.
+
+    It is no private memory, so that nothing else accuses it. May be confused with pages of what was
+    shared all along and is touched now, with batches on their way, which come and go, and with
+    page-locked memory, which drivers map like it and which has a rule of its own.
+    """
+    sizes = [census.payload_bytes.get(SHARED, 0) for census in case.table.censuses]
+    others = [case.gauge_trend(g).net_bytes for g in (gauge.SHM_FILES, gauge.PINNED_HOST)]
+    known = max(_named_shared_bytes(case), *others) / policy.NAMED_SHARE
+    if not sizes or max(known, min(sizes)) >= trend.net_bytes:
+        return None
+    return to_finding(
+        rule.kind,
+        rule.title,
+        f"{human_bytes(trend.net_bytes)} of shared memory came to be mapped in this process, "
+        f"{human_bytes(trend.bytes_per_unit)} per {trend.unit}; no name of the program's reaches "
+        "it, and no file in /dev/shm stands for it.",
+        rule.remedy,
+        severity=_grade_by_limit(case, trend),
+        trend=trend,
+        total_bytes=float(case.gauge_series(gauge.MAPPED_SHARED)[1][-1]),
+        fed_at=places_that_call(
+            case.sources, {"shared_memory", "mmap", ""}, {"SharedMemory", "mmap"}
+        ),
+        falsifier=(rule.falsifier, None),
+    )
+
+
 def _named_shared_bytes(case: RunContext) -> float:
     """Return by how much the shared memory grew that has a name."""
     sizes = [census.payload_bytes.get(SHARED, 0) for census in case.table.censuses]
@@ -481,6 +513,23 @@ RULES = (
         "this user made them, they would come without this one, too.",
         floor=policy.SHARED_MEMORY_BYTES,
         to_finding=_shared_memory,
+    ),
+    GaugeRule(
+        "shared_memory",
+        gauge.MAPPED_SHARED,
+        "Shared memory stays mapped",
+        "",
+        Remedy(
+            title="Close what is mapped",
+            text=(
+                "Call close() of each SharedMemory or mmap object when it is no longer read: it "
+                "stays mapped until then, also where its file was removed. mmap.mmap(-1, …) is "
+                "shared memory, too."
+            ),
+        ),
+        "If it were on its way, it would be unmapped at the next boundary.",
+        floor=policy.SHARED_MEMORY_BYTES,
+        to_finding=_mapped_shared_memory,
     ),
     GaugeRule(
         "children",

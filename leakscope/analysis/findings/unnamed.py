@@ -5,13 +5,12 @@ Native allocations have their library and the user's line from a sampled profile
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
-
 import msgspec
 import numpy as np
 
-from leakscope.analysis.accounting.ledger import host_ledger
+from leakscope.analysis.accounting.ledger import WITHOUT_NAME, host_ledger
+from leakscope.analysis.accounting.mappings import where_mapped
+from leakscope.analysis.accounting.native import NativeGrowth, growing_allocations
 from leakscope.analysis.accounting.terms import Term, unnamed_at
 from leakscope.analysis.columns.series import HOST, FloatArray, IntArray
 from leakscope.analysis.findings.leaked_references import (
@@ -32,7 +31,7 @@ from leakscope.analysis.growth.search import SearchResult
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.verdict.wording import to_finding
 from leakscope.model.census import CensusRow, RootKind
-from leakscope.model.record import NativeAllocationsRecord, NativeOwner, NativeSite
+from leakscope.model.record import NativeOwner
 from leakscope.model.report import Finding, Ledger, LedgerEntry, Remedy, Severity
 from leakscope.model.text import human_bytes, human_share, plural
 from leakscope.model.trend import Trend
@@ -83,7 +82,6 @@ FEWER_SHAPES = Remedy(
     ),
 )
 MOST_NATIVE_TYPES = 5
-_Key = tuple[str, str, int, NativeOwner]
 _OF_OBJECTS = {
     NativeOwner.ARRAY: "Data of arrays",
     NativeOwner.TENSOR: "Data of tensors",
@@ -110,6 +108,9 @@ def diagnose_unexplained(
         return [*found, _of_shapes(case, GrowthDriver.SHAPES, term)]
     if term.excluded_by:
         return found
+    kept = sum(native.gained_bytes for native in growth.native.values())
+    if kept >= policy.CARRIED_SHARE * term.trend.net_bytes:
+        return found  # culprits have it: their items keep it
     if growth_driver(case, term.trend.net_bytes, in_use(ledger)) is GrowthDriver.EITHER:
         return [*found, _of_shapes(case, GrowthDriver.EITHER, term)]
     return [*found, _leak(case, term, ledger)]
@@ -165,7 +166,7 @@ def _leak(case: RunContext, term: Term, ledger: Ledger) -> Finding:
     left = term.trend.net_bytes
     native = [n for n in growing_allocations(case) if n.gained_bytes >= policy.UNNAMED_BYTES]
     if sum(n.gained_bytes for n in native) >= policy.CARRIED_SHARE * left:
-        return _native(term, native, ledger)
+        return _native(case, term, native, ledger)
     objects = growing_allocations(case, _OF_OBJECTS)
     unreached = sum(n.gained_bytes for n in objects) - in_use(ledger)
     if unreached >= max(policy.CARRIED_SHARE * left, policy.UNNAMED_BYTES):
@@ -176,7 +177,7 @@ def _leak(case: RunContext, term: Term, ledger: Ledger) -> Finding:
         f"{human_bytes(left)} of growth ({human_share(min(term.share, 1.0))}) is neither garbage "
         "nor allocator slack nor in anything that has a name: native code allocated it, or a "
         "running loop alone refers to it, as to the generator that it goes over."
-        f"{_other_growth(ledger)}",
+        f"{where_mapped(case, term.trend.tail_from)}{_other_growth(ledger)}",
         UNEXPLAINED_REMEDY,
         severity=Severity.WARNING,
         trend=term.trend,
@@ -189,7 +190,7 @@ def _leak(case: RunContext, term: Term, ledger: Ledger) -> Finding:
     )
 
 
-def _native(term: Term, native: list[NativeGrowth], ledger: Ledger) -> Finding:
+def _native(case: RunContext, term: Term, native: list[NativeGrowth], ledger: Ledger) -> Finding:
     """Return what is known of growth that sampled native allocations account for."""
     left, first = term.trend.net_bytes, native[0]
     place = f", called at {first.location}" if first.location else ""
@@ -202,7 +203,7 @@ def _native(term: Term, native: list[NativeGrowth], ledger: Ledger) -> Finding:
         f"Native memory grows in {first.library}{place}",
         f"{human_bytes(left)} of growth ({human_share(min(term.share, 1.0))}) is in no Python "
         f"object. Of sampled native allocations these go on growing (estimates): {rows}."
-        f"{_other_growth(ledger)}",
+        f"{where_mapped(case, term.trend.tail_from)}{_other_growth(ledger)}",
         CALL_LESS,
         severity=Severity.WARNING,
         trend=term.trend,
@@ -255,7 +256,7 @@ def _other_growth(ledger: Ledger) -> str:
     """Return what else grew by much of what memory did, the greatest first."""
     others = sorted(ledger.entries, key=lambda e: -e.bytes)
     least = max(policy.GAUGE_NOISE_BYTES, policy.UNNAMED_SHARE * ledger.total_bytes)
-    known = [e for e in others if e.kind != "unexplained" and e.bytes >= least]
+    known = [e for e in others if e.kind not in WITHOUT_NAME and e.bytes >= least]
     listed = ", ".join(f"{_short(e)} {human_bytes(e.bytes)}" for e in known[:3])
     return f" Beside it grew: {listed}." if listed else ""
 
@@ -407,80 +408,4 @@ def _carries(
         bytes_per_unit=term.trend.bytes_per_unit * share,
         interval=(low * share, high * share),
         net_bytes=term.trend.net_bytes * share,
-    )
-
-
-@dataclass(frozen=True)
-class NativeGrowth:
-    """Native memory that one library allocates below one line of the user's, and keeps."""
-
-    library: str
-    function: str
-    """The function that has most of it; an offset in the library where there is no symbol."""
-    location: str
-    """The innermost line of the user's below which it was allocated; empty where none is known."""
-    gained_bytes: float
-    trend: Trend
-    owner: NativeOwner = NativeOwner.LIBRARY
-
-    @property
-    def name(self) -> str:
-        """The library, and the function where it has a name."""
-        return f"{self.library} · {self.function}" if self.function else self.library
-
-
-def growing_allocations(
-    case: RunContext, owners: Collection[NativeOwner] = (NativeOwner.LIBRARY,)
-) -> list[NativeGrowth]:
-    """Return the native allocations that go on growing, what gained most first.
-
-    A row of the profile is an estimate from some samples; its noise is what chance can make of it.
-    By default sites of tensors, arrays and the interpreter are left out: the census counts what
-    these hold, as far as it reaches them.
-    """
-    records = _at_work(case)
-    if len(records) < policy.FEWEST_READINGS:
-        return []
-    done = np.array([case.work_done[at] for at, _ in records], dtype=np.float64)
-    rows = [_by_key(record, owners) for _, record in records]
-    found = []
-    for key in dict.fromkeys(key for row in rows for key in row):
-        sites = [row.get(key, []) for row in rows]
-        sizes = np.array([sum(site.bytes for site in each) for each in sites], dtype=np.float64)
-        chance = float(max(sum(s.deviation_bytes**2 for s in each) for each in sites) ** 0.5)
-        noise = max(policy.GAUGE_NOISE_BYTES, policy.SAMPLED_DEVIATIONS * chance)
-        trend = case.trend_of(done, sizes, noise)
-        if trend.is_growing:
-            heaviest = max(sites[-1] or [s for each in sites for s in each], key=lambda s: s.bytes)
-            found.append(_growth(case, key, heaviest, trend))
-    return sorted(found, key=lambda each: -each.gained_bytes)
-
-
-def _at_work(case: RunContext) -> list[tuple[int, NativeAllocationsRecord]]:
-    """Return the records of the run's work with the positions of their boundaries."""
-    positions = {index: at for at, index in enumerate(case.track.index.tolist())}
-    working = set(case.working.tolist())
-    placed = [(positions.get(r.boundary, -1), r) for r in case.recording.native_allocations]
-    return [(at, r) for at, r in placed if r.is_on and at in working]
-
-
-def _by_key(
-    record: NativeAllocationsRecord, owners: Collection[NativeOwner]
-) -> dict[_Key, list[NativeSite]]:
-    found: dict[_Key, list[NativeSite]] = {}
-    for site in record.sites:
-        if site.owner in owners:
-            found.setdefault((site.library, site.file, site.line, site.owner), []).append(site)
-    return found
-
-
-def _growth(case: RunContext, key: _Key, heaviest: NativeSite, trend: Trend) -> NativeGrowth:
-    library, file, line, owner = key
-    return NativeGrowth(
-        library=library or "a library that was unloaded",
-        function=heaviest.function,
-        location=case.sources.location(file, line) if file and line else "",
-        gained_bytes=trend.net_bytes,
-        trend=trend,
-        owner=owner,
     )

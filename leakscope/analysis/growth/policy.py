@@ -279,6 +279,8 @@ PROCESSES = 8
 SHARED_MEMORY_BYTES = float(16 << 20)
 """Named files of shared memory that nobody removes are a diagnosis from so much on: workers'
 batches in flight are less."""
+MAPPED_FILE_BYTES = float(16 << 20)
+"""Pages of one file, read while the program works, from which on they are told to be no leak."""
 NAMED_SHARE = 0.5
 """Shared memory is reported under a name that holds this part of it."""
 WATCHED_READINGS = 8

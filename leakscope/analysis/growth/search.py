@@ -24,6 +24,7 @@ from itertools import pairwise, takewhile
 import msgspec
 import numpy as np
 
+from leakscope.analysis.accounting.native import NativeGrowth
 from leakscope.analysis.accounting.terms import (
     Term,
     judge_terms,
@@ -67,6 +68,8 @@ class SearchResult:
     """All that grows, at its accumulation point or above: across phases by the boundary."""
     terms: dict[str, Term] = field(default_factory=dict)
     """What private memory is made of without a name, by kind; empty where it is bounded."""
+    native: dict[int, NativeGrowth] = field(default_factory=dict)
+    """By path, what libraries allocate for the items of what grows."""
 
 
 def search_growth(case: RunContext) -> SearchResult:

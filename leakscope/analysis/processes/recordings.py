@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import msgspec
 import numpy as np
 
+from leakscope.analysis.accounting.native import contents_of_growers
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.search import SearchResult, search_growth, with_siblings_joined
 from leakscope.analysis.remedies.catalogue import Catalogue
@@ -193,8 +194,9 @@ def analyse_recording(
     recording.titles = run.main.titles | recording.titles
     case = RunContext(run, recording, catalogue)
     growth = with_siblings_joined(case, search_growth(case))
+    growth = replace(growth, native=contents_of_growers(case, growth.growers))
     if ends_with_pass:
         growth.growers[:] = [
             replace(grower, growth="within", falls_back=True) for grower in growth.growers
         ]
-    return case, growth, find_culprits(case, growth.growers)
+    return case, growth, find_culprits(case, growth.growers, growth.native)

@@ -254,7 +254,16 @@ WORTH = 0.2
 LITTLE_BYTES = 1 << 20
 
 
-def host_advice(total: int, entries: list[LedgerEntry]) -> str:
+TRIMS = {
+    "glibc": TRIM,
+    "jemalloc": "jemalloc's background_thread",
+    "tcmalloc": "MallocExtension_ReleaseFreeMemory()",
+    "mimalloc": "mi_collect(true)",
+}
+"""What returns free memory, by allocator."""
+
+
+def host_advice(total: int, entries: list[LedgerEntry], allocator: str = "glibc") -> str:
     """Return whether ``gc.collect()`` or ``malloc_trim`` could help, from the host's ledger."""
     if total < LITTLE_BYTES:
         return "Memory did not grow: nothing to give back."
@@ -263,7 +272,7 @@ def host_advice(total: int, entries: list[LedgerEntry]) -> str:
     helps: list[str] = []
     cant: list[str] = []
     _sort(garbage, total, "gc.collect()", "awaits the collector", helps, cant)
-    _sort(slack, total, "malloc_trim(0)", "is free in the C heap", helps, cant)
+    _sort(slack, total, TRIMS[allocator], "is free in the C heap", helps, cant)
     text = []
     if helps:
         text.append(f"{' and '.join(helps)} could help.")

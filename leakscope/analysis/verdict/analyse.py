@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 
 import msgspec
 import numpy as np
 
 from leakscope.analysis.accounting.ledger import find_growth, find_ledgers, with_imputed
+from leakscope.analysis.accounting.mappings import cleared_files, find_mappings
+from leakscope.analysis.accounting.native import contents_of_growers, find_peak
 from leakscope.analysis.accounting.phases import find_components, find_phases, find_timeline
 from leakscope.analysis.accounting.run_facts import (
     LONGEST_MESSAGE,
@@ -96,9 +99,10 @@ def _report(
     """
     run = case.run
     growth = with_siblings_joined(case, search_growth(case))
+    growth = replace(growth, native=contents_of_growers(case, growth.growers))
     cures = find_cleanup_trials(case.recording)
     ledgers = find_ledgers(case, growth.growers)
-    culprits = find_culprits(case, growth.growers)
+    culprits = find_culprits(case, growth.growers, growth.native)
     shortage = find_out_of_memory(case, culprits)
     findings = find_findings(case, growth, ledgers, shortage)
     ranks = known.as_of(case, culprits) if known else conclude_ranks(case, culprits, others)
@@ -124,12 +128,16 @@ def _report(
         growth=find_growth(case, growth.growers, ledgers),
         culprits=[with_results(culprit, cures) for culprit in culprits],
         findings=[with_result(finding, cures) for finding in findings],
-        cleared=with_cleared(find_cleared(case, growth, undecided), workers.cleared),
+        cleared=with_cleared(
+            find_cleared(case, growth, undecided), [*workers.cleared, *cleared_files(case)]
+        ),
         overhead=find_overhead(case),
         errors=[*find_problems(run), *ranks.problems],
         run=find_facts(run, _main(run)),
         work=work,
         ledgers=[with_measured_advice(ledger, cures) for ledger in ledgers],
+        mappings=find_mappings(case),
+        peak=find_peak(case),
         phases=find_phases(case),
         components=find_components(case),
         devices=find_devices(case),

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 
+from leakscope.analysis.accounting.native import NativeGrowth, with_contents
 from leakscope.analysis.accounting.phases import phase_height
 from leakscope.analysis.accounting.terms import unnamed_readings
 from leakscope.analysis.columns.series import HOST, FloatArray, RowTable, own_bytes
@@ -30,7 +31,17 @@ from leakscope.analysis.verdict.wording import falsifier, pinned_bytes, sentence
 from leakscope.model.census import CensusRow
 from leakscope.model.known import KnownCulprit
 from leakscope.model.path_pattern import parse_steps
-from leakscope.model.report import Culprit, Excerpt, Forecast, HeldLine, Point, Remedy, Severity
+from leakscope.model.report import (
+    Culprit,
+    Excerpt,
+    Forecast,
+    HeldLine,
+    NativeContents,
+    Point,
+    Remedy,
+    Severity,
+)
+from leakscope.model.text import human_bytes
 
 MIN_SHARED_FRACTION = 0.1
 """Other holders are named if they share this part of what is reached through a container."""
@@ -52,8 +63,19 @@ class Judged:
     """Within: what it comes to by the last batch."""
 
 
-def find_culprits(case: RunContext, growers: list[Grower]) -> list[Culprit]:
-    """Return the culprits behind these growers, the worst first."""
+def find_culprits(
+    case: RunContext, growers: list[Grower], native: Mapping[int, NativeGrowth] | None = None
+) -> list[Culprit]:
+    """Return the culprits behind these growers, the worst first.
+
+    Args:
+        case: The run.
+        growers: What grows by a name.
+        native: By path, what libraries allocate for its items: a part of what the culprit costs.
+
+    """
+    contents = native or {}
+    growers = [with_contents(case, g, contents.get(g.path)) for g in growers]
     judged = [*_judge_across(case, growers), *_judge_within(case, growers)]
     judged.sort(key=lambda j: (SEVERITY_ORDER[j.severity], *_sort_key(case, j.grower, growers)))
     serious = [j for j in judged if j.severity is not Severity.NOTE]
@@ -61,7 +83,10 @@ def find_culprits(case: RunContext, growers: list[Grower]) -> list[Culprit]:
     notes = [j for j in minor if not _is_ordinary(j) and not _is_bookkeeping(case, j.grower)][
         :MOST_NOTES
     ]
-    return [_culprit(case, j, rank) for rank, j in enumerate([*serious, *notes], 1)]
+    return [
+        _culprit(case, j, rank, contents.get(j.grower.path))
+        for rank, j in enumerate([*serious, *notes], 1)
+    ]
 
 
 def _is_ordinary(judged: Judged) -> bool:
@@ -187,7 +212,9 @@ def _peak(case: RunContext, g: Grower) -> float:
     return float(g.y[-1]) + left * g.trend.bytes_per_unit
 
 
-def _culprit(case: RunContext, judged: Judged, rank: int) -> Culprit:
+def _culprit(
+    case: RunContext, judged: Judged, rank: int, native: NativeGrowth | None = None
+) -> Culprit:
     grower, table = judged.grower, case.table
     column, total = table.highest(grower.path, grower.device)
     row = table.row_at(grower.path, column)
@@ -232,7 +259,16 @@ def _culprit(case: RunContext, judged: Judged, rank: int) -> Culprit:
         leak_share_bytes=row.leak_share_bytes,
         graph_nodes=row.graph_nodes,
         graph_bytes=pinned,
-        sentence=sentence(row, grower, judged.share, total, judged.peak_bytes, pinned),
+        sentence=sentence(row, grower, judged.share, total, judged.peak_bytes, pinned)
+        + _of_native(native),
+        native=None
+        if native is None
+        else NativeContents(
+            library=native.library,
+            function=native.function,
+            allocated_at=native.location,
+            gained_bytes=round(native.gained_bytes),
+        ),
         trend=grower.trend.verdict.value,
         forecast=None if shortage_at_the_end(case.run, case.recording) else judged.forecast,
         falsifier=falsifier(row, grower, holders),
@@ -240,6 +276,16 @@ def _culprit(case: RunContext, judged: Judged, rank: int) -> Culprit:
         chart=chart,
         chart_unit=chart_unit,
         known=found.told if found else None,
+    )
+
+
+def _of_native(native: NativeGrowth | None) -> str:
+    """Return what of a culprit is in no Python object, as a further sentence."""
+    if native is None:
+        return ""
+    return (
+        f" {human_bytes(native.gained_bytes)} of this is native memory that its items keep: "
+        f"{native.name} allocates it at {native.location} (a sampled estimate)."
     )
 
 

@@ -1,0 +1,321 @@
+"""Native memory that libraries have live, sampled: one term of private memory, and by line.
+
+Sampled blocks that others keep books of (tensors, arrays, Python's own objects, leakscope) are left
+out, and so are those of libraries whose memory the census weighs as contents of Python objects.
+What is left may still belong to an object that has a name, or not be resident: in the ledger the
+term takes no more than what the measured ones leave, so that nothing is counted twice.
+
+What a library allocates at the line that makes the items of a container, or in their class, is the
+container's: one culprit, with both facts.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+import numpy as np
+
+from leakscope.analysis.columns.series import HOST, FloatArray, IntArray
+from leakscope.analysis.growth import policy
+from leakscope.analysis.growth.rows import Grower
+from leakscope.analysis.run_context import MeasuredWindow, RunContext
+from leakscope.analysis.source.program import CodeScope, descendants
+from leakscope.model.record import NativeAllocationsRecord, NativeOwner, NativeSite
+from leakscope.model.report import LedgerEntry, PeakMemory, PeakSite
+from leakscope.model.text import human_bytes
+from leakscope.model.trend import Trend
+
+LABEL = "native allocations by libraries"
+_WEIGHED = ("_imaging", "libarrow")
+"""Beginnings of the names of libraries whose memory the census weighs: pixels of Pillow's images,
+buffers of Arrow."""
+MOST_PEAK_SITES = 20
+"""Rows of the composition of the peak."""
+_TWO_SIDED = 1.96
+"""Standard deviations to either side between which 95 % lie."""
+_OWN_NOTHING = frozenset(
+    {"int", "float", "complex", "bool", "str", "bytes", "bytearray", "NoneType", "tuple", "list"}
+    | {"dict", "set", "frozenset", "deque", "Tensor", "Parameter", "ndarray", "memoryview"}
+)
+"""Types of items that have no memory of a library beyond what a census weighs."""
+_ASSIGNMENT = re.compile(r"\s*(\w+)\s*=[^=]")
+_Key = tuple[str, str, int, NativeOwner]
+
+
+@dataclass(frozen=True)
+class NativeGrowth:
+    """Native memory that one library allocates below one line of the user's, and keeps."""
+
+    library: str
+    function: str
+    """The function that has most of it; an offset in the library where there is no symbol."""
+    file: str
+    line: int
+    """The innermost line of the user's below which it was allocated; 0 where none is known."""
+    location: str
+    """The same as it is shown; empty where none is known."""
+    gained_bytes: float
+    trend: Trend
+    owner: NativeOwner = NativeOwner.LIBRARY
+
+    @property
+    def name(self) -> str:
+        """The library, and the function where it has a name."""
+        return f"{self.library} · {self.function}" if self.function else self.library
+
+
+def growing_allocations(
+    case: RunContext, owners: Collection[NativeOwner] = (NativeOwner.LIBRARY,)
+) -> list[NativeGrowth]:
+    """Return the native allocations that go on growing, what gained most first.
+
+    A row of the profile is an estimate from some samples; its noise is what chance can make of it.
+    By default sites of tensors, arrays and the interpreter are left out: the census counts what
+    these hold, as far as it reaches them.
+    """
+    records = _at_work(case)
+    if len(records) < policy.FEWEST_READINGS:
+        return []
+    done = np.array([case.work_done[at] for at, _ in records], dtype=np.float64)
+    rows = [_by_key(record, owners) for _, record in records]
+    found = []
+    for key in dict.fromkeys(key for row in rows for key in row):
+        sites = [row.get(key, []) for row in rows]
+        sizes = np.array([sum(site.bytes for site in each) for each in sites], dtype=np.float64)
+        trend = case.trend_of(done, sizes, _noise(sites))
+        if trend.is_growing:
+            heaviest = max(sites[-1] or [s for each in sites for s in each], key=lambda s: s.bytes)
+            found.append(_growth(case, key, heaviest, trend))
+    return sorted(found, key=lambda each: -each.gained_bytes)
+
+
+def _noise(sites: list[list[NativeSite]]) -> float:
+    """Return what chance can make of the estimates of a row."""
+    chance = max(_deviation(each) for each in sites)
+    return max(policy.GAUGE_NOISE_BYTES, policy.SAMPLED_DEVIATIONS * chance)
+
+
+def _deviation(sites: list[NativeSite]) -> float:
+    return math.sqrt(sum(site.deviation_bytes**2 for site in sites))
+
+
+def native_entry(case: RunContext, window: MeasuredWindow, left: float) -> LedgerEntry | None:
+    """Return the term of the ledger; None where nothing was sampled or nothing is left for it.
+
+    Args:
+        case: The run, whose decisions get the verdict of the term.
+        window: What is accounted for.
+        left: What the other terms leave of the growth.
+
+    """
+    at, sizes, deviations = native_series(case)
+    if len(at) < 2:
+        return None
+    noise = max(policy.GAUGE_NOISE_BYTES, policy.SAMPLED_DEVIATIONS * float(deviations.max()))
+    trend = case.trend_of(case.work_done[at], sizes, noise)
+    case.decisions.add(
+        LABEL, "growth", f"{trend.verdict.value}: {trend.reason.value}",
+        figure=trend.net_bytes, threshold=noise,
+    )  # fmt: skip
+    ends = np.array([window.first, window.last])
+    first, last = case.read_between(ends, at, sizes)
+    gained = float(last - first)
+    if min(gained, left) < policy.GAUGE_NOISE_BYTES:
+        return None
+    spread = _TWO_SIDED * float(np.hypot(*case.read_between(ends, at, deviations)))
+    interval = f"{human_bytes(max(gained - spread, 0.0))} to {human_bytes(gained + spread)}"
+    return LedgerEntry(
+        label=LABEL,
+        bytes=round(min(gained, left)),
+        kind="native",
+        note=f"sampled: {interval} more are live; counted is no more than the other terms leave",
+    )
+
+
+def native_series(case: RunContext) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Return measurements, estimated live bytes of libraries there, and standard deviations."""
+    records = _at_work(case)
+    at = np.array([position for position, _ in records], dtype=np.int64)
+    kept = [[site for site in record.sites if _is_a_librarys(site)] for _, record in records]
+    small = [_left_out(record) for _, record in records]
+    sizes = np.array([sum(s.bytes for s in sites) for sites in kept], dtype=np.float64)
+    deviations = np.array([_deviation(sites) for sites in kept], dtype=np.float64)
+    return at, sizes + np.array(small, dtype=np.float64), deviations
+
+
+def _left_out(record: NativeAllocationsRecord) -> int:
+    """Return what rows of libraries hold that were too small for the record."""
+    owner = NativeOwner.LIBRARY
+    told = sum(site.bytes for site in record.sites if site.owner is owner)
+    return max(record.by_owner.get(owner.value, told) - told, 0)
+
+
+def _is_a_librarys(site: NativeSite) -> bool:
+    return site.owner is NativeOwner.LIBRARY and not site.library.startswith(_WEIGHED)
+
+
+def _at_work(case: RunContext) -> list[tuple[int, NativeAllocationsRecord]]:
+    """Return the records of the run's work with the positions of their boundaries."""
+    positions = {index: at for at, index in enumerate(case.track.index.tolist())}
+    working = set(case.working.tolist())
+    placed = [(positions.get(r.boundary, -1), r) for r in case.recording.native_allocations]
+    return [(at, r) for at, r in placed if r.is_on and at in working]
+
+
+def _by_key(
+    record: NativeAllocationsRecord, owners: Collection[NativeOwner]
+) -> dict[_Key, list[NativeSite]]:
+    found: dict[_Key, list[NativeSite]] = {}
+    for site in record.sites:
+        if site.owner in owners:
+            found.setdefault((site.library, site.file, site.line, site.owner), []).append(site)
+    return found
+
+
+def _growth(case: RunContext, key: _Key, heaviest: NativeSite, trend: Trend) -> NativeGrowth:
+    library, file, line, owner = key
+    return NativeGrowth(
+        library=library or "a library that was unloaded",
+        function=heaviest.function,
+        file=file,
+        line=line,
+        location=case.sources.location(file, line) if file and line else "",
+        gained_bytes=trend.net_bytes,
+        trend=trend,
+        owner=owner,
+    )
+
+
+def contents_of_growers(case: RunContext, growers: Sequence[Grower]) -> dict[int, NativeGrowth]:
+    """Return by path the native memory that growing containers keep through their items.
+
+    What is live is no growth of memory while its pages aren't resident: private memory has to grow.
+    """
+    native = growing_allocations(case) if growers and case.pool.is_growing else []
+    found: dict[int, NativeGrowth] = {}
+    for each in native:
+        if each.gained_bytes < policy.UNNAMED_BYTES or not each.line:
+            continue
+        owners = [g for g in growers if g.path not in found and _keeps(case, g, each)]
+        if owners:
+            most = max(owners, key=lambda g: g.gained)
+            found[most.path] = each
+            case.decisions.add(
+                case.table.latest[most.path].name, "native_contents",
+                f"{each.name} allocates where its items are made", figure=each.gained_bytes,
+                threshold=policy.UNNAMED_BYTES, path=case.table.latest[most.path].path,
+            )  # fmt: skip
+    return found
+
+
+def with_contents(case: RunContext, grower: Grower, native: NativeGrowth | None) -> Grower:
+    """Return a grower with the native memory that it keeps in its rate and gain."""
+    if native is None:
+        return grower
+    if grower.per_boundary <= 0:
+        return grower
+    begin, end = case.working[0], case.track.last_work
+    boundaries = max(float(case.track.work[end] - case.track.work[begin]), 1.0)
+    units_per_boundary = float(case.work_done[end] - case.work_done[begin]) / boundaries
+    per_boundary = native.trend.bytes_per_unit * units_per_boundary
+    # Boundaries to one unit of the container's, by its own rate in both.
+    factor = units_per_boundary * grower.trend.bytes_per_unit / grower.per_boundary
+    low, high = (edge * factor for edge in native.trend.interval)
+    trend = msgspec.structs.replace(
+        grower.trend,
+        bytes_per_unit=grower.trend.bytes_per_unit + native.trend.bytes_per_unit * factor,
+        interval=(grower.trend.interval[0] + low, grower.trend.interval[1] + high),
+        net_bytes=grower.trend.net_bytes + native.gained_bytes,
+    )
+    return replace(
+        grower,
+        trend=trend,
+        gained=grower.gained + native.gained_bytes,
+        per_boundary=grower.per_boundary + per_boundary,
+    )
+
+
+def _keeps(case: RunContext, g: Grower, native: NativeGrowth) -> bool:
+    """Return whether a container's items own what is allocated at a line, as the source shows."""
+    table, row = case.table, case.table.latest[g.path]
+    types = {content.type.rpartition(".")[2] for content in row.holds} - _OWN_NOTHING
+    if g.growth != "across" or g.device != HOST or not row.user or not types:
+        return False
+    scope = _scope_at(case, native.file, native.line)
+    owner = scope.enclosing_class() if scope is not None else None
+    if owner is not None and owner.name in types:
+        return True
+    sites = [
+        site for path in (g.path, *table.descendants(g.path)) for site in table.sites.get(path, [])
+    ]
+    if native.location in {case.sources.location(site.file, site.line) for site in sites}:
+        return True
+    feeding = [] if row.owner is None else case.sources.feeding(row.owner, row, g.phase)
+    return any(
+        native.location == case.sources.location(line.file, line.line)
+        or (scope is _scope_at(case, line.file, line.line) and _assigns(case, native, line.text))
+        for line in feeding
+    )
+
+
+def _assigns(case: RunContext, native: NativeGrowth, statement: str) -> bool:
+    """Return whether the line gives a name to what it makes, and a statement uses that name."""
+    files = case.sources.files
+    path = files.find(native.file)
+    lines = files.lines(path) if path else []
+    given = _ASSIGNMENT.match(lines[native.line - 1]) if native.line <= len(lines) else None
+    return given is not None and re.search(rf"\b{given[1]}\b", statement) is not None
+
+
+def _scope_at(case: RunContext, file: str, line: int) -> CodeScope | None:
+    """Return the innermost class or function, or the module, that a line lies in."""
+    module = case.sources.program.scope_of_file(file)
+    if module is None:
+        return None
+    around = [
+        scope
+        for scope in descendants(module)
+        if scope is not module
+        and scope.first_line <= line <= (getattr(scope.node, "end_lineno", None) or line)
+    ]
+    return max(around, key=lambda scope: scope.first_line, default=module)
+
+
+def find_peak(case: RunContext) -> PeakMemory | None:
+    """Return what was live at the highest reading of memory that a record of allocations is of."""
+    positions = {index: at for at, index in enumerate(case.track.index.tolist())}
+    private = case.private
+    read = np.flatnonzero(np.isfinite(private))
+    records = [
+        (positions[record.boundary], record)
+        for record in case.recording.native_allocations
+        if record.is_on and record.sites and record.boundary in positions
+    ]
+    records = [(at, record) for at, record in records if np.isfinite(private[at])]
+    if not records:
+        return None
+    at, record = max(records, key=lambda each: float(private[each[0]]))
+    return PeakMemory(
+        boundary=record.boundary,
+        step=int(case.track.step[at]),
+        time_s=float(case.track.time_s[at]),
+        private_bytes=round(float(private[at])),
+        highest_bytes=round(float(private[read].max())),
+        sampled_bytes=record.bytes,
+        by_owner=dict(sorted(record.by_owner.items(), key=lambda item: -item[1])),
+        sites=[
+            PeakSite(
+                location=case.sources.location(site.file, site.line) if site.line else "",
+                library=site.library,
+                function=site.function,
+                owner=site.owner.value,
+                bytes=site.bytes,
+                interval=site.interval,
+            )
+            for site in sorted(record.sites, key=lambda site: -site.bytes)[:MOST_PEAK_SITES]
+        ],
+    )
