@@ -31,6 +31,7 @@ Examples:
   leakscope cuda snapshot.pickle
   leakscope gpu
   leakscope monitor --pid 4711
+  leakscope mcp leakscope-runs
   leakscope doctor
   leakscope snapshot 4711
 
@@ -46,7 +47,7 @@ Exit codes: `run` ends as the program does; otherwise
 
 _COMMANDS = (
     "run", "runs", "show", "snapshot", "monitor", "report", "explain", "compare", "verify", "check",
-    "merge", "cuda", "gpu", "doctor",
+    "merge", "mcp", "cuda", "gpu", "doctor",
 )  # fmt: skip
 _MODULES = {"show": "runs", "merge": "runs", "explain": "report"}
 """Where small commands live; the module of any other has its name."""

@@ -68,7 +68,7 @@ def list_runs(directory: Path, order: str = "newest") -> RunList:
 
     """
     try:
-        _require_shelf(directory)
+        require_shelf(directory)
         shelf = _Shelf(directory)
         for folder in sorted(filter(_is_folder, directory.iterdir())):
             shelf.look_into(folder, DEEPEST)
@@ -81,6 +81,29 @@ def list_runs(directory: Path, order: str = "newest") -> RunList:
         others=shelf.others,
         links=comparisons_in([directory, *shelf.folders]),
     )
+
+
+def require_shelf(directory: Path) -> None:
+    """Refuse what is no folder of runs.
+
+    Raises:
+        NoRunError: there is no such directory, or it is a run itself.
+
+    """
+    if not directory.exists():
+        raise NoRunError(
+            f"{directory} does not exist. Record a run with `leakscope run train.py`, or name the "
+            "folder that holds your runs.",
+            slug="no-run",
+        )
+    if not directory.is_dir():
+        raise NoRunError(f"{directory} is a file. Name the folder that holds runs.", slug="no-run")
+    if holds_run(directory):
+        raise NoRunError(
+            f"{directory} is a run itself: `leakscope report {directory}` makes its report. "
+            f"{directory.absolute().parent} lists it beside others.",
+            slug="no-run",
+        )
 
 
 class _Shelf:
@@ -123,23 +146,6 @@ def _folders_in(folder: Path) -> list[Path]:
         return []
     kept = [e for e in found if not e.name.startswith(".") and e.is_dir(follow_symlinks=False)]
     return sorted(folder / entry.name for entry in kept)
-
-
-def _require_shelf(directory: Path) -> None:
-    if not directory.exists():
-        raise NoRunError(
-            f"{directory} does not exist. Record a run with `leakscope run train.py`, or name the "
-            "folder that holds your runs.",
-            slug="no-run",
-        )
-    if not directory.is_dir():
-        raise NoRunError(f"{directory} is a file. Name the folder that holds runs.", slug="no-run")
-    if holds_run(directory):
-        raise NoRunError(
-            f"{directory} is a run itself: `leakscope report {directory}` makes its report. "
-            f"{directory.absolute().parent} lists it beside others.",
-            slug="no-run",
-        )
 
 
 def _is_folder(path: Path) -> bool:

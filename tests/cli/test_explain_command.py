@@ -94,7 +94,9 @@ def test_a_run_that_was_too_short_says_what_would_settle_it(tmp_path: Path) -> N
 
 def test_a_run_that_was_killed_for_memory_is_explained(tmp_path: Path) -> None:
     run = record_run(tmp_path / "run")
-    RunDirectory(run).write_outcome({"exit_code": 137, "signal": 9, "oom_killed": 1, "oom_kills": 1})
+    RunDirectory(run).write_outcome(
+        {"exit_code": 137, "signal": 9, "oom_killed": 1, "oom_kills": 1}
+    )
     text = invoke("explain", run).stdout
     assert "memory" in text.splitlines()[0].lower()
     assert "next: " in text.splitlines()[-1]
