@@ -277,7 +277,8 @@ def _culprit_text(culprit: Culprit, place: str) -> str:
     growth = words.growth_words(
         culprit.growth, culprit.phase, culprit.unit, falls_back=culprit.falls_back
     )
-    head = f"{culprit.severity.value}: {culprit.name} ({culprit.type}) grows by {rate}"
+    grows = "climbs" if culprit.growth == "within" else "grows"
+    head = f"{culprit.severity.value}: {culprit.name} ({culprit.type}) {grows} by {rate}"
     interval = f"95 % interval {humane_interval(culprit.interval)}"
     texts = [
         f"{head} ({interval}), {share}; {words.evidence(culprit)}.",
