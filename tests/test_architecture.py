@@ -101,8 +101,8 @@ MOST_MODULES = {
     "cleanup": 9,
     "capture": 41,
     "analysis": 76,
-    "report": 32,
-    "cli": 17,
+    "report": 33,
+    "cli": 16,
     "notebook": 2,
     "testing": 8,
 }

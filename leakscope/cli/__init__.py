@@ -24,12 +24,14 @@ Examples:
   leakscope runs --sort verdict
   leakscope show leakscope-runs/20250101-120000-train --follow
   leakscope report leakscope-runs/20250101-120000-train --format text
+  leakscope explain leakscope-runs/20250101-120000-train
   leakscope compare runs/before runs/after --fail-on new,worse
   leakscope verify runs/before --remedy 1
   leakscope check runs/after --baseline leaks.json
   leakscope cuda snapshot.pickle
   leakscope gpu
   leakscope monitor --pid 4711
+  leakscope mcp leakscope-runs
   leakscope doctor
   leakscope snapshot 4711
 
@@ -44,16 +46,15 @@ Exit codes: `run` ends as the program does; otherwise
 
 
 _COMMANDS = (
-    "run", "runs", "show", "snapshot", "monitor", "report", "compare", "verify", "check", "merge",
-    "cuda", "gpu", "doctor",
+    "run", "runs", "show", "snapshot", "monitor", "report", "explain", "compare", "verify", "check",
+    "merge", "mcp", "cuda", "gpu", "doctor",
 )  # fmt: skip
+_MODULES = {"show": "runs", "merge": "runs", "explain": "report"}
+"""Where small commands live; the module of any other has its name."""
 
 
 class _Commands(click.Group):
-    """Imports a command when it is asked for: ``run`` stays beside a training, as small as it can.
-
-    The module of a command has its name.
-    """
+    """Imports a command when asked for: ``run`` stays beside a training, as small as it can."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -61,7 +62,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        command: click.Command = getattr(import_module(f"leakscope.cli.{cmd_name}"), cmd_name)
+        module = import_module(f"leakscope.cli.{_MODULES.get(cmd_name, cmd_name)}")
+        command: click.Command = getattr(module, cmd_name)
         return command
 
 

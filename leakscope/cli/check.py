@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import msgspec
 
-from leakscope.cli.compare import read_report
 from leakscope.cli.output import (
     format_of,
     is_stdout,
@@ -27,7 +26,7 @@ from leakscope.cli.output import (
     write_output,
     write_text,
 )
-from leakscope.cli.report import conclude
+from leakscope.cli.report import conclude, read_report
 from leakscope.model import __version__
 from leakscope.model.errors import EXIT_OK, EXIT_THRESHOLD, LeakscopeError, NewerSchemaError
 from leakscope.model.report import Culprit, Finding, Report

@@ -17,19 +17,12 @@ from leakscope.cli.output import (
     say,
     shows_color,
     terminal_width,
-    why_unread,
     write_output,
 )
-from leakscope.cli.report import HTML, conclude
+from leakscope.cli.report import HTML, read_report
 from leakscope.model.comparison import ChangeKind, Comparison, CulpritChange
-from leakscope.model.errors import (
-    EXIT_OK,
-    EXIT_THRESHOLD,
-    NewerSchemaError,
-    NoRunError,
-)
-from leakscope.model.report import REPORT_SCHEMA_VERSION, Report, Severity
-from leakscope.recording.directory import is_file_of_run
+from leakscope.model.errors import EXIT_OK, EXIT_THRESHOLD
+from leakscope.model.report import Severity
 
 _FORMS = (*FORMS, "markdown")
 _REMAINING = frozenset(ChangeKind) - {ChangeKind.FIXED}
@@ -100,39 +93,6 @@ def compare(
 def is_met(change: CulpritChange, fail_on: Collection[ChangeKind]) -> bool:
     """Return whether a culprit's change is among those that fail; notes never are."""
     return change.change in fail_on and change.severity is not Severity.NOTE
-
-
-def read_report(path: Path) -> Report:
-    """Return the report of a run, from its recording or from a ``report.json`` kept elsewhere.
-
-    Raises:
-        NoRunError: it is neither.
-        NewerSchemaError: a newer leakscope wrote it.
-
-    """
-    if path.suffix == ".json" and path.is_file() and not is_file_of_run(path):
-        return _decode_report(path)
-    return conclude(path)
-
-
-def _decode_report(path: Path) -> Report:
-    import msgspec
-
-    class Version(msgspec.Struct):
-        schema_version: int
-
-    try:
-        data = path.read_bytes()
-        version = msgspec.json.decode(data, type=Version).schema_version
-        if version > REPORT_SCHEMA_VERSION:
-            raise NewerSchemaError(
-                f"{path} was written by a newer leakscope; update this one.", slug="newer-schema"
-            )
-        return msgspec.json.decode(data, type=Report)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as fault:
-        raise NoRunError(
-            f"{path} is no report of leakscope: {why_unread(fault)}.", slug="no-run"
-        ) from fault
 
 
 def existing_page(out: Path | None, run: Path) -> str:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import resource
 import signal
 import sys
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,7 +23,7 @@ from typing import NoReturn
 
 import click
 
-from leakscope.capture.program import STDIN, Program, ProgramKind
+from leakscope.capture.program import STDIN, Program, ProgramKind, interpreter_options
 from leakscope.model.run import ASKED_TO_END
 from leakscope.probes.cgroup import memory_events
 from leakscope.probes.process import catches
@@ -203,6 +204,101 @@ class SignalWitness:
             os._exit(0)
 
 
+@dataclass(frozen=True)
+class Lengthening:
+    """The number that makes a program run for longer: of epochs, of steps, of requests."""
+
+    name: str
+    """Of a placeholder in the program's arguments, or of a variable of its environment."""
+    number: int
+    is_variable: bool = False
+
+    @property
+    def doubled(self) -> Lengthening:
+        """The same with twice the number."""
+        return replace(self, number=2 * self.number)
+
+    @property
+    def text(self) -> str:
+        """How a person would say it: ``epochs=4``."""
+        return f"{self.name}={self.number}"
+
+    def applied(self, program: Program) -> Program:
+        """Return the program with this number among its arguments, or in its environment.
+
+        Raises:
+            click.UsageError: nothing tells the program the number.
+
+        """
+        if program.kind == "stdin":
+            raise click.UsageError(
+                "--until-verdict can't run twice what comes on stdin; give a script."
+            )
+        if self.is_variable:
+            os.environ[self.name] = str(self.number)
+            return program
+        holder = f"{{{self.name}}}"
+        if not any(holder in word for word in program.args):
+            raise click.UsageError(
+                f"--until-verdict has no way to run {program.title} for longer: write {holder} "
+                f"where its arguments have that number (--{self.name} {holder}), or name a "
+                f"variable that it reads (env:{self.name.upper()}={self.number}). A program that "
+                "takes no such number can't be lengthened."
+            )
+        args = tuple(word.replace(holder, str(self.number)) for word in program.args)
+        return replace(program, args=args)
+
+
+_LENGTHENING = re.compile(r"(env:)?([A-Za-z_]\w*)=(\d+)", re.ASCII)
+
+
+def to_lengthening(
+    _: click.Context | None, __: click.Parameter | None, text: str | None
+) -> Lengthening | None:
+    """Return what is written ``epochs=4`` or ``env:EPOCHS=4``."""
+    if text is None:
+        return None
+    found = _LENGTHENING.fullmatch(text)
+    if found is None or int(found[3]) < 1:
+        raise click.BadParameter(
+            f"{text!r} is no number to double; write epochs=4 and {{epochs}} among the program's "
+            "arguments, or env:EPOCHS=4."
+        )
+    return Lengthening(found[2], int(found[3]), found[1] is not None)
+
+
+def start_again(own: Sequence[str], program: Program, out: Path | None) -> NoReturn:
+    """Become `leakscope run` with a program once more: nothing of the first run stays in memory.
+
+    Args:
+        own: Our options of the first run.
+        program: What to run.
+        out: Where to record it; None leaves that to the usual place.
+
+    """
+    kept = _without(own, "--until-verdict")
+    if out is not None:
+        kept = [*_without(kept, "--out"), "--out", str(out)]
+    is_module = Path(sys.argv[0]).name == "__main__.py"
+    command = ["-m", "leakscope"] if is_module else [sys.argv[0]]
+    words = [*interpreter_options(), *command, "run", *kept, "--", *program.arguments]
+    os.execv(sys.executable, [sys.executable, *words])  # noqa: S606
+
+
+def _without(own: Sequence[str], option: str) -> list[str]:
+    """Return words without an option that takes a value."""
+    kept: list[str] = []
+    words = iter(own)
+    for word in words:
+        if word == option:
+            next(words, None)
+        elif not word.startswith(f"{option}="):
+            kept.append(word)
+    return kept
+
+
+OWN_WORDS = "leakscope.own_words"
+"""In a context's ``meta``: the words before the program."""
 _PROGRAM_OPTIONS: dict[str, ProgramKind] = {"-m": "module", "-c": "code"}
 
 
@@ -219,6 +315,7 @@ class ProgramCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse our options and put the program into the context."""
         own, ctx.obj = split_command_line(args, self._options_with_value())
+        ctx.meta[OWN_WORDS] = own
         rest = super().parse_args(ctx, own)
         if ctx.obj is None:
             raise click.UsageError("Name a script to run, or -m MODULE, or -c CODE.", ctx)

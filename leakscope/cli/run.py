@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -37,11 +37,15 @@ from leakscope.capture.program import Program, interpreter_options
 from leakscope.capture.run_directory import RUNS, World, claim, this_world
 from leakscope.cli.output import explain, say
 from leakscope.cli.program import (
+    OWN_WORDS,
+    Lengthening,
     ProgramCommand,
     ProgramEnding,
     end_as,
     is_missing_module,
+    start_again,
     supervise,
+    to_lengthening,
 )
 from leakscope.cli.report import conclude, print_summary, write_reports
 from leakscope.configuration.settings import UnreadableError, to_milliseconds, to_size
@@ -50,6 +54,9 @@ from leakscope.model.errors import LeakscopeError, UnwritableError
 from leakscope.model.record import RunManifest
 from leakscope.recording import RunDirectory
 from leakscope.recording.directory import journals
+
+if TYPE_CHECKING:
+    from leakscope.model.report import Report
 
 _OFF = {"off", "0", "false", "no"}
 _NO_PROGRAM = 2
@@ -60,6 +67,9 @@ Options of leakscope come before the program; all that follows belongs to the pr
   leakscope run train.py --epochs 10
   leakscope run --out runs/before --budget 1% -m package.train --lr 0.1
   torchrun --nproc-per-node 2 -m leakscope run train.py    all ranks record into one directory
+  leakscope run --until-verdict epochs=4 train.py --epochs {epochs}    4 epochs, 8 if those show
+                                                                       nothing
+  leakscope run --until-verdict env:EPOCHS=4 train.py    the same by a variable that train.py reads
 
 \b
 What isn't given is taken from LEAKSCOPE_* and from [tool.leakscope] in pyproject.toml;
@@ -73,6 +83,7 @@ sentence that says why, where no recording can be written.
 Exit codes: the program's own; where a signal ended it, leakscope ends by the same signal.
   1  --out holds a run already; nothing was started
   2  no such script, or a command line that makes no sense; nothing was started
+With --until-verdict a second run's own code counts.
 """
 
 
@@ -185,6 +196,15 @@ def to_interval(
     help="Tracker of the program's in which memory is drawn, more than once for several; auto "
     "takes those whose run stays on this machine [default: auto].",
 )
+@click.option(
+    "--until-verdict",
+    "lengthening",
+    callback=to_lengthening,
+    metavar="NAME=NUMBER",
+    default=None,
+    help="Run once more with twice the number if the first run is inconclusive. It stands where "
+    "the program's arguments have {NAME}, or in the environment: env:NAME=NUMBER.",
+)
 @click.option("--report/--no-report", default=None, help="Whether to write the report at the end.")
 @click.option("--quiet", "-q", is_flag=True, default=None, help="Print no summary.")
 @click.option("--label", metavar="TEXT", help="A name for the run, shown in its report.")
@@ -204,6 +224,7 @@ def run(
     probe_cleanup: bool | None,
     snapshot_signal: SnapshotSignal | None,
     trackers: tuple[str, ...],
+    lengthening: Lengthening | None,
     report: bool | None,
     quiet: bool | None,
     label: str | None,
@@ -213,6 +234,8 @@ def run(
     It runs as with `python`: same arguments, output, exceptions and exit code.
     """
     _require_program(program)
+    bare = program
+    program = program if lengthening is None else lengthening.applied(program)
     python = [sys.executable, *interpreter_options()]
     if _is_not_recorded(program):
         _run_plainly(program, python)
@@ -237,6 +260,8 @@ def run(
         snapshot_signal=snapshot_signal,
         trackers=chosen_trackers(trackers or None),
     )
+    if lengthening is not None:
+        _require_second_run(options, world)
     directory = _destination(program, options, world)
     if directory is None:
         _run_plainly(program, python)
@@ -245,7 +270,9 @@ def run(
     if world.leads:
         with _never_in_the_way(directory.path):
             leave_outcome(directory, world, ending)
-            _finish(directory.path, report=options.report, quiet=options.quiet)
+            concluded = _finish(directory.path, report=options.report, quiet=options.quiet)
+            if lengthening is not None and concluded is not None:
+                _run_again_if_open(concluded, ending, lengthening, bare, options.out)
     else:
         with suppress(Exception):
             leave_outcome(directory, world, ending)
@@ -308,10 +335,41 @@ def _require_program(program: Program) -> None:
         sys.exit(1)
 
 
-def _finish(path: Path, *, report: bool, quiet: bool) -> None:
+def _require_second_run(options: SessionOptions, world: World) -> None:
+    """Refuse to lengthen what can't be run again from here, or what nobody concludes from."""
+    if world.size > 1:
+        raise click.UsageError(
+            "--until-verdict can't start all ranks again: only their launcher can. Lengthen the "
+            "command yourself."
+        )
+    if not options.report:
+        raise click.UsageError("--until-verdict goes by the report: leave --no-report out.")
+
+
+def _run_again_if_open(
+    concluded: Report,
+    ending: ProgramEnding,
+    lengthening: Lengthening,
+    program: Program,
+    out: Path | None,
+) -> None:
+    """Run a program for longer where nothing could be concluded and it ended well."""
+    if concluded.verdict.value != "inconclusive":
+        return
+    if ending.exit_code:
+        say("inconclusive, and not run again: the program didn't end well.")
+        return
+    longer = lengthening.doubled
+    say(f"inconclusive with {lengthening.text}; runs once more with {longer.text}.")
+    second = None if out is None else out.with_name(f"{out.name}-longer")
+    start_again(click.get_current_context().meta[OWN_WORDS], longer.applied(program), second)
+
+
+def _finish(path: Path, *, report: bool, quiet: bool) -> Report | None:
+    """Write the report and print the summary; return the report where it was written."""
     written = [journal.stat().st_size for journal in journals(path)]
     if written and not any(written):
-        return  # there was no room for its first record, as the program's process has said
+        return None  # there was no room for its first record, as the program's process has said
     if report:
         concluded = conclude(path)
         try:
@@ -322,8 +380,10 @@ def _finish(path: Path, *, report: bool, quiet: bool) -> None:
             raise
         if not quiet:
             print_summary(concluded, path, page)
-    elif not quiet:
+        return concluded
+    if not quiet:
         say(f"recorded in {path}; next: leakscope report {path}")
+    return None
 
 
 @contextmanager

@@ -1,12 +1,19 @@
-"""``leakscope runs``: all runs below a directory, with verdicts and sparklines."""
+"""Run directories: all that lie below a directory, where one stands, and one out of several.
+
+``leakscope runs``, ``show`` and ``merge``.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
+import sys
+import time
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,8 +22,10 @@ from leakscope.cli.output import (
     format_option,
     is_stdout,
     out_option,
+    print_text,
     shows_color,
     terminal_width,
+    wants_color,
     write_output,
 )
 from leakscope.cli.report import HTML, JSON
@@ -27,6 +36,9 @@ from leakscope.recording.following import folder_goes_on
 from leakscope.recording.reader import is_readable
 from leakscope.report.run_index import UnreadableReportError, comparisons_in, read_listed
 from leakscope.report.runs import WORST_FIRST
+
+if TYPE_CHECKING:
+    from leakscope.model.run import Run
 
 ORDERS: dict[str, Callable[[ListedRun], Any]] = {
     "newest": lambda run: -run.created,
@@ -56,7 +68,7 @@ def list_runs(directory: Path, order: str = "newest") -> RunList:
 
     """
     try:
-        _require_shelf(directory)
+        require_shelf(directory)
         shelf = _Shelf(directory)
         for folder in sorted(filter(_is_folder, directory.iterdir())):
             shelf.look_into(folder, DEEPEST)
@@ -69,6 +81,29 @@ def list_runs(directory: Path, order: str = "newest") -> RunList:
         others=shelf.others,
         links=comparisons_in([directory, *shelf.folders]),
     )
+
+
+def require_shelf(directory: Path) -> None:
+    """Refuse what is no folder of runs.
+
+    Raises:
+        NoRunError: there is no such directory, or it is a run itself.
+
+    """
+    if not directory.exists():
+        raise NoRunError(
+            f"{directory} does not exist. Record a run with `leakscope run train.py`, or name the "
+            "folder that holds your runs.",
+            slug="no-run",
+        )
+    if not directory.is_dir():
+        raise NoRunError(f"{directory} is a file. Name the folder that holds runs.", slug="no-run")
+    if holds_run(directory):
+        raise NoRunError(
+            f"{directory} is a run itself: `leakscope report {directory}` makes its report. "
+            f"{directory.absolute().parent} lists it beside others.",
+            slug="no-run",
+        )
 
 
 class _Shelf:
@@ -111,23 +146,6 @@ def _folders_in(folder: Path) -> list[Path]:
         return []
     kept = [e for e in found if not e.name.startswith(".") and e.is_dir(follow_symlinks=False)]
     return sorted(folder / entry.name for entry in kept)
-
-
-def _require_shelf(directory: Path) -> None:
-    if not directory.exists():
-        raise NoRunError(
-            f"{directory} does not exist. Record a run with `leakscope run train.py`, or name the "
-            "folder that holds your runs.",
-            slug="no-run",
-        )
-    if not directory.is_dir():
-        raise NoRunError(f"{directory} is a file. Name the folder that holds runs.", slug="no-run")
-    if holds_run(directory):
-        raise NoRunError(
-            f"{directory} is a run itself: `leakscope report {directory}` makes its report. "
-            f"{directory.absolute().parent} lists it beside others.",
-            slug="no-run",
-        )
 
 
 def _is_folder(path: Path) -> bool:
@@ -194,7 +212,7 @@ def _bare(folder: Path, name: str, page: str, standing: RunStatus, remark: str) 
     )
 
 
-_EPILOG = """\b
+_EPILOG_OF_RUNS = """\b
 Examples:
   leakscope runs                                     those in leakscope-runs, newest first
   leakscope runs /data/runs --sort verdict           the worst first
@@ -212,7 +230,7 @@ Exit codes:
 """
 
 
-@click.command(epilog=_EPILOG)
+@click.command(epilog=_EPILOG_OF_RUNS)
 @click.argument("directory", type=click.Path(path_type=Path), required=False)
 @format_option("text")
 @out_option()
@@ -259,3 +277,126 @@ def _rendered(listed: RunList, form: str, out: Path | None) -> str:
     if form == "json":
         return render_runs_json(listed)
     return render_runs_text(listed, width=terminal_width(100), color=shows_color(out))
+
+
+_EPILOG_OF_SHOW = """\b
+Examples:
+  leakscope show RUN                  where it stands now
+  leakscope show RUN --follow         again and again, until the run ends or Ctrl-C
+
+\b
+It reads the recording and nothing else: the training doesn't notice. Ctrl-C ends the showing.
+
+\b
+Exit codes:
+  0  shown
+  1  RUN is no run
+  2  a command line that makes no sense
+"""
+_HOME = "\x1b[H\x1b[J"
+"""Goes to the top of the terminal and clears what is below."""
+
+
+@click.command(epilog=_EPILOG_OF_SHOW)
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--follow", "-f", is_flag=True, help="Show it again and again until the run ends.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0.5),
+    default=5.0,
+    show_default=True,
+    help="Seconds from one look to the next.",
+)
+def show(run: Path, *, follow: bool, interval: float) -> None:
+    """Show where RUN stands: memory over time, what grows, when it runs out, what it costs."""
+    from leakscope.recording.directory import find_run
+
+    folder = find_run(run)
+    with contextlib.suppress(KeyboardInterrupt):
+        while _shown(folder, again=follow) and follow:
+            time.sleep(interval)
+
+
+def _shown(folder: Path, *, again: bool) -> bool:
+    """Print where a run stands and return whether it goes on."""
+    import msgspec
+
+    from leakscope.analysis import analyse, find_attempts
+    from leakscope.cli.many_ranks import open_many
+    from leakscope.cli.report import catalogue_in_force
+    from leakscope.recording import open_run
+    from leakscope.report import render_text
+
+    many = open_many(folder)  # of many ranks the first speaks for all
+    run = find_attempts(open_run(folder) if many is None else many.run).latest
+    goes_on = is_running(run)
+    on_terminal = sys.stdout.isatty()
+    report = analyse(run, catalogue=catalogue_in_force())
+    if goes_on:  # what has no closing record yet was not killed
+        facts = msgspec.structs.replace(report.run, ended="")
+        report = msgspec.structs.replace(report, run=facts)
+    text = render_text(report, width=terminal_width(100), color=wants_color(on_terminal))
+    lines = [state_of(run, goes_on=goes_on), "", *text.splitlines()]
+    if again and on_terminal:
+        click.echo(_HOME, nl=False)
+        lines = lines[: shutil.get_terminal_size().lines - 1]
+    print_text("\n".join(lines))
+    return goes_on
+
+
+def state_of(run: Run, *, goes_on: bool) -> str:
+    """Return in a line where a run stands."""
+    from leakscope.analysis.columns.units import epochs_are_visible
+
+    boundaries = run.main.measurements
+    name = run.manifest.script or run.path.name
+    if not boundaries:
+        return f"{name}: nothing was recorded yet." if goes_on else f"{name}: nothing was recorded."
+    last = boundaries[-1].boundary
+    seen = epochs_are_visible(measurement.boundary for measurement in boundaries)
+    words = [f"epoch {last.epoch + 1}" if seen else "", f"step {last.step:,}", last.phase]
+    where = ", ".join(word for word in words if word)
+    if not goes_on:
+        return f"{name} ended after {last.time_s:.0f} s ({where})."
+    ago = max(time.time() - run.main.header.started - last.time_s, 0.0)
+    return f"{name} is running: {where}, {last.time_s:.0f} s; last recorded {ago:.0f} s ago."
+
+
+def is_running(run: Run) -> bool:
+    """Return whether the process that records a run still does, as far as this machine can tell.
+
+    Of a run on another machine it is taken to go on until it says that it ended.
+    """
+    return run.main.goes_on is not False
+
+
+_EPILOG_OF_MERGE = """\b
+Examples:
+  leakscope merge node0/run node1/run --out run
+
+\b
+Machines without a shared disk have a directory each. The recordings are copied; what is merged
+stays as it is.
+
+\b
+Exit codes:
+  0  merged
+  1  one of them is no run, they don't belong together, or nothing could be written
+  2  a command line that makes no sense
+"""
+
+
+@click.command(epilog=_EPILOG_OF_MERGE)
+@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--out", "-o", required=True, type=click.Path(path_type=Path), help="Run directory.")
+@click.option("--force", is_flag=True, help="Replace a run that --out holds already.")
+def merge(runs: tuple[Path, ...], *, out: Path, force: bool) -> None:
+    """Put the recordings of RUNS, ranks of one training, into one run directory."""
+    from leakscope.cli.report import conclude, write_reports
+    from leakscope.recording.merging import merge_runs
+
+    merged = merge_runs(runs, out, force=force)
+    page = write_reports(merged.path, conclude(merged.path))
+    click.echo(
+        f"leakscope: {len(runs)} runs merged into {merged.path}\nleakscope: report in {page}"
+    )

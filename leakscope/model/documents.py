@@ -1,8 +1,9 @@
-"""Documents beside the report: a check and its baseline, a list of runs, growth of a round trip,
-and what ``leakscope doctor`` found.
+"""Documents beside the report: a check and its baseline, a list of runs, a run explained in few
+words, growth of a round trip, and what ``leakscope doctor`` found.
 
-Encoded as it stands a :class:`Check` is what ``leakscope check --format json`` writes, and a
-:class:`Baseline` is the file that ``--write-baseline`` writes.
+Encoded as it stands a :class:`Check` is what ``leakscope check --format json`` writes, a
+:class:`Baseline` is the file that ``--write-baseline`` writes, and a :class:`RunExplanation` is
+what ``leakscope explain --json`` writes.
 """
 
 from __future__ import annotations
@@ -246,6 +247,106 @@ class RunList(msgspec.Struct, frozen=True, kw_only=True):
     are_alike: bool = False
     """Whether all of them are forms of one program."""
     links: list[RunLink] = []
+
+
+RUN_EXPLANATION_SCHEMA_VERSION = 1
+
+
+class PartKind(str, Enum):
+    """What a part of an explanation tells."""
+
+    VERDICT = "verdict"
+    SHORTAGE = "shortage"
+    """Where memory ran out: what held it, and what would have made it fit."""
+    CULPRIT = "culprit"
+    FINDING = "finding"
+    FORECAST = "forecast"
+    """When memory runs out."""
+    REMEDY = "remedy"
+    """What to change, as a phrase."""
+    DIFF = "diff"
+    ADVICE = "advice"
+    """How to change it, and what would not help."""
+    KNOWN = "known"
+    """What the catalogue of known culprits says."""
+    MISSING = "missing"
+    """What would settle an inconclusive run."""
+    GROWTH = "growth"
+    """How fast the memory of the process and of devices grows."""
+    LEDGER = "ledger"
+    """Where the growth went."""
+    DECISIONS = "decisions"
+    """The rules by which what leads was judged."""
+    FALSIFIER = "falsifier"
+    """What would prove the verdict wrong, and what came of it where it was tried."""
+    RANKS = "ranks"
+    DEVICE = "device"
+    CURES = "cures"
+    """What the popular cleaning calls did, where they were tried."""
+    CLEARED = "cleared"
+    """What looks like a leak and is none."""
+    PROBLEM = "problem"
+    """What went wrong with measuring or reading."""
+    COST = "cost"
+    """What measuring cost."""
+    NEXT = "next"
+    """What to do, as a command."""
+
+
+class NextStep(msgspec.Struct, frozen=True, kw_only=True):
+    """Something to do with a run."""
+
+    aim: str
+    """What it is good for, as a phrase."""
+    command: str
+    """A command line; words in capitals are to be replaced."""
+
+
+class ExplainedPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One part of an explanation: its text, and the figures that the text is made of."""
+
+    kind: PartKind
+    text: str
+    """Plain text; a diff has several lines."""
+    tokens: int
+    """An estimate of how many tokens the text is."""
+    name: str = ""
+    """Of a culprit, or a finding's title; of the parts that belong to it too."""
+    place: str = ""
+    """The line to look at first, ``train.py:12``."""
+    severity: Severity | None = None
+    bytes_per_unit: float | None = None
+    interval: tuple[float, float] | None = None
+    """95 % interval of the rate."""
+    unit: str = ""
+    device: str = ""
+    share: float | None = None
+    """Part of the growth explained, 0 to 1."""
+    signature: str = ""
+    command: str = ""
+    """A command line, ready to be run."""
+
+
+class RunExplanation(msgspec.Struct, frozen=True, kw_only=True):
+    """A run in few words: as much as fits a number of tokens, the most valuable first."""
+
+    schema_version: int = RUN_EXPLANATION_SCHEMA_VERSION
+    verdict: RunVerdict
+    run: str
+    """The run directory."""
+    budget: int
+    """How many tokens it may take."""
+    tokens: int
+    """How many it takes, as estimated. The verdict and the next command are told whatever the
+    budget."""
+    parts: list[ExplainedPart]
+    """In the order of their value; the next command stands last."""
+    left_out: dict[str, int] = {}
+    """By kind, how many further parts there were no tokens for."""
+    whole_tokens: int
+    """How many tokens all parts would take."""
+    whole_command: str
+    """The command that tells all of them."""
 
 
 GROWTH_SCHEMA_VERSION = 1

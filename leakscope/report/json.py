@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from leakscope.model.comparison import Comparison
-from leakscope.model.documents import Baseline, Check, Health, RunList
+from leakscope.model.documents import Baseline, Check, Health, RunExplanation, RunList
 from leakscope.model.explanation import Explanation, SnapshotComparison
 from leakscope.model.report import REPORT_SCHEMA_VERSION, Report
 
@@ -59,7 +59,7 @@ def render_plain_json(values: dict[str, Any]) -> str:
 def json_schema() -> dict[str, Any]:
     """Return the schema of ``report.json``; the other documents are among its ``$defs``."""
     (reference, *_), definitions = msgspec.json.schema_components(
-        [Report, Comparison, Check, Baseline, Health], ref_template="#/$defs/{name}"
+        [Report, Comparison, Check, Baseline, Health, RunExplanation], ref_template="#/$defs/{name}"
     )
     schema = {
         "$schema": DIALECT,

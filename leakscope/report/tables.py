@@ -229,6 +229,8 @@ def percent_of(part: float, whole: float) -> str:
 
 TELLING_BYTES = 1 << 20
 """A ledger of less than this has no shares."""
+UNEXPLAINED = ("unexplained", "unnamed")
+"""Terms of a ledger that say that nobody knows."""
 BEGINS_LATE = 0.3
 """Where growth is less than this part of what there was, the scale doesn't begin at zero."""
 _GROUPS = {
@@ -412,6 +414,19 @@ _MAPPING_VERDICTS = {
     TrendVerdict.BOUNDED: "rests",
     TrendVerdict.INCONCLUSIVE: "more work would tell",
 }
+
+
+def ledger_words(ledger: Ledger, most: int) -> str:
+    """Return the largest terms in a line, and what is unexplained however small."""
+    left = sum(entry.bytes for entry in ledger.entries if entry.kind in UNEXPLAINED)
+    known = [entry for entry in ledger.entries if entry.kind not in UNEXPLAINED and entry.bytes]
+    largest = sorted(known, key=lambda entry: -abs(entry.bytes))[:most]
+    terms = [f"{entry.label} {humane_bytes(entry.bytes, signed=True)}" for entry in largest]
+    whole = ledger.total_bytes
+    share = f" ({humane_share(abs(left) / whole)})" if whole > 0 and abs(left) <= whole else ""
+    terms.append(f"unexplained {humane_bytes(left, signed=True)}{share}")
+    name = metric_words(ledger.metric)
+    return f"{name} {humane_bytes(whole, signed=True)}: {', '.join(terms)}"
 
 
 def unexplained_of(ledger: Ledger) -> int:

@@ -16,7 +16,6 @@ from leakscope.model.report import (
     Effect,
     Finding,
     Forecast,
-    Ledger,
     NativeContents,
     PeakMemory,
     Report,
@@ -26,8 +25,10 @@ from leakscope.model.report import (
 from leakscope.model.text import clipped, one_line, plural, printable
 from leakscope.report import words
 from leakscope.report import words as wording
+from leakscope.report.explaining import next_steps
 from leakscope.report.json import render_plain
 from leakscope.report.measuring import is_mostly_postponed, longer_run_words, postponed_words
+from leakscope.report.tables import ledger_words
 from leakscope.report.text import (
     curve_with_ends,
     humane_bytes,
@@ -58,8 +59,6 @@ _EFFECTS = {
     Effect.USELESS: ("✗", "muted"),
     Effect.UNDECIDED: ("?", "inconclusive"),
 }
-UNEXPLAINED = ("unexplained", "unnamed")
-"""Terms of a ledger that say that nobody knows."""
 _SHORTEST_NAME = 16
 _AMOUNTS = 34
 """Columns of what stands behind a curve of memory."""
@@ -137,7 +136,8 @@ def render_summary(
     lines += _problems(report, paper)
     if report_path:
         lines.append(f"  report   {one_line(report_path)}")
-    lines.append(f"  next     {_next_command(report, one_line(run_path))}")
+    step = next_steps(report, run_path)[0]
+    lines.append(f"  next     {one_line(step.aim)}: {one_line(step.command)}")
     return "\n".join(lines) + "\n"
 
 
@@ -357,24 +357,12 @@ def _finding(finding: Finding, paper: Paper) -> str:
 
 def _whereto(report: Report, paper: Paper) -> list[str]:
     """Return where memory went: the ledgers, the rank that differs, the devices."""
-    lines = [line for ledger in report.ledgers[:2] for line in _ledger(ledger, paper)]
+    told = (ledger_words(ledger, SHOWN_LEDGER_TERMS) for ledger in report.ledgers[:2])
+    lines = [line for text in told for line in paper.wrap(text)]
     lines += _mappings(report, paper)
     lines += _peak(report.peak, paper)
     lines += paper.wrap(report.odd_rank.sentence) if report.odd_rank else []
     return lines + [line for device in report.devices for line in paper.wrap(device_line(device))]
-
-
-def _ledger(ledger: Ledger, paper: Paper) -> list[str]:
-    """Return the largest terms of a ledger, and what is unexplained however small."""
-    left = sum(entry.bytes for entry in ledger.entries if entry.kind in UNEXPLAINED)
-    known = [entry for entry in ledger.entries if entry.kind not in UNEXPLAINED and entry.bytes]
-    largest = sorted(known, key=lambda entry: -abs(entry.bytes))[:SHOWN_LEDGER_TERMS]
-    terms = [f"{entry.label} {humane_bytes(entry.bytes, signed=True)}" for entry in largest]
-    whole = ledger.total_bytes
-    share = f" ({humane_share(abs(left) / whole)})" if whole > 0 and abs(left) <= whole else ""
-    terms.append(f"unexplained {humane_bytes(left, signed=True)}{share}")
-    name = wording.metric_words(ledger.metric)
-    return paper.wrap(f"{name} {humane_bytes(whole, signed=True)}: {', '.join(terms)}")
 
 
 def _mappings(report: Report, paper: Paper) -> list[str]:
@@ -463,17 +451,6 @@ def _problems(report: Report, paper: Paper) -> list[str]:
     if wording.has_gaps(report):
         shown.append(f"! {wording.GAPS}.")
     return [line for text in shown for line in paper.wrap(text)]
-
-
-def _next_command(report: Report, run_path: str) -> str:
-    if not run_path:
-        return "leakscope report RUN --format text"
-    suspect = wording.leading_suspect(report)
-    if isinstance(suspect, Culprit) and suspect.remedy.diff:
-        return f"try that change in a copy: leakscope verify {run_path}"
-    if suspect is not None:
-        return f"change it, run again, then: leakscope compare {run_path} NEW-RUN"
-    return f"leakscope report {run_path} --format text"
 
 
 def _more(report: Report, left: Sequence[Culprit], indent: str = "") -> list[str]:

@@ -33,8 +33,12 @@ def blocks(language: str) -> list[str]:
 
 
 def workflow() -> dict[str, Any]:
+    return snippet("name: memory")
+
+
+def snippet(first_line: str) -> dict[str, Any]:
     yaml = pytest.importorskip("yaml")
-    (text,) = blocks("yaml")
+    (text,) = [text for text in blocks("yaml") if text.splitlines()[0] == first_line]
     return yaml.safe_load(text)
 
 
@@ -151,6 +155,74 @@ def test_the_commands_fail_for_a_leak_and_pass_without(shell, tmp_path: Path) ->
     assert shell(step["Train"].replace("--out", "--force --out")).returncode == 0
     passed = shell(step["Check"])
     assert (passed.returncode, passed.stdout.strip()) == (0, "")
+
+
+def test_the_action_is_used_with_inputs_that_it_has() -> None:
+    yaml = pytest.importorskip("yaml")
+    action = yaml.safe_load((ROOT / "action.yml").read_text())
+    told = snippet("name: memory in pull requests")
+    assert told["permissions"]["pull-requests"] == "write"
+    (used,) = [
+        step for step in told["jobs"]["memory"]["steps"] if "command" in step.get("with", {})
+    ]
+    assert used["with"].keys() <= action["inputs"].keys()
+    table = PAGE.read_text().partition("| input | |")[2].partition("\n\n")[0]
+    assert {name for name in re.findall(r"`([\w-]+)`", table) if name in action["inputs"]} == set(
+        action["inputs"]
+    )
+
+
+CURL = """#!{python}
+import json, shutil, sys
+from pathlib import Path
+
+with Path("calls.jsonl").open("a") as stream:
+    stream.write(json.dumps(sys.argv[1:]) + "\\n")
+if "--output" in sys.argv and sys.argv[sys.argv.index("--output") + 1] == "base.json":
+    if not Path("kept.json").exists():
+        sys.exit(22)
+    shutil.copy("kept.json", "base.json")
+"""
+
+
+@pytest.mark.slow
+def test_the_job_for_gitlab_fails_for_a_leak_and_comments(shell, tmp_path: Path) -> None:
+    job = snippet("memory:")["memory"]
+    script = "\n".join(line for line in job["script"] if not line.startswith("pip install"))
+    curl = tmp_path / "bin" / "curl"
+    curl.write_text(CURL.format(python=sys.executable))
+    curl.chmod(0o755)
+    (tmp_path / "train.py").write_text(TRAIN.format(work="history[:] = [bytearray(200_000)]"))
+    alone = shell(script)
+    assert alone.returncode == 0, alone.stderr
+    assert not (tmp_path / "calls.jsonl").exists()
+    for path in (*job["artifacts"]["paths"], job["artifacts"]["reports"]["junit"]):
+        assert (tmp_path / path).exists(), path
+
+    (tmp_path / "kept.json").write_bytes((tmp_path / "memory-run" / "report.json").read_bytes())
+    (tmp_path / "train.py").write_text(TRAIN.format(work=LEAKS))
+    request = "export CI_MERGE_REQUEST_IID=7 CI_API_V4_URL=https://lab/api/v4 CI_PROJECT_ID=3\n"
+    request += "export CI_JOB_TOKEN=j CI_MERGE_REQUEST_TARGET_BRANCH_NAME=main COMMENT_TOKEN=c\n"
+    checked = shell(request + script)
+    assert checked.returncode == 2, checked.stderr
+    fetched, noted = map(json.loads, (tmp_path / "calls.jsonl").read_text().splitlines())
+    assert fetched[-1].endswith("/jobs/artifacts/main/raw/memory-run/report.json?job=memory")
+    assert noted[-1] == "https://lab/api/v4/projects/3/merge_requests/7/notes"
+    assert "| new | `history`" in (tmp_path / "comparison.md").read_text()
+
+    (tmp_path / "kept.json").unlink()
+    silent = shell(request + script)
+    assert silent.returncode == 2
+    assert "The merge request has no comment" in silent.stdout
+
+
+@pytest.mark.slow
+def test_the_hook_for_pre_commit_lets_pass_what_does_not_leak(shell, tmp_path: Path) -> None:
+    ((hook,),) = [repository["hooks"] for repository in snippet("repos:")["repos"]]
+    for work, code in ((LEAKS, 2), ("history[:] = [bytearray(200_000)]", 0)):
+        (tmp_path / "train.py").write_text(TRAIN.format(work=work))
+        done = shell(hook["entry"])
+        assert done.returncode == code, done.stderr
 
 
 def test_the_suppressions_of_the_page_are_read(tmp_path: Path) -> None:

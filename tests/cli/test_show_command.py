@@ -14,7 +14,7 @@ import pytest
 from cli_runs import record_run
 
 from leakscope.analysis import analyse
-from leakscope.cli.show import state_of
+from leakscope.cli.runs import state_of
 from leakscope.recording import open_run
 
 pytestmark = pytest.mark.slow

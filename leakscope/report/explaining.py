@@ -1,0 +1,400 @@
+"""A run explained in as few words as somebody has room for: a colleague's chat, an agent.
+
+What is told comes from the report alone. Each part says one thing in plain text; parts are ordered
+by what they are worth, and of those that don't all fit, the first that do are told.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+from leakscope.model.documents import ExplainedPart, NextStep, PartKind, RunExplanation
+from leakscope.model.report import Culprit, Finding, Report, RunVerdict, Severity
+from leakscope.model.text import clipped, one_line, plural, printable
+from leakscope.report import words
+from leakscope.report.json import render_plain
+from leakscope.report.measuring import assurance_view, decision_rows, noise_words, precise_share
+from leakscope.report.tables import growth_rows, ledger_words
+from leakscope.report.text import humane_bytes, humane_duration, humane_interval
+
+BYTES_PER_TOKEN = 3.5
+"""Of UTF-8. English is some 4, code and figures some 3; whose tokens they are nobody knows here."""
+LONGEST_NAME = 160
+SHOWN_TERMS = 6
+SHOWN_NAMES = 5
+SHOWN_DECISIONS = 12
+"""Of each series that matters."""
+SHOWN_RANKS = 8
+_ALWAYS = frozenset({PartKind.VERDICT, PartKind.NEXT})
+_LABELS = {
+    PartKind.FORECAST: "runs out",
+    PartKind.REMEDY: "change",
+    PartKind.DIFF: "diff",
+    PartKind.ADVICE: "how",
+    PartKind.MISSING: "to settle it",
+    PartKind.GROWTH: "growth",
+    PartKind.LEDGER: "where it went",
+    PartKind.DECISIONS: "decided",
+    PartKind.FALSIFIER: "falsifier",
+    PartKind.RANKS: "ranks",
+    PartKind.DEVICE: "device",
+    PartKind.CURES: "cleaning calls",
+    PartKind.CLEARED: "looked at and fine",
+    PartKind.PROBLEM: "went wrong",
+    PartKind.COST: "cost",
+    PartKind.NEXT: "next",
+}
+"""What stands before a part; culprits, findings and the verdict speak for themselves."""
+
+
+def explain_run(
+    report: Report, run_path: str, budget: int, *, is_recorded: bool = True
+) -> RunExplanation:
+    """Return what matters most about a run, in as many tokens as there may be.
+
+    The verdict and the next command are told whatever the budget. A part that doesn't fit is left
+    out whole, and parts behind it that do are told.
+
+    Args:
+        report: What was concluded.
+        run_path: The run directory, or a ``report.json``.
+        budget: How many tokens there may be.
+        is_recorded: Whether the recording lies there too, for commands that read it.
+
+    """
+    parts, last = [*_parts(report)], _next(report, run_path if is_recorded else "")
+    whole = sum(part.tokens for part in (*parts, last))
+    command = _command("explain", run_path, "--budget", str(whole))
+    spent = sum(part.tokens for part in (*parts, last) if part.kind in _ALWAYS)
+    left_out = Counter(part.kind.value for part in parts if part.kind not in _ALWAYS)
+    told = list[ExplainedPart]()
+    for part in parts:
+        if part.kind not in _ALWAYS:
+            others = left_out - Counter([part.kind.value])
+            with_line = spent + part.tokens + _line_tokens(others, command)
+            if with_line > budget < whole:
+                continue
+            spent, left_out = spent + part.tokens, others
+        told.append(part)
+    return RunExplanation(
+        verdict=report.verdict,
+        run=one_line(run_path),
+        budget=budget,
+        tokens=spent + _line_tokens(left_out, command),
+        parts=[*told, last],
+        left_out=dict(left_out),
+        whole_tokens=whole,
+        whole_command=command,
+    )
+
+
+def tokens_in(text: str) -> int:
+    """Return an estimate of how many tokens a text is."""
+    return math.ceil(len(text.encode("utf-8", "backslashreplace")) / BYTES_PER_TOKEN)
+
+
+def render_run_explanation_text(explained: RunExplanation) -> str:
+    """Return an explanation as plain text, a part below the other."""
+    lines = [_labelled(part.kind, part.text) for part in explained.parts]
+    if explained.left_out:
+        lines.append(_left_out_line(explained.left_out, explained.whole_command))
+    return "\n".join(lines) + "\n"
+
+
+def render_run_explanation_json(explained: RunExplanation) -> str:
+    """Return an explanation as JSON."""
+    return render_plain(explained)
+
+
+def next_steps(report: Report, run_path: str) -> list[NextStep]:
+    """Return what to do with a run, the most useful first."""
+    lead = words.leading_suspect(report)
+    steps = list[NextStep]()
+    if isinstance(lead, Culprit) and lead.remedy.diff:
+        number = report.culprits.index(lead) + 1
+        choice = () if number == _first_with_diff(report) else ("--remedy", str(number))
+        steps.append(
+            NextStep(aim="try that change in a copy", command=_command("verify", run_path, *choice))
+        )
+    if lead is not None or report.verdict is RunVerdict.OUT_OF_MEMORY:
+        steps.append(
+            NextStep(
+                aim="change it, run again, then", command=_command("compare", run_path, "NEW-RUN")
+            )
+        )
+    if report.verdict is RunVerdict.INCONCLUSIVE and lead is None:
+        again = run_again(report)
+        steps.append(
+            NextStep(
+                aim="run it for longer" if again else "run it for longer, then",
+                command=again or _command("compare", run_path, "NEW-RUN"),
+            )
+        )
+    if isinstance(lead, Culprit):
+        name = lead.path or lead.name
+        steps.append(
+            NextStep(
+                aim="how that was decided",
+                command=_command("report", run_path, "--why", one_line(name)),
+            )
+        )
+    steps.append(
+        NextStep(
+            aim="read the whole report", command=_command("report", run_path, "--format", "text")
+        )
+    )
+    if report.verdict is RunVerdict.CLEAN:
+        steps.append(NextStep(aim="keep it so in CI", command=_command("check", run_path)))
+    return steps
+
+
+def run_again(report: Report) -> str:
+    """Return the command that records such a run once more; empty where nobody can tell it.
+
+    Ranks are started by a launcher, of which nothing is recorded.
+    """
+    python, *program = report.run.command or [""]
+    is_plain = program and (not program[0].startswith("-") or program[0] in ("-m", "-c"))
+    if python != "python" or not is_plain or report.ranks:
+        return ""
+    return _command("run", *program)
+
+
+def _command(*arguments: str) -> str:
+    return shlex.join(["leakscope", *(one_line(text) or "RUN" for text in arguments)])
+
+
+def _first_with_diff(report: Report) -> int:
+    return next(n for n, culprit in enumerate(report.culprits, 1) if culprit.remedy.diff)
+
+
+def _labelled(kind: PartKind, text: str) -> str:
+    label = _LABELS.get(kind, "")
+    if kind is PartKind.DIFF:
+        return f"{label}:\n{text}"
+    return f"{label}: {text}" if label else text
+
+
+def _left_out_line(left_out: Mapping[str, int], command: str) -> str:
+    named = (f"{kind} ({count})" if count > 1 else kind for kind, count in left_out.items())
+    return f"left out for the budget: {', '.join(named)}; all of it: {command}"
+
+
+def _line_tokens(left_out: Mapping[str, int], command: str) -> int:
+    return tokens_in(f"{_left_out_line(left_out, command)}\n") if left_out else 0
+
+
+def _part(kind: PartKind, text: str, **figures: object) -> ExplainedPart:
+    tokens = tokens_in(f"{_labelled(kind, text)}\n")
+    return ExplainedPart(kind=kind, text=text, tokens=tokens, **figures)  # type: ignore[arg-type]
+
+
+def _parts(report: Report) -> Iterator[ExplainedPart]:
+    """Yield all parts but the next command, the most valuable first."""
+    lead = words.leading_suspect(report)
+    yield _verdict(report)
+    yield from _shortage(report)
+    yield from _leading(report, lead)
+    yield from _lines(PartKind.MISSING, words.further_evidence(report))
+    yield from _lines(PartKind.LEDGER, (ledger_words(x, SHOWN_TERMS) for x in report.ledgers[:1]))
+    yield from _falsifier(report, lead)
+    others: list[Culprit | Finding] = [*report.culprits, *report.findings]
+    others = [suspect for suspect in others if suspect is not lead]
+    yield from (_brief(suspect) for suspect in others if suspect.severity is not Severity.NOTE)
+    yield from _growth(report)
+    yield from _decisions(report, lead)
+    yield from _processes(report)
+    yield from _lines(PartKind.LEDGER, (ledger_words(x, SHOWN_TERMS) for x in report.ledgers[1:]))
+    yield from _lines(PartKind.DEVICE, map(words.device_line, report.devices))
+    yield from _lines(PartKind.CURES, [report.cures.sentence] if report.cures else [])
+    yield from (_brief(suspect) for suspect in others if suspect.severity is Severity.NOTE)
+    yield from _lines(PartKind.CLEARED, (f"{c.name}: {c.reason}" for c in report.cleared))
+    yield from _measuring(report)
+
+
+def _lines(kind: PartKind, texts: Iterable[str]) -> Iterator[ExplainedPart]:
+    return (_part(kind, one_line(text)) for text in texts if text)
+
+
+def _verdict(report: Report) -> ExplainedPart:
+    name = words.verdict_words(report.verdict, ran_out=report.out_of_memory is not None)
+    ended = words.ending_words(report)
+    text = f"{words.MARKS[report.verdict.value]} {name} · {report.headline} {ended}"
+    return _part(PartKind.VERDICT, one_line(text.strip()))
+
+
+def _shortage(report: Report) -> Iterator[ExplainedPart]:
+    ended = report.out_of_memory
+    if ended is None:
+        return
+    names = [f"{row.name} {humane_bytes(row.bytes)}" for row in ended.names[:SHOWN_NAMES]]
+    live = [f"{row.name} {humane_bytes(row.bytes)}" for row in ended.components[:SHOWN_NAMES]]
+    yield from _lines(
+        PartKind.SHORTAGE,
+        [
+            ended.evidence,
+            f"memory was held by: {', '.join(names)}" if names else "",
+            f"live as: {', '.join(live)}" if live else "",
+        ],
+    )
+    for way in ended.fits_if:
+        answer = "would have made it fit" if way.helps else "would not have been enough"
+        yield _part(PartKind.SHORTAGE, one_line(f"{way.title}: {answer}. {way.evidence}"))
+
+
+def _leading(report: Report, lead: Culprit | Finding | None) -> Iterator[ExplainedPart]:
+    """Yield what makes the run a leak: what it is, where, how fast, until when, what to change."""
+    if lead is None:
+        return
+    name, place = _name(lead), words.source_place(lead)
+    if isinstance(lead, Culprit):
+        yield _suspect(lead, _culprit_text(lead, place))
+        if lead.forecast is not None:
+            wait = words.wait_words(lead.forecast, report.work)
+            text = ", ".join(filter(None, [lead.forecast.text, wait]))
+            yield _part(PartKind.FORECAST, one_line(text), name=name)
+    else:
+        text = f"{lead.severity.value}: {lead.title}. {lead.text}"
+        yield _suspect(lead, f"{text} At {place}." if place else text)
+    remedy = lead.remedy
+    if remedy.title:
+        yield _part(PartKind.REMEDY, one_line(remedy.title), name=name)
+    if remedy.diff:
+        yield _part(PartKind.DIFF, printable(remedy.diff).rstrip("\n"), name=name)
+    if advice := words.advice_of(remedy):
+        yield _part(PartKind.ADVICE, one_line(advice), name=name)
+    if lead.known is not None:
+        yield _part(PartKind.KNOWN, one_line(words.known_line(lead.known)), name=name)
+
+
+def _culprit_text(culprit: Culprit, place: str) -> str:
+    """Return name, rate, share, evidence and line of a culprit, with who else holds it."""
+    rate = f"{words.rate_words(culprit)}{_on(culprit)}"
+    share = words.share_words(culprit.share, culprit.growth)
+    growth = words.growth_words(
+        culprit.growth, culprit.phase, culprit.unit, falls_back=culprit.falls_back
+    )
+    grows = "climbs" if culprit.growth == "within" else "grows"
+    head = f"{culprit.severity.value}: {culprit.name} ({culprit.type}) {grows} by {rate}"
+    interval = f"95 % interval {humane_interval(culprit.interval)}"
+    texts = [
+        f"{head} ({interval}), {share}; {words.evidence(culprit)}.",
+        f"{'Fed' if culprit.fed_at else 'Look'} at {place}." if place else "",
+        growth,
+        f"In {culprit.in_ranks}." if culprit.in_ranks else "",
+        f"At most {humane_bytes(culprit.total_bytes)} when looked at.",
+        f"Also held by {', '.join(culprit.also_held_by)}." if culprit.also_held_by else "",
+    ]
+    return " ".join(filter(None, texts))
+
+
+def _on(culprit: Culprit) -> str:
+    return "" if culprit.device == "host" else f" on {culprit.device}"
+
+
+def _suspect(suspect: Culprit | Finding, text: str) -> ExplainedPart:
+    kind = PartKind.CULPRIT if isinstance(suspect, Culprit) else PartKind.FINDING
+    return _part(
+        kind,
+        one_line(text),
+        name=_name(suspect),
+        place=one_line(words.source_place(suspect)),
+        severity=suspect.severity,
+        bytes_per_unit=suspect.bytes_per_unit if suspect.unit else None,
+        interval=suspect.interval if suspect.unit else None,
+        unit=one_line(suspect.unit),
+        device=one_line(suspect.device),
+        share=suspect.share or None,
+        signature=one_line(suspect.signature),
+    )
+
+
+def _name(suspect: Culprit | Finding) -> str:
+    return one_line(suspect.name if isinstance(suspect, Culprit) else suspect.title)
+
+
+def _brief(suspect: Culprit | Finding) -> ExplainedPart:
+    """Return a further culprit or finding in a line: rate, share, place and what to change."""
+    place = words.source_place(suspect)
+    rate = ""
+    if isinstance(suspect, Culprit):
+        rate = words.rate_words(suspect) + _on(suspect)
+    details = [
+        rate,
+        words.share_words(suspect.share, suspect.growth) if rate and suspect.share else "",
+        f"at {place}" if place else "",
+        f"change: {suspect.remedy.title}" if suspect.remedy.title else "",
+    ]
+    name = clipped(_name(suspect), LONGEST_NAME)
+    text = f"{suspect.severity.value}: {name}: {'; '.join(filter(None, details))}"
+    return _suspect(suspect, text.removesuffix(": "))
+
+
+def _falsifier(report: Report, lead: Culprit | Finding | None) -> Iterator[ExplainedPart]:
+    doubt = assurance_view(report, "")
+    if doubt.falsifier:
+        tried = f" Tried: {doubt.tried}" if doubt.tried else ""
+        name = _name(lead) if lead is not None else ""
+        yield _part(PartKind.FALSIFIER, one_line(doubt.falsifier + tried), name=name)
+
+
+def _growth(report: Report) -> Iterator[ExplainedPart]:
+    texts = [
+        f"{row.metric}: {row.rate} (95 % interval {row.interval})"
+        + (f", {row.explained} explained" if row.explained_bar else "")
+        for row in growth_rows(report.growth)
+    ]
+    return _lines(PartKind.GROWTH, [*texts, noise_words(report)])
+
+
+def _decisions(report: Report, lead: Culprit | Finding | None) -> Iterator[ExplainedPart]:
+    """Yield how who leads was judged; where nobody leads, how the terms without a name were."""
+    chains: dict[str, list[str]] = {}
+    own = lead if isinstance(lead, Culprit) else None
+    for decision, row in zip(report.decisions, decision_rows(report.decisions), strict=True):
+        is_own = own is not None and (
+            decision.path == own.path if decision.path else decision.subject == own.name
+        )
+        if is_own if own is not None else not decision.path:
+            figure = f" [{row.figure}]" if row.figure else ""
+            chains.setdefault(row.subject, []).append(f"{row.rule}: {row.outcome}{figure}")
+    for subject, steps in chains.items():
+        left = len(steps) - SHOWN_DECISIONS
+        more = [f"{left} more"] if left > 0 else []
+        text = f"{clipped(subject, LONGEST_NAME)}: {'; '.join([*steps[:SHOWN_DECISIONS], *more])}"
+        yield _part(PartKind.DECISIONS, one_line(text), name=one_line(subject))
+
+
+def _processes(report: Report) -> Iterator[ExplainedPart]:
+    """Yield how many ranks there are, which differs, and what grows in which."""
+    ranks = report.ranks
+    if len(ranks) > 1:
+        growing = [f"rank {r.rank}: {', '.join(r.grows[:SHOWN_NAMES])}" for r in ranks if r.grows]
+        left = len(growing) - SHOWN_RANKS
+        grows = [*growing[:SHOWN_RANKS], *([plural(left, "more rank")] if left > 0 else [])]
+        text = f"{len(ranks)} in all; {'; '.join(grows) or 'nothing grows in any'}"
+        yield _part(PartKind.RANKS, one_line(text))
+    if report.odd_rank is not None:
+        yield _part(PartKind.RANKS, one_line(report.odd_rank.sentence))
+
+
+def _measuring(report: Report) -> Iterator[ExplainedPart]:
+    problems = (f"{e.where}: {words.problem_words(e)}" for e in report.errors)
+    yield from _lines(PartKind.PROBLEM, dict.fromkeys(problems))
+    if words.has_gaps(report):
+        yield _part(PartKind.PROBLEM, words.GAPS)
+    overhead = report.overhead
+    yield _part(
+        PartKind.COST,
+        f"{precise_share(overhead.wall_share)} of the time, "
+        f"{plural(overhead.censuses, 'census')}, longest pause "
+        f"{humane_duration(overhead.longest_pause_s)}",
+    )
+
+
+def _next(report: Report, run_path: str) -> ExplainedPart:
+    step = next_steps(report, run_path)[0]
+    return _part(PartKind.NEXT, f"{step.aim}: {step.command}", command=step.command)
