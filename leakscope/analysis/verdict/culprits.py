@@ -17,6 +17,7 @@ from leakscope.analysis.accounting.phases import phase_height
 from leakscope.analysis.accounting.terms import unnamed_readings
 from leakscope.analysis.columns.series import HOST, FloatArray, RowTable, own_bytes
 from leakscope.analysis.growth import policy
+from leakscope.analysis.growth.events import counters_at, fit_events
 from leakscope.analysis.growth.exclusions import named_in_libraries
 from leakscope.analysis.growth.rows import Grower, bytes_when_full
 from leakscope.analysis.processes.endings import shortage_at_the_end
@@ -26,11 +27,26 @@ from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.source import FeedingLine, SourceIndex
 from leakscope.analysis.verdict import severity
 from leakscope.analysis.verdict.severity import SEVERITY_ORDER, forecast
-from leakscope.analysis.verdict.wording import falsifier, pinned_bytes, sentence, with_other_holders
+from leakscope.analysis.verdict.wording import (
+    event_growth,
+    falsifier,
+    pinned_bytes,
+    sentence,
+    with_other_holders,
+)
 from leakscope.model.census import CensusRow
 from leakscope.model.known import KnownCulprit
 from leakscope.model.path_pattern import parse_steps
-from leakscope.model.report import Culprit, Excerpt, Forecast, HeldLine, Point, Remedy, Severity
+from leakscope.model.report import (
+    Culprit,
+    EventGrowth,
+    Excerpt,
+    Forecast,
+    HeldLine,
+    Point,
+    Remedy,
+    Severity,
+)
 
 MIN_SHARED_FRACTION = 0.1
 """Other holders are named if they share this part of what is reached through a container."""
@@ -197,6 +213,8 @@ def _culprit(case: RunContext, judged: Judged, rank: int) -> Culprit:
     origins = find_origins(case.sources, table, grower, row, found.known if found else None)
     chart, chart_unit = _chart(case, grower)
     pinned, is_across = pinned_bytes(row), grower.growth == "across"
+    by_event = _per_event(case, grower) if is_across else None
+    text = sentence(row, grower, judged.share, total, judged.peak_bytes, pinned)
     return Culprit(
         rank=rank,
         name=row.name,
@@ -232,15 +250,23 @@ def _culprit(case: RunContext, judged: Judged, rank: int) -> Culprit:
         leak_share_bytes=row.leak_share_bytes,
         graph_nodes=row.graph_nodes,
         graph_bytes=pinned,
-        sentence=sentence(row, grower, judged.share, total, judged.peak_bytes, pinned),
+        sentence=f"{text} {by_event.text}" if by_event and by_event.text else text,
         trend=grower.trend.verdict.value,
         forecast=None if shortage_at_the_end(case.run, case.recording) else judged.forecast,
         falsifier=falsifier(row, grower, holders),
         excerpts=origins.excerpts,
         chart=chart,
+        per_event=by_event,
         chart_unit=chart_unit,
         known=found.told if found else None,
     )
+
+
+def _per_event(case: RunContext, g: Grower) -> EventGrowth | None:
+    """Return with what a path grows, of all that was counted at its censuses."""
+    counters = counters_at(case.track, g.unit, g.x, case.table.at[g.columns])
+    fit = fit_events(g.y, counters, policy.ROW_NOISE_BYTES)
+    return None if fit is None else event_growth(fit, g.unit)
 
 
 def _library_lines(case: RunContext, grower: Grower) -> list[str]:
