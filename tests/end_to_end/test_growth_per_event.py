@@ -148,6 +148,9 @@ def test_a_leak_per_event_is_told_by_it(
     assert rate["bytes_each"] == pytest.approx(4 * AT_EACH_EVENT, rel=0.02)
     assert by_event["work"]["bytes_each"] == 0
     assert f"grows by 1 MiB per {rate['noun']} (" in report["headline"]
+    if event == "recompilation":
+        assert "Compiled again most often was compiled (train.py:" in by_event["text"]
+        assert "size mismatch" in by_event["text"]
 
 
 @pytest.mark.parametrize("event", EVENTS)

@@ -22,7 +22,6 @@ from leakscope.analysis.columns.series import HOST
 from leakscope.analysis.findings import find_findings
 from leakscope.analysis.findings.out_of_memory import find_out_of_memory, snapshot_notes
 from leakscope.analysis.growth import policy
-from leakscope.analysis.growth.events import counters_at, fit_events
 from leakscope.analysis.growth.search import search_growth, with_siblings_joined
 from leakscope.analysis.holdings import find_retained, find_retained_of_others, secondary_recordings
 from leakscope.analysis.processes.endings import find_attempts
@@ -47,9 +46,8 @@ from leakscope.analysis.remedies.cleanup_calls import (
 )
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.verdict.cleared import find_cleared, find_undecided, with_cleared
-from leakscope.analysis.verdict.culprits import find_culprits
+from leakscope.analysis.verdict.culprits import find_culprits, growth_per_event
 from leakscope.analysis.verdict.headline import headline, verdict_of
-from leakscope.analysis.verdict.wording import event_growth
 from leakscope.model.device import OutOfMemory
 from leakscope.model.record import HeaderRecord
 from leakscope.model.report import (
@@ -188,9 +186,8 @@ def _per_event(case: RunContext, metric: str) -> EventGrowth | None:
     if len(at) > MOST_READINGS:
         at = at[np.unique(np.linspace(0, len(at) - 1, MOST_READINGS).round().astype(int))]
     kept = np.minimum.accumulate(values[at][::-1])[::-1]
-    counters = counters_at(case.track, case.unit.name, case.work_done[at], at)
-    fit = fit_events(kept, counters, policy.GAUGE_NOISE_BYTES)
-    return None if fit is None else event_growth(fit, case.unit.name)
+    unit, noise = case.unit.name, policy.GAUGE_NOISE_BYTES
+    return growth_per_event(case, at, case.work_done[at], kept, unit=unit, noise=noise)
 
 
 def _with_event(finding: Finding, by_event: EventGrowth | None) -> Finding:

@@ -15,7 +15,13 @@ import numpy as np
 
 from leakscope.analysis.accounting.phases import phase_height
 from leakscope.analysis.accounting.terms import unnamed_readings
-from leakscope.analysis.columns.series import HOST, FloatArray, RowTable, own_bytes
+from leakscope.analysis.columns.series import (
+    HOST,
+    FloatArray,
+    IntArray,
+    RowTable,
+    own_bytes,
+)
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.events import counters_at, fit_events
 from leakscope.analysis.growth.exclusions import named_in_libraries
@@ -31,6 +37,7 @@ from leakscope.analysis.verdict.wording import (
     event_growth,
     falsifier,
     pinned_bytes,
+    recompiled,
     sentence,
     with_other_holders,
 )
@@ -264,9 +271,28 @@ def _culprit(case: RunContext, judged: Judged, rank: int) -> Culprit:
 
 def _per_event(case: RunContext, g: Grower) -> EventGrowth | None:
     """Return with what a path grows, of all that was counted at its censuses."""
-    counters = counters_at(case.track, g.unit, g.x, case.table.at[g.columns])
-    fit = fit_events(g.y, counters, policy.ROW_NOISE_BYTES)
-    return None if fit is None else event_growth(fit, g.unit)
+    at = case.table.at[g.columns]
+    return growth_per_event(case, at, g.x, g.y, unit=g.unit, noise=policy.ROW_NOISE_BYTES)
+
+
+def growth_per_event(
+    case: RunContext, at: IntArray, done: FloatArray, kept: FloatArray, *, unit: str, noise: float
+) -> EventGrowth | None:
+    """Return with what something grows, of all that was counted.
+
+    Args:
+        case: The run.
+        at: The measurements at which it was read.
+        done: Units of work done there.
+        kept: What was kept there.
+        unit: The unit of work.
+        noise: Changes up to so many bytes mean nothing.
+
+    """
+    fit = fit_events(kept, counters_at(case.track, unit, done, at), noise)
+    if fit is None:
+        return None
+    return event_growth(fit, unit, recompiled(case.recording.compilations, case.sources.location))
 
 
 def _library_lines(case: RunContext, grower: Grower) -> list[str]:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+from collections import Counter
+from collections.abc import Callable
 
 import msgspec
 import numpy as np
 
 from leakscope.analysis.columns.series import HOST
 from leakscope.analysis.growth import policy
-from leakscope.analysis.growth.events import Counter, CounterRate, EventFit
+from leakscope.analysis.growth.events import Counter as EventCounter
+from leakscope.analysis.growth.events import CounterRate, EventFit
 from leakscope.analysis.growth.rows import Grower, bytes_when_full
 from leakscope.model.boundary import Event
 from leakscope.model.census import CensusRow, Content, RootKind
 from leakscope.model.known import Recognised
+from leakscope.model.record import CompilationRecord
 from leakscope.model.report import (
     EventGrowth,
     EventRate,
@@ -24,7 +28,7 @@ from leakscope.model.report import (
     Remedy,
     Severity,
 )
-from leakscope.model.text import human_bytes, human_count, human_share, plural
+from leakscope.model.text import clipped, human_bytes, human_count, human_share, plural
 from leakscope.model.trend import Trend
 
 _ROOTS = {
@@ -36,6 +40,8 @@ _ROOTS = {
     RootKind.LIBRARY: "a library's own name",
 }
 _TENSORS_SHARE = 0.5
+LONGEST_REASON = 160
+"""Characters of the guard that failed."""
 _FORM = re.compile(r"(?P<type>[a-z]+\d*\w*) \((?P<shape>[\d, ]*)\) on (?P<device>[\w:]+)")
 
 
@@ -156,17 +162,43 @@ _BY_THE_WAY = frozenset(
 """They come with nearly everything, so that it tells nobody anything where they coincide."""
 
 
-def event_growth(fit: EventFit, unit: str) -> EventGrowth:
-    """Return with what something grows, whose rate is told per unit of work."""
+def event_growth(fit: EventFit, unit: str, compiled: str = "") -> EventGrowth:
+    """Return with what something grows, whose rate is told per unit of work.
+
+    ``compiled`` says what was compiled again and why.
+    """
     rates, work = [_event_rate(rate) for rate in fit.rates], _event_rate(fit.work)
     alike = [counter for counter in fit.indistinct if counter.name not in {"step", "epoch", unit}]
+    text = _by_event(rates, work, alike) if fit.is_by_event else _with_work(fit, alike)
+    if compiled and any(rate.counter.name == Event.RECOMPILATION.value for rate in fit.rates):
+        text = f"{text} {compiled}".strip()
     return EventGrowth(
         rates=rates,
         work=work,
         is_by_event=fit.is_by_event,
         indistinct=[_noun(counter.name) for counter in fit.indistinct],
-        text=_by_event(rates, work, alike) if fit.is_by_event else _with_work(fit, alike),
+        text=text,
     )
+
+
+def recompiled(compilations: list[CompilationRecord], locate: Callable[[str, int], str]) -> str:
+    """Return which function was compiled again most often, and why it was the last time.
+
+    Args:
+        compilations: What was compiled, in order.
+        locate: Returns a line of a file as a person would write it.
+
+    """
+    again = [one for one in compilations if one.number]
+    if not again:
+        return ""
+    (name, file, line), times = Counter(
+        (one.function, one.file, one.line) for one in again
+    ).most_common(1)[0]
+    last = next(one for one in reversed(again) if (one.function, one.file) == (name, file))
+    why = f", at last because of {clipped(last.reason, LONGEST_REASON)}" if last.reason else ""
+    often = f"{plural(times, 'time')}{why}"
+    return f"Compiled again most often was {name} ({locate(file, line)}): {often}."
 
 
 def per_event(rate: EventRate) -> str:
@@ -201,7 +233,7 @@ def _several(noun: str) -> str:
     return _many(2, noun).partition(" ")[2]
 
 
-def _by_event(rates: list[EventRate], work: EventRate, alike: list[Counter]) -> str:
+def _by_event(rates: list[EventRate], work: EventRate, alike: list[EventCounter]) -> str:
     told = [*rates, *([] if any(rate.is_work for rate in rates) else [work])]
     text = f"It grows with {_several(_first_event(rates).noun)}: {', '.join(map(per_event, told))}."
     others = [_noun(counter.name) for counter in alike if counter.name not in _BY_THE_WAY]
@@ -219,7 +251,7 @@ def _first_event(rates: list[EventRate]) -> EventRate:
     return next((rate for rate in rates if not rate.is_work), rates[0])
 
 
-def _with_work(fit: EventFit, alike: list[Counter]) -> str:
+def _with_work(fit: EventFit, alike: list[EventCounter]) -> str:
     """Return what comes at the same moments as the work that growth is told by, if that is rare."""
     first = fit.rates[0].counter
     most = policy.EVENT_RARE * first.total if first.name == "step" else np.inf
