@@ -10,7 +10,7 @@ from synthetic_runs import KIB, MIB, Program, State
 
 from leakscope.analysis.columns.series import FloatArray
 from leakscope.analysis.growth import policy
-from leakscope.analysis.growth.events import Counter, EventFit, fit_events
+from leakscope.analysis.growth.events import EventFit, Regressor, fit_events
 from leakscope.analysis.verdict.analyse import analyse
 from leakscope.model.boundary import Event
 from leakscope.model.report import Report, RunVerdict
@@ -33,8 +33,10 @@ def every(steps: FloatArray, period: int, offset: int = 0) -> FloatArray:
 
 
 def fit(y: FloatArray, steps: FloatArray, noise: float = NOISE, **events: FloatArray) -> EventFit:
-    counters = [Counter("step", steps, is_work=True)]
-    found = fit_events(y, counters + [Counter(name, done) for name, done in events.items()], noise)
+    counters = [Regressor("step", steps, is_work=True)]
+    found = fit_events(
+        y, counters + [Regressor(name, done) for name, done in events.items()], noise
+    )
     assert found is not None
     return found
 
@@ -148,7 +150,7 @@ def test_noise_above_what_an_event_brings_leaves_growth_per_step() -> None:
     y = 1e6 * saves + np.random.default_rng(1).normal(0, 4e6, len(steps))
     found = fit_events(
         np.minimum.accumulate(y[::-1])[::-1],
-        [Counter("step", steps, is_work=True), Counter("save", saves)],
+        [Regressor("step", steps, is_work=True), Regressor("save", saves)],
         4e6,
     )
     assert found is None or not found.is_by_event
@@ -171,9 +173,12 @@ def test_what_happens_evenly_between_readings_leaves_growth_per_step() -> None:
 
 def test_without_events_nothing_is_said() -> None:
     steps = read_at(40, 3)
-    work = [Counter("step", steps, is_work=True), Counter("epoch", every(steps, 500), is_work=True)]
+    work = [
+        Regressor("step", steps, is_work=True),
+        Regressor("epoch", every(steps, 500), is_work=True),
+    ]
     assert fit_events(1e6 * steps, work, NOISE) is None
-    rare = [*work, Counter("save", every(steps, STEPS // 2))]
+    rare = [*work, Regressor("save", every(steps, STEPS // 2))]
     assert fit_events(1e6 * steps, rare, NOISE) is None
     assert fit_events(np.zeros(40), rare, NOISE) is None
 

@@ -29,7 +29,7 @@ _TOLD_OTHERWISE = frozenset(
 
 
 @dataclass(frozen=True)
-class Counter:
+class Regressor:
     """Something that growth may go with, and how often it had happened at each reading."""
 
     name: str
@@ -47,7 +47,7 @@ class Counter:
 class CounterRate:
     """What a series gains with each of something that is counted."""
 
-    counter: Counter
+    counter: Regressor
     rate: float
     share: float
     """Part of what the series gained."""
@@ -63,11 +63,11 @@ class EventFit:
     """That of the unit of work beside them; 0 where it brings nothing."""
     is_by_event: bool
     """Whether an event explains the series better than any work does."""
-    indistinct: tuple[Counter, ...]
+    indistinct: tuple[Regressor, ...]
     """Other counters that explain it as well as the first: this run can't tell them apart."""
 
 
-def fit_events(y: FloatArray, counters: list[Counter], noise: float) -> EventFit | None:
+def fit_events(y: FloatArray, counters: list[Regressor], noise: float) -> EventFit | None:
     """Return with what a series grows; None where it doesn't, or nothing was counted.
 
     Args:
@@ -105,7 +105,7 @@ def fit_events(y: FloatArray, counters: list[Counter], noise: float) -> EventFit
     )
 
 
-def counters_at(track: BoundaryTable, unit: str, done: FloatArray, at: IntArray) -> list[Counter]:
+def counters_at(track: BoundaryTable, unit: str, done: FloatArray, at: IntArray) -> list[Regressor]:
     """Return what growth may go with, as counted at some measurements; several may share a name.
 
     Of a recording that counts no events it is the work alone.
@@ -117,25 +117,25 @@ def counters_at(track: BoundaryTable, unit: str, done: FloatArray, at: IntArray)
         at: The measurements.
 
     """
-    found = [Counter(unit, done, is_work=True)]
+    found = [Regressor(unit, done, is_work=True)]
     if not track.counts_events:
         return found
     if track.step.any():
-        found.append(Counter("step", track.step[at].astype(np.float64), is_work=True))
-    found.append(Counter("epoch", epochs(track).done[at], is_work=True))
+        found.append(Regressor("step", track.step[at].astype(np.float64), is_work=True))
+    found.append(Regressor("epoch", epochs(track).done[at], is_work=True))
     for phase in track.phases:
         name = "epoch" if is_training(phase) else phase
         if not is_training(phase) and phase.partition(":")[0] == unit:
             name = unit
         is_work = name in {"epoch", unit}
-        found += [Counter(name, passes, is_work=is_work) for passes in _passes(track, phase, at)]
+        found += [Regressor(name, passes, is_work=is_work) for passes in _passes(track, phase, at)]
     names = [event.value for event in Event if event not in _TOLD_OTHERWISE]
     names += [Event.SAVED_FILE.value] if track.is_timed else []
-    found += [Counter(name, track.events(name)[at]) for name in names if track.has_event(name)]
+    found += [Regressor(name, track.events(name)[at]) for name in names if track.has_event(name)]
     known = track.known(gauge.SHAPES)
     if len(known) >= len(at):
         shapes = np.interp(at, known, track.gauge(gauge.SHAPES)[known])
-        found.append(Counter(Event.NEW_SHAPE.value, shapes))
+        found.append(Regressor(Event.NEW_SHAPE.value, shapes))
     return found
 
 
@@ -165,10 +165,10 @@ class _Costs:
 
 
 def _by_name(
-    counters: list[Counter], rises: FloatArray, costs: _Costs
-) -> tuple[list[Counter], FloatArray, list[float], list[float]]:
+    counters: list[Regressor], rises: FloatArray, costs: _Costs
+) -> tuple[list[Regressor], FloatArray, list[float], list[float]]:
     """Return counters, their steps, rates and costs alone; of those of one name the best."""
-    best: dict[str, tuple[float, Counter, FloatArray, float]] = {}
+    best: dict[str, tuple[float, Regressor, FloatArray, float]] = {}
     for counter in counters:
         steps = np.diff(counter.done)
         rate = _one(rises, steps)
@@ -204,7 +204,7 @@ def _one(rises: FloatArray, steps: FloatArray) -> float:
     return max(float(middle), 0.0)
 
 
-def _preferred(costs: list[float], counters: list[Counter]) -> int:
+def _preferred(costs: list[float], counters: list[Regressor]) -> int:
     """Return the counter that explains best; of those that do as well work comes before events."""
     alike = _within(costs, min(costs))
     return next((n for n in alike if counters[n].is_work), alike[0])
@@ -230,7 +230,7 @@ class _Pair:
     places: tuple[int, int]
     rates: tuple[float, float]
     cost: float
-    alike: list[Counter]
+    alike: list[Regressor]
     """What would do as well in the place of one of them."""
 
 
@@ -239,7 +239,7 @@ def _pair(
     steps: FloatArray,
     single: list[float],
     costs: _Costs,
-    counters: list[Counter],
+    counters: list[Regressor],
 ) -> _Pair | None:
     """Return the two counters that explain a series best; None where one alone does as well.
 

@@ -13,8 +13,7 @@ import numpy as np
 
 from leakscope.analysis.columns.series import HOST
 from leakscope.analysis.growth import policy
-from leakscope.analysis.growth.events import Counter as EventCounter
-from leakscope.analysis.growth.events import CounterRate, EventFit
+from leakscope.analysis.growth.events import CounterRate, EventFit, Regressor
 from leakscope.analysis.growth.rows import Grower, bytes_when_full
 from leakscope.model.boundary import Event
 from leakscope.model.census import CensusRow, Content, RootKind
@@ -233,7 +232,7 @@ def _several(noun: str) -> str:
     return _many(2, noun).partition(" ")[2]
 
 
-def _by_event(rates: list[EventRate], work: EventRate, alike: list[EventCounter]) -> str:
+def _by_event(rates: list[EventRate], work: EventRate, alike: list[Regressor]) -> str:
     told = [*rates, *([] if any(rate.is_work for rate in rates) else [work])]
     text = f"It grows with {_several(_first_event(rates).noun)}: {', '.join(map(per_event, told))}."
     others = [_noun(counter.name) for counter in alike if counter.name not in _BY_THE_WAY]
@@ -251,7 +250,7 @@ def _first_event(rates: list[EventRate]) -> EventRate:
     return next((rate for rate in rates if not rate.is_work), rates[0])
 
 
-def _with_work(fit: EventFit, alike: list[EventCounter]) -> str:
+def _with_work(fit: EventFit, alike: list[Regressor]) -> str:
     """Return what comes at the same moments as the work that growth is told by, if that is rare."""
     first = fit.rates[0].counter
     most = policy.EVENT_RARE * first.total if first.name == "step" else np.inf
