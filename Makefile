@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 
 INTERPRETERS ?= python3.10 python3.11 python3.12 python3.13 python3.14
 
-BENCHMARKS := start report recording memory workers ranks cuda heap pauses clean growth native overhead
+BENCHMARKS := start report recording memory workers ranks cuda heap pauses clean growth events native overhead
 
 # Rooms whose tests walk the heap of their own process, as those under tests/heap do.
 OWN_HEAP := testing capture probes cleanup
@@ -142,6 +142,9 @@ bench-clean: $(VENV)/.benching
 
 bench-growth: $(VENV)/.benching
 	$(BIN)/python benchmarks/growth_shapes.py $(QUICK)
+
+bench-events: $(VENV)/.benching
+	$(BIN)/python benchmarks/event_cost.py $(QUICK)
 
 bench-native: $(VENV)/.benching
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/native/overhead.py $(QUICK)

@@ -91,6 +91,8 @@ class Measuring:
         self._objects: dict[Due, int] = {}
         self.sampling_bytes: Callable[[], int] = int
         """Says what the samples of native allocations take."""
+        self.events: Callable[[], dict[str, int]] = dict
+        """Says how often events have happened, as far as that has changed."""
         self.unwound: Sequence[FrameType] = ()
         """Frames that a traceback keeps, outermost first: a census looks at them too."""
         self.resident = 0
@@ -127,11 +129,12 @@ class Measuring:
             due = max(due, Due.FULL if full else Due.FOCUSED)
         if due >= Due.FOCUSED:
             gauges[gauge.OWN_RESIDENT] = self._own_memory.resident
+        events = self._guard.call("events", {}, self.events)
         census = self._take_census(boundary, due, gauges) if due >= Due.FOCUSED else None
         with self._charged("recording"):
             self._recorded += 1
             self._writer.write(
-                BoundaryRecord(boundary=boundary, gauges=gauges),
+                BoundaryRecord(boundary=boundary, gauges=gauges, events=events),
                 sync=boundary.kind is BoundaryKind.RUN_END or is_last_chance,
             )
         if is_last_chance:

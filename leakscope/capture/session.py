@@ -16,6 +16,7 @@ import msgspec
 from leakscope.capture.budget import Costs, Due, Floor, Pauses
 from leakscope.capture.clock import BoundaryClock
 from leakscope.capture.dispatch import EventDispatcher, Guard
+from leakscope.capture.events import EventCounts
 from leakscope.capture.gauges import Reader
 from leakscope.capture.measuring import Devices, Measuring, Taker, WorkerFollower, Writer
 from leakscope.capture.options import SessionOptions
@@ -88,6 +89,7 @@ class Session:
         costs: Costs | None = None,
         follow_workers: Callable[[Session], WorkerFollower] | None = None,
         watches_time: bool = False,
+        counts_events: bool = False,
     ) -> None:
         self.options, self.run_path = options, run_path
         self._writer, self._put_off = writer, DeferredReadings()
@@ -125,6 +127,8 @@ class Session:
         told = writer.write, self._write_note
         sampled = NativeAllocations(native, *told, self._costs, clock, options.budget)
         self._native, self._measuring.sampling_bytes = sampled, lambda: sampled.own_bytes
+        self.events, self._counts_events = EventCounts(), counts_events
+        self._measuring.events = self.events.changed
         self._shortages = Shortages(
             self._measuring, self.gate, self._costs, self._moment, budget=options.budget
         )
@@ -150,6 +154,8 @@ class Session:
             self._guard.call("boundaries", None, self._listen)
         if self._is_of_a_worker:
             return
+        if self._counts_events:
+            self._guard.call("events", None, self.events.install)
         self._guard.call("shortages", None, self._shortages.start)
         self._guard.call("workers", None, self._follow_workers)
         if self.options.snapshot_signal != "off":
@@ -264,6 +270,7 @@ class Session:
         self._requests.mute()
         self.gate.shut()
         self._guard.call("shortages", None, self._shortages.stop)
+        self._guard.call("events", None, self.events.uninstall)
         if self._auto is not None:
             self._guard.call("boundaries", None, self._auto.uninstall)
         if self._workers is not None:
@@ -340,6 +347,7 @@ class Session:
             now = self._reached = self._clock() - self._begun
             if kind is not BoundaryKind.TIME:
                 self._worked = now
+                self.events.place = index
             due = self._schedule.due(kind, phase, label, now)
             waits = self._put_off.due or self._requests.waiting
             if due or waits or self._windows.listens or self._history.is_open:
@@ -370,6 +378,8 @@ class Session:
         resident = self._measuring.resident
         self._guard.call("native", None, self._native.at, boundary, done, resident)
         self._write_endings()
+        for record in self.events.compilations(boundary.index):
+            self._writer.write(record)
         now = self._now()
         if done >= Due.FOCUSED:
             self._costs.learn_pace(now - boundary.time_s, self._work_clock() - began)
@@ -381,7 +391,8 @@ class Session:
             if tried is not None:
                 self._writer.write(tried)
         told = self._measuring.gauges, self._windows.growth
-        self._guard.call("trackers", None, self.trackers.at, boundary, *told)
+        with self.events.muted():
+            self._guard.call("trackers", None, self.trackers.at, boundary, *told)
         self._guard.call("requests", None, self._requests.look_after)
 
     def _describe(
@@ -447,5 +458,11 @@ def _forget_in_child() -> None:
         session.forget()
 
 
+def _count_in_parent() -> None:
+    session = current_session()
+    if session is not None:
+        session.events.forked()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_in_child)
+    os.register_at_fork(after_in_child=_forget_in_child, after_in_parent=_count_in_parent)

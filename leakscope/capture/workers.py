@@ -361,6 +361,7 @@ def start_session(options: SessionOptions, run_path: Path | None = None) -> Sess
         project_root=root,
         follow_workers=WorkerHooks.of,
         watches_time=True,
+        counts_events=True,
     )
     session.header = header
     session.take_place(world)

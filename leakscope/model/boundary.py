@@ -1,5 +1,5 @@
-"""Boundaries: the moments between two pieces of training at which memory is measured, and numbers
-as files may hold them.
+"""Boundaries: the moments between two pieces of training at which memory is measured, events that
+are counted between them, and numbers as files may hold them.
 """
 
 from __future__ import annotations
@@ -37,6 +37,50 @@ class BoundaryKind(str, Enum):
     RUN_END = "run_end"
     REQUEST = "request"
     """The user asked for a census just now. Comparable with nothing, and part of no series."""
+
+
+class Event(str, Enum):
+    """What a program does now and then, counted since the recording began.
+
+    Recordings hold names, not members: a later version may count more.
+    """
+
+    SAVE = "save"
+    """A moment at which files were saved: those written with no boundary between are one."""
+    SAVED_FILE = "saved_file"
+    ASYNC_SAVE = "async_save"
+    """Handed over to a thread or a process that saves; a thread's is a save too."""
+    LOAD = "load"
+    COMPILATION = "compilation"
+    """A frame was compiled for the first time."""
+    RECOMPILATION = "recompilation"
+    LOG = "log"
+    """A record of ``logging`` that passed the level of its logger."""
+    LOGGED_ERROR = "logged_error"
+    """Of these, one of level ERROR or above, or with an exception."""
+    TRACKER_CALL = "tracker_call"
+    """Something was logged to TensorBoard, Weights & Biases or MLflow."""
+    FIGURE = "figure"
+    """A matplotlib figure was written."""
+    IMAGE = "image"
+    """An image of PIL's was written, those of figures apart."""
+    OPTIMIZER = "optimizer"
+    """An optimizer was made."""
+    SCHEDULER = "scheduler"
+    LOADER_ITERATOR = "loader_iterator"
+    THREAD = "thread"
+    """A thread of ``threading`` was started."""
+    PROCESS = "process"
+    GRAPH_CAPTURE = "graph_capture"
+    """The capture of a CUDA graph began."""
+    COLLECTION_0 = "collection_0"
+    """A run of the collector, by generation."""
+    COLLECTION_1 = "collection_1"
+    COLLECTION_2 = "collection_2"
+    EVALUATION = "evaluation"
+    """A phase that isn't training has ended. Recordings hold none: their boundaries tell it."""
+    NEW_SHAPE = "new_shape"
+    """A shape of tensors was seen for the first time; from a gauge, likewise."""
 
 
 class Boundary(msgspec.Struct, frozen=True, kw_only=True):

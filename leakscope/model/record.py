@@ -158,6 +158,10 @@ class BoundaryRecord(msgspec.Struct, tag="boundary", kw_only=True, omit_defaults
 
     boundary: Boundary
     gauges: dict[str, Whole] = {}
+    events: dict[str, Whole] = {}
+    """How often each has happened since the recording began, by the names of
+    :class:`leakscope.model.boundary.Event`; those alone whose count has changed since the boundary
+    recorded before. Empty in recordings of versions that counted none."""
 
 
 class CensusRecord(msgspec.Struct, tag="census", kw_only=True, omit_defaults=True):
@@ -209,6 +213,23 @@ class NativeAllocationsRecord(
     """Samples whose address was handed out again though no free was seen."""
     own_bytes: Whole = 0
     """What the sampler itself has resident."""
+
+
+class CompilationRecord(msgspec.Struct, tag="compilation", kw_only=True, omit_defaults=True):
+    """``torch.compile`` has compiled a frame."""
+
+    boundary: Whole
+    """The boundary at which that was noticed."""
+    function: str = ""
+    file: str = ""
+    line: Whole = 0
+    """The first line of the function."""
+    number: Whole = 0
+    """How often this frame had been compiled before."""
+    reason: str = ""
+    """The guard that failed, where it was compiled again."""
+    guards: Whole = 0
+    """How many guards the compiled code has."""
 
 
 class DeviceSnapshotRecord(msgspec.Struct, tag="device_snapshot", kw_only=True, omit_defaults=True):
@@ -433,6 +454,7 @@ Record = (
     | CensusRecord
     | AllocationRecord
     | NativeAllocationsRecord
+    | CompilationRecord
     | DeviceSnapshotRecord
     | BlockListRecord
     | OutOfMemoryRecord

@@ -313,6 +313,37 @@ class NativeContents(msgspec.Struct, frozen=True, kw_only=True):
     gained_bytes: int
 
 
+class EventRate(msgspec.Struct, frozen=True, kw_only=True):
+    """What is gained with each of something that was counted: ``18 GB per save, 31 saves``."""
+
+    event: str
+    """As recorded, a unit of work, or the name of a phase: ``save``, ``step``, ``validation``."""
+    noun: str
+    """What a person calls it."""
+    is_work: bool
+    """Whether it is a unit of work; else it is an event."""
+    bytes_each: float
+    count: int
+    """How often it happened in the stretch that the rate is of."""
+    share: float
+    """Part of the growth in that stretch."""
+
+
+class EventGrowth(msgspec.Struct, frozen=True, kw_only=True):
+    """With what something grows, among the work and all events that were counted."""
+
+    rates: list[EventRate]
+    """One or two, what brings most first; none is below zero."""
+    work: EventRate
+    """Beside them the unit of work in which the rate is told: 0 where it brings nothing."""
+    is_by_event: bool
+    """Whether events explain the growth better than any work does."""
+    indistinct: list[str] = []
+    """What explains it as well, so that this run can't tell it apart."""
+    text: str = ""
+    """All that in a sentence or two, and which run would tell; empty where work explains it."""
+
+
 class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     """A ranked explanation of growth: a container, graph or other object with a name."""
 
@@ -379,6 +410,8 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     falsifier: Falsifier | None = None
     excerpts: list[Excerpt] = []
     chart: list[Point] = []
+    per_event: EventGrowth | None = None
+    """Across: with what it grows; None where no event was counted, or too little was read."""
     chart_unit: str = ""
     chart_s: list[float] = []
     """Of a worker's: seconds into the run of each point, for its boundaries are not the run's."""
@@ -424,6 +457,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     signature: str
     remedy: Remedy
     falsifier: Falsifier | None = None
+    per_event: EventGrowth | None = None
+    """Of growth without a name: with what memory of the process grows."""
     circles: list[Circle] = []
     """Of garbage: what keeps it from being freed at once, the heaviest first."""
     known: Recognised | None = None
@@ -440,6 +475,8 @@ class MetricGrowth(msgspec.Struct, frozen=True, kw_only=True):
     """Part of the growth for which the ledger has a measured term; None where little grew."""
     named_share: float | None = None
     """Part of it that culprits hold by name."""
+    per_event: EventGrowth | None = None
+    """With what it grows; of the memory of the process, and live memory of devices."""
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):

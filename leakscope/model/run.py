@@ -17,6 +17,7 @@ from leakscope.model.record import (
     AllocationRecord,
     BlockListRecord,
     CleanupRecord,
+    CompilationRecord,
     DeviceSnapshotRecord,
     EndRecord,
     ErrorRecord,
@@ -53,6 +54,8 @@ class Measurement:
     gauges: dict[str, int]
     census: Census | None = None
     devices: tuple[DeviceSnapshotRecord, ...] = ()
+    events: dict[str, int] = field(default_factory=dict)
+    """How often each event had happened by then; measurements may share it."""
 
 
 @dataclass
@@ -77,6 +80,7 @@ class Recording:
     snapshots: list[SnapshotRecord] = field(default_factory=list)
     """Censuses that the user asked for; no measurement is among them."""
     process_ends: list[ProcessEndRecord] = field(default_factory=list)
+    compilations: list[CompilationRecord] = field(default_factory=list)
     end: EndRecord | None = None
     goes_on: bool | None = False
     """Whether its process still records; None where that can't be told from here."""

@@ -28,6 +28,7 @@ from leakscope.model.record import (
     BoundaryRecord,
     CensusRecord,
     CleanupRecord,
+    CompilationRecord,
     DeviceSnapshotRecord,
     EndRecord,
     ErrorRecord,
@@ -243,6 +244,7 @@ class _RecordingDraft:
             OutOfMemoryRecord: self._recording.shortages,
             SnapshotRecord: self._recording.snapshots,
             ProcessEndRecord: self._recording.process_ends,
+            CompilationRecord: self._recording.compilations,
         }
 
     @property
@@ -288,8 +290,9 @@ class _RecordingDraft:
                 record.gauges,
                 self._censuses.pop(record.boundary.index, None),
                 self._devices.pop(record.boundary.index, ()),
+                events,
             )
-            for record in self._boundaries
+            for record, events in zip(self._boundaries, self._event_counts(), strict=True)
         ]
         for index in self._censuses:
             self.lose(0, f"the census at boundary {index} can't be used: its boundary is missing")
@@ -298,6 +301,14 @@ class _RecordingDraft:
                 Damage(self.file, 0, f"and {self._lost - _MAX_DAMAGE} more", is_gap=True)
             )
         return self._recording
+
+    def _event_counts(self) -> Iterator[dict[str, int]]:
+        """Yield how often each event had happened by each boundary: a record has what changed."""
+        counts: dict[str, int] = {}
+        for record in self._boundaries:
+            if record.events:
+                counts = counts | record.events
+            yield counts
 
     def _place(self, record: Record) -> None:
         recording = self._recording

@@ -16,6 +16,7 @@ from leakscope.model.errors import ours
 from leakscope.model.record import (
     AllocationRecord,
     BlockListRecord,
+    CompilationRecord,
     DeviceSnapshotRecord,
     EndRecord,
     HeaderRecord,
@@ -34,6 +35,7 @@ _OPTIONAL = (
     SourceRecord,
     AllocationRecord,
     NativeAllocationsRecord,
+    CompilationRecord,
     DeviceSnapshotRecord,
     BlockListRecord,
 )

@@ -69,6 +69,8 @@ class RateView:
     interval: str
     exact_interval: str
     unit: str = ""
+    by_event: str = ""
+    """Where it grows with an event rather than with work: the rate per event."""
     unit_meaning: str = ""
     """Of a unit that isn't the reader's own word."""
 
@@ -319,6 +321,7 @@ def _rate(suspect: Culprit | Finding) -> RateView | None:
         interval=humane_interval(suspect.interval),
         exact_interval=f"{exact_interval(suspect.interval)} per {suspect.unit}",
         unit=suspect.unit,
+        by_event=words.event_words(suspect),
         unit_meaning=words.TERMS["pass"] if in_workers and suspect.unit == "pass" else "",
     )
 

@@ -11,7 +11,7 @@ from leakscope.model.text import one_line, plural, printable
 from leakscope.report import words
 from leakscope.report.comparison.tables import same_work_words
 from leakscope.report.text import humane_bytes, humane_interval, humane_rate
-from leakscope.report.words import is_address, known_words, rate_words, share_words
+from leakscope.report.words import is_address, known_words, share_words, whole_rate_words
 
 MOST_ROWS, MOST_CONTENTS = 12, 2
 _MARKUP = re.compile(r"([\\`*\[\]<>|~])")
@@ -108,7 +108,7 @@ def _doubt(suspect: Culprit | Finding) -> list[tuple[str, str]]:
 
 
 def _rate_with_interval(suspect: Culprit | Finding) -> str:
-    return f"{rate_words(suspect)} (95 % interval {humane_interval(suspect.interval)})"
+    return f"{whole_rate_words(suspect)} (95 % interval {humane_interval(suspect.interval)})"
 
 
 def _remedy(remedy: Remedy) -> list[str]:

@@ -30,7 +30,7 @@ from leakscope.report.text import (
     humane_share,
     size_of,
 )
-from leakscope.report.words import bookkeeper_words, metric_words
+from leakscope.report.words import bookkeeper_words, event_words, metric_words
 
 _MOST_PHASES = 4
 """Columns that a table of components has for phases."""
@@ -188,7 +188,7 @@ def growth_rows(growth: Sequence[MetricGrowth], in_workers: str = "") -> list[Gr
             named=humane_share(g.named_share),
             explained=humane_share(g.explained_share),
             explained_bar=_share_bar(g.explained_share),
-            note=in_workers if g.metric == CHILDREN_PSS else "",
+            note=in_workers if g.metric == CHILDREN_PSS else event_words(g),
         )
         for g in growth
     ]

@@ -213,10 +213,9 @@ def _leading(report: Report, lead: Culprit | Finding | None, paper: Paper) -> li
     severity = lead.severity.value
     name = paper.paint(clipped(lead.name, paper.width - 16), "name")
     device = f" on {lead.device}" if lead.device != "host" else ""
-    text = (
-        f"{wording.rate_words(lead)}{device}, 95 % interval {humane_interval(lead.interval)}; "
-        f"{wording.share_words(lead.share, lead.growth)}"
-    )
+    rate = f"{wording.whole_rate_words(lead)}{device}"
+    share = wording.share_words(lead.share, lead.growth)
+    text = f"{rate}, 95 % interval {humane_interval(lead.interval)}; {share}"
     return [
         f"{lead.rank}. {name}  {paper.paint(severity, severity)}",
         paper.clip(text, "   "),
@@ -306,7 +305,7 @@ def _noted(report: Report, paper: Paper, indent: str = "") -> list[str]:
 
 def _short(culprit: Culprit, paper: Paper, indent: str = "", *, has_room: bool = True) -> list[str]:
     """Return a culprit in two lines: name and rate, then its course, its share and its line."""
-    rate = wording.rate_words(culprit)
+    rate = wording.whole_rate_words(culprit)
     if culprit.device != "host":
         rate += f" on {one_line(culprit.device)}"
     rate += " (note)" if culprit.severity is Severity.NOTE else ""

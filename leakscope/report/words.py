@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from leakscope.analysis.accounting.phases import COMPONENT_NAMES
 from leakscope.analysis.processes.endings import in_a_sentence
+from leakscope.analysis.verdict.wording import per_event
 from leakscope.model.allocator import DEFAULT_POOL, UNKNOWN_POOL
 from leakscope.model.comparison import (
     ANOTHER_SCRIPT,
@@ -33,6 +34,7 @@ from leakscope.model.report import (
     Falsifier,
     Finding,
     Forecast,
+    MetricGrowth,
     PeakSite,
     Problem,
     ProblemKind,
@@ -366,6 +368,19 @@ def rate_words(suspect: Culprit | Finding) -> str:
         return UNSTEADY
     workers = suspect.workers if isinstance(suspect, Culprit) else 0
     return rate_in_workers(suspect.bytes_per_unit, one_line(suspect.unit), workers)
+
+
+def event_words(suspect: Culprit | Finding | MetricGrowth) -> str:
+    """Return ``18 MiB per save (31 saves)`` where it grows with an event rather than with work."""
+    by_event = suspect.per_event
+    if by_event is None or not by_event.is_by_event:
+        return ""
+    return one_line(" and ".join(per_event(rate) for rate in by_event.rates if not rate.is_work))
+
+
+def whole_rate_words(suspect: Culprit | Finding) -> str:
+    """Return the rate, that of the event that it grows with before it."""
+    return ", ".join(filter(None, [event_words(suspect), rate_words(suspect)]))
 
 
 def rate_in_workers(bytes_per_unit: float, unit: str, workers: int) -> str:

@@ -137,6 +137,8 @@ class Program:
     seed: int = 0
     things: list[Thing] = field(default_factory=list)
     gauges: dict[str, Size] = field(default_factory=dict)
+    events: dict[str, Size] = field(default_factory=dict)
+    """How often each has happened by then."""
     block_lists: dict[str, dict[str, Size]] = field(default_factory=dict)
     """By device: sums of its blocks, recorded with each census."""
     extra: list[Size] = field(default_factory=list)
@@ -194,6 +196,10 @@ class Program:
 
     def gauge(self, name: str, value: Size) -> Program:
         self.gauges[name] = value
+        return self
+
+    def event(self, name: str, count: Size) -> Program:
+        self.events[name] = count
         return self
 
     def blocks(self, device: str = "cuda:0", **sums: Size) -> Program:
@@ -275,7 +281,8 @@ class Program:
             expected_batches=state.expected,
         )
         devices = self._snapshots(index, state) if census is not None else ()
-        return Measurement(boundary, self._gauges(state, chance), census, devices)
+        counts = {name: int(count(state) or 0) for name, count in self.events.items()}
+        return Measurement(boundary, self._gauges(state, chance), census, devices, counts)
 
     def _snapshots(self, index: int, state: State) -> tuple[DeviceSnapshotRecord, ...]:
         return tuple(

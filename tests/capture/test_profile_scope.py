@@ -379,9 +379,15 @@ class TestInAProcessOfItsOwn:
                 assert torch.utils.data.dataloader.__spec__.loader.__class__.__module__.startswith(
                     "_frozen_importlib"
                 )
-                def ours():
+                from leakscope.capture.events import PASSAGES
+                counted = {passage.module for passage in PASSAGES}
+                def watches():
                     names = ((finder, type(finder).__module__) for finder in sys.meta_path)
                     return [finder for finder, name in names if name.startswith("leakscope")]
+                def ours():
+                    return [each for each in watches() if not counted >= each._arrivals.keys()]
+                for_events = [each for each in watches() if each not in ours()]
+                assert [each._arrivals.keys() for each in for_events] == [counted - {*sys.modules}]
                 awaited = [sorted(watch._arrivals) for watch in ours()]
                 later = ["accelerate.data_loader", "keras.src.backend.torch.trainer"]
                 assert awaited == [[*later, "torch._dynamo.utils"]], awaited  # which need torch

@@ -35,6 +35,7 @@ BOUNDARIES = st.builds(
         expected_batches=st.none() | st.integers(0, 10**9),
     ),
     gauges=st.dictionaries(TEXT, st.integers(1 - 2**63, 2**63 - 1), max_size=4),
+    events=st.dictionaries(TEXT, st.integers(0, 2**63 - 1), max_size=4),
 )
 RECORDS = st.one_of(
     BOUNDARIES,
@@ -69,8 +70,35 @@ def test_every_kind_of_record_is_read_back(tmp_path):
     assert recording.overhead and recording.overhead.seconds == {"census": 0.5}
     assert recording.errors[0].disabled
     assert recording.notes[0].slug == "census-skipped"
+    assert [compiled.function for compiled in recording.compilations] == ["forward"]
     assert recording.end and recording.end.status == "completed"
     assert run.damage == recording.damage == []
+
+
+def test_counts_of_events_hold_until_they_change(tmp_path):
+    changes = [{}, {"save": 1, "log": 5}, {}, {"log": 9}, {"save": 2}]
+    records = [
+        BoundaryRecord(boundary=boundary(index).boundary, events=events)
+        for index, events in enumerate(changes)
+    ]
+    write_run(tmp_path, records)
+    counts = [measurement.events for measurement in open_run(tmp_path).main.measurements]
+    assert counts == [
+        {},
+        {"save": 1, "log": 5},
+        {"save": 1, "log": 5},
+        {"save": 1, "log": 9},
+        {"save": 2, "log": 9},
+    ]
+
+
+def test_a_recording_that_counts_no_events_is_read(tmp_path):
+    old = (
+        b'{"type":"boundary","boundary":{"index":3,"kind":"step","time_s":0.1},"gauges":{"rss":7}}'
+    )
+    record = decode_record(old)
+    assert isinstance(record, BoundaryRecord)
+    assert record.events == {}
 
 
 def test_a_copy_of_a_recording_is_no_further_process(tmp_path):

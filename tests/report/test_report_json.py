@@ -52,7 +52,7 @@ def test_the_fixed_names_are_there() -> None:
     assert set(report["culprits"][0]["remedy"]) == {"title", "text", "advice", "diff"}
     assert set(report["growth"][0]) == {
         "metric", "unit", "bytes_per_unit", "interval", "explained_share",
-        "named_share",
+        "named_share", "per_event",
     }  # fmt: skip
     assert {"wall_share", "peak_bytes"} <= set(report["overhead"])
 

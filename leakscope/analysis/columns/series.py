@@ -127,6 +127,20 @@ class BoundaryTable:
             self._known[name] = np.flatnonzero(np.isfinite(self.gauge(name)))
         return self._known[name]
 
+    def events(self, name: str) -> FloatArray:
+        """Return how often an event had happened at each measurement."""
+        counts = [measurement.events.get(name, 0) for measurement in self.measurements]
+        return np.array(counts, dtype=np.float64)
+
+    @property
+    def counts_events(self) -> bool:
+        """Whether any was counted: older recordings count none."""
+        return bool(self.measurements) and bool(self.measurements[-1].events)
+
+    def has_event(self, name: str) -> bool:
+        """Return whether an event has ever happened; counts never fall."""
+        return bool(self.measurements) and name in self.measurements[-1].events
+
     def _read(self, name: str) -> FloatArray:
         values = np.full(len(self), np.nan)
         positions, readings = self._readings.get(name, ([], []))

@@ -138,6 +138,32 @@ ELSEWHERE_NOISE_BYTES = float(1 << 16)
 COUNT_NOISE = 0.5
 """Counts are exact."""
 
+# Growth per event: chosen on synthetic series (tests/analysis/test_growth_events.py), where neither
+# growth per step beside events nor growth per event beside others is put down to the wrong one.
+
+FEWEST_EVENTS = 3
+"""What happened less often in the stretch that a rate is of can't be told from a jump."""
+EVENT_ALIKE = 2.0
+"""Two counters that differ by no more than this, in the units of ``BREAK_COST``, explain a series
+equally well: a likelihood ratio of e squared, the usual bound in comparing models by information
+criteria (Burnham and Anderson 2002)."""
+EVENT_MARGIN = 5.0
+"""By so much an event must explain a series better than work does: the cost of a break."""
+EVENT_WHOLE = 0.7
+"""Part of what was gained that rates must account for, and the inverse that they may exceed it by:
+a fit of least deviations passes over what came in a few jumps."""
+EVENT_SHARE = 0.5
+"""Part of that which events must bring for the growth to be told by them."""
+EVENT_PART = 0.1
+"""A second rate that brings less than this part of the growth is left out."""
+EVENT_RARE = 0.5
+"""What happens more often than this in each unit of work isn't told to coincide with it: a log
+record of every step."""
+EVENTS_LEADING = 3
+"""Of two counters one is work or among so many that explain most alone."""
+MOST_PIVOTS = 24
+"""Rises of one kind through which a fit of two rates is tried to pass."""
+
 # Units of work.
 
 UNIT_SHARE = 0.7

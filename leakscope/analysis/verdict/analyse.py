@@ -21,8 +21,10 @@ from leakscope.analysis.accounting.run_facts import (
     find_work,
 )
 from leakscope.analysis.allocator.devices import find_devices
+from leakscope.analysis.columns.series import HOST
 from leakscope.analysis.findings import find_findings
 from leakscope.analysis.findings.out_of_memory import find_out_of_memory, snapshot_notes
+from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.search import search_growth, with_siblings_joined
 from leakscope.analysis.holdings import find_retained, find_retained_of_others, secondary_recordings
 from leakscope.analysis.processes.endings import find_attempts
@@ -47,14 +49,25 @@ from leakscope.analysis.remedies.cleanup_calls import (
 )
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.verdict.cleared import find_cleared, find_undecided, with_cleared
-from leakscope.analysis.verdict.culprits import find_culprits
+from leakscope.analysis.verdict.culprits import find_culprits, growth_per_event
 from leakscope.analysis.verdict.headline import headline, verdict_of
 from leakscope.model.device import OutOfMemory
 from leakscope.model.record import HeaderRecord
-from leakscope.model.report import Culprit, Problem, Report, RunVerdict
+from leakscope.model.report import (
+    Culprit,
+    EventGrowth,
+    Finding,
+    Problem,
+    Report,
+    RunVerdict,
+    Severity,
+)
 from leakscope.model.run import Recording, Run
 
 LOW = "memory-low"
+MOST_READINGS = 200
+"""Readings of a pool that are held against what was counted; of more, so many evenly."""
+_WITHOUT_NAME = frozenset({"unexplained", "native_held"})
 
 
 ReadRank = Callable[[int], Recording | None]
@@ -119,13 +132,18 @@ def _report(
     elsewhere = secondary_recordings(
         case, culprits, ranks, workers, partial(_read, run, read=read_rank)
     )
+    by_event = {metric: _per_event(case, metric) for metric in _pools(case)}
+    findings = [_with_event(finding, by_event[case.host_metric]) for finding in findings]
     verdict, missing = verdict_of(case, growth, culprits, findings, undecided)
     work = find_work(run, case)
     verdict = _with_shortage(verdict, shortage)
     return Report(
         verdict=verdict,
         headline=headline(verdict, culprits, findings, missing, work, shortage),
-        growth=find_growth(case, growth.growers, ledgers),
+        growth=[
+            msgspec.structs.replace(each, per_event=by_event.get(each.metric))
+            for each in find_growth(case, growth.growers, ledgers)
+        ],
         culprits=[with_results(culprit, cures) for culprit in culprits],
         findings=[with_result(finding, cures) for finding in findings],
         cleared=with_cleared(
@@ -155,6 +173,38 @@ def _report(
         retained=find_retained(case, culprits),
         retained_elsewhere=find_retained_of_others(case, elsewhere, culprits),
     )
+
+
+def _pools(case: RunContext) -> list[str]:
+    """Return the gauges of memory that are held against what was counted."""
+    return [case.host_metric, *(case.metric_of(device) for device in case.track.devices)]
+
+
+def _per_event(case: RunContext, metric: str) -> EventGrowth | None:
+    """Return with what memory grows, by what is kept of it in its tail."""
+    is_host = metric == case.host_metric
+    values = case.private if is_host else case.track.gauge(metric)
+    read = case.working[np.isfinite(values[case.working])]
+    if not len(read):
+        return None
+    trend = case.pool if is_host else case.gauge_trend(metric)
+    at = read[case.work_done[read] >= trend.tail_from]
+    if trend.is_bounded or len(at) < policy.FEWEST_GROWING:
+        return None
+    if len(at) > MOST_READINGS:
+        at = at[np.unique(np.linspace(0, len(at) - 1, MOST_READINGS).round().astype(int))]
+    kept = np.minimum.accumulate(values[at][::-1])[::-1]
+    unit, noise = case.unit.name, policy.GAUGE_NOISE_BYTES
+    return growth_per_event(case, at, case.work_done[at], kept, unit=unit, noise=noise)
+
+
+def _with_event(finding: Finding, by_event: EventGrowth | None) -> Finding:
+    """Return a finding of growth without a name; where memory grows with an event it says so."""
+    is_of_memory = finding.kind in _WITHOUT_NAME and finding.device == HOST and finding.unit
+    if by_event is None or not is_of_memory or finding.severity is Severity.NOTE:
+        return finding
+    text = f"{finding.text} {by_event.text}" if by_event.is_by_event else finding.text
+    return msgspec.structs.replace(finding, per_event=by_event, text=text)
 
 
 def _with_shortage(verdict: RunVerdict, shortage: OutOfMemory | None) -> RunVerdict:

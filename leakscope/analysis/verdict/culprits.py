@@ -16,8 +16,15 @@ import numpy as np
 from leakscope.analysis.accounting.native import NativeGrowth, with_contents
 from leakscope.analysis.accounting.phases import phase_height
 from leakscope.analysis.accounting.terms import unnamed_readings
-from leakscope.analysis.columns.series import HOST, FloatArray, RowTable, own_bytes
+from leakscope.analysis.columns.series import (
+    HOST,
+    FloatArray,
+    IntArray,
+    RowTable,
+    own_bytes,
+)
 from leakscope.analysis.growth import policy
+from leakscope.analysis.growth.events import counters_at, fit_events
 from leakscope.analysis.growth.exclusions import named_in_libraries
 from leakscope.analysis.growth.rows import Grower, bytes_when_full
 from leakscope.analysis.processes.endings import shortage_at_the_end
@@ -27,12 +34,20 @@ from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.source import FeedingLine, SourceIndex
 from leakscope.analysis.verdict import severity
 from leakscope.analysis.verdict.severity import SEVERITY_ORDER, forecast
-from leakscope.analysis.verdict.wording import falsifier, pinned_bytes, sentence, with_other_holders
+from leakscope.analysis.verdict.wording import (
+    event_growth,
+    falsifier,
+    pinned_bytes,
+    recompiled,
+    sentence,
+    with_other_holders,
+)
 from leakscope.model.census import CensusRow
 from leakscope.model.known import KnownCulprit
 from leakscope.model.path_pattern import parse_steps
 from leakscope.model.report import (
     Culprit,
+    EventGrowth,
     Excerpt,
     Forecast,
     HeldLine,
@@ -224,6 +239,11 @@ def _culprit(
     origins = find_origins(case.sources, table, grower, row, found.known if found else None)
     chart, chart_unit = _chart(case, grower)
     pinned, is_across = pinned_bytes(row), grower.growth == "across"
+    by_event = _per_event(case, grower) if is_across else None
+    text = sentence(row, grower, judged.share, total, judged.peak_bytes, pinned)
+    text += _of_native(native)
+    if by_event is not None and by_event.text:
+        text += f" {by_event.text}"
     return Culprit(
         rank=rank,
         name=row.name,
@@ -259,8 +279,9 @@ def _culprit(
         leak_share_bytes=row.leak_share_bytes,
         graph_nodes=row.graph_nodes,
         graph_bytes=pinned,
-        sentence=sentence(row, grower, judged.share, total, judged.peak_bytes, pinned)
-        + _of_native(native),
+        sentence=text
+        + _of_native(native)
+        + (f" {by_event.text}" if by_event and by_event.text else ""),
         native=None
         if native is None
         else NativeContents(
@@ -274,6 +295,7 @@ def _culprit(
         falsifier=falsifier(row, grower, holders),
         excerpts=origins.excerpts,
         chart=chart,
+        per_event=by_event,
         chart_unit=chart_unit,
         known=found.told if found else None,
     )
@@ -287,6 +309,32 @@ def _of_native(native: NativeGrowth | None) -> str:
         f" {human_bytes(native.gained_bytes)} of this is native memory that its items keep: "
         f"{native.name} allocates it at {native.location} (a sampled estimate)."
     )
+
+
+def _per_event(case: RunContext, g: Grower) -> EventGrowth | None:
+    """Return with what a path grows, of all that was counted at its censuses."""
+    at = case.table.at[g.columns]
+    return growth_per_event(case, at, g.x, g.y, unit=g.unit, noise=policy.ROW_NOISE_BYTES)
+
+
+def growth_per_event(
+    case: RunContext, at: IntArray, done: FloatArray, kept: FloatArray, *, unit: str, noise: float
+) -> EventGrowth | None:
+    """Return with what something grows, of all that was counted.
+
+    Args:
+        case: The run.
+        at: The measurements at which it was read.
+        done: Units of work done there.
+        kept: What was kept there.
+        unit: The unit of work.
+        noise: Changes up to so many bytes mean nothing.
+
+    """
+    fit = fit_events(kept, counters_at(case.track, unit, done, at), noise)
+    if fit is None:
+        return None
+    return event_growth(fit, unit, recompiled(case.recording.compilations, case.sources.location))
 
 
 def _library_lines(case: RunContext, grower: Grower) -> list[str]:

@@ -19,7 +19,7 @@ from leakscope.analysis.processes.endings import (
 )
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.verdict.cleared import Undecided
-from leakscope.analysis.verdict.wording import listed
+from leakscope.analysis.verdict.wording import listed, per_event
 from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.device import OutOfMemory
@@ -322,7 +322,10 @@ def _accusation(culprits: list[Culprit], findings: list[Finding]) -> str:
     serious = [c for c in culprits if c.severity is not Severity.NOTE]
     diagnosed = [f for f in findings if f.severity is not Severity.NOTE and _is_growth(f)]
     if not serious:
-        return f"{_as_first_words(diagnosed[0].title)}. {_beginning(diagnosed[0].text)}"
+        text = f"{_as_first_words(diagnosed[0].title)}. {_beginning(diagnosed[0].text)}"
+        by_event = diagnosed[0].per_event
+        is_untold = by_event and by_event.is_by_event and by_event.text not in text
+        return f"{text} {by_event.text}" if by_event and is_untold else text
     text = _says(serious[0])
     if diagnosed:
         text += f" Also: {', '.join(_inner(f.title) for f in diagnosed)}."
@@ -367,7 +370,7 @@ def _inner(title: str) -> str:
 def _says(culprit: Culprit) -> str:
     name = clipped(culprit.name, LONGEST_NAME)
     place = f" ({culprit.fed_at[0]})" if culprit.fed_at else ""
-    rate = f"{human_bytes(culprit.bytes_per_unit)} per {culprit.unit}"
+    rate = _rate_of(culprit)
     rate += "" if culprit.workers else _in_ranks(culprit)
     if culprit.growth == "within":
         climb = f"{name} climbs by {rate}{place} to {human_bytes(culprit.total_bytes)}"
@@ -376,6 +379,15 @@ def _says(culprit: Culprit) -> str:
         return f"Memory peaks in {culprit.phase}: {climb} and is freed only when it ends."
     ends = f"; {culprit.forecast.text}" if _is_near(culprit) and culprit.forecast else ""
     return f"Memory leaks: {name} grows by {rate}{_in_workers(culprit)}{place}{ends}."
+
+
+def _rate_of(culprit: Culprit) -> str:
+    """Return the rate per unit of work; where it grows with an event that comes first."""
+    rate, by_event = f"{human_bytes(culprit.bytes_per_unit)} per {culprit.unit}", culprit.per_event
+    if by_event is None or not by_event.is_by_event:
+        return rate
+    events = " and ".join(per_event(one) for one in by_event.rates if not one.is_work)
+    return f"{events}, on average {rate}"
 
 
 def _in_ranks(culprit: Culprit) -> str:

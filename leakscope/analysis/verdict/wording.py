@@ -5,15 +5,29 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+from collections import Counter
+from collections.abc import Callable
 
 import msgspec
+import numpy as np
 
 from leakscope.analysis.columns.series import HOST
+from leakscope.analysis.growth import policy
+from leakscope.analysis.growth.events import CounterRate, EventFit, Regressor
 from leakscope.analysis.growth.rows import Grower, bytes_when_full
+from leakscope.model.boundary import Event
 from leakscope.model.census import CensusRow, Content, RootKind
 from leakscope.model.known import Recognised
-from leakscope.model.report import Falsifier, Finding, Remedy, Severity
-from leakscope.model.text import human_bytes, human_count, human_share, plural
+from leakscope.model.record import CompilationRecord
+from leakscope.model.report import (
+    EventGrowth,
+    EventRate,
+    Falsifier,
+    Finding,
+    Remedy,
+    Severity,
+)
+from leakscope.model.text import clipped, human_bytes, human_count, human_share, plural
 from leakscope.model.trend import Trend
 
 _ROOTS = {
@@ -25,6 +39,8 @@ _ROOTS = {
     RootKind.LIBRARY: "a library's own name",
 }
 _TENSORS_SHARE = 0.5
+LONGEST_REASON = 160
+"""Characters of the guard that failed."""
 _FORM = re.compile(r"(?P<type>[a-z]+\d*\w*) \((?P<shape>[\d, ]*)\) on (?P<device>[\w:]+)")
 
 
@@ -113,6 +129,156 @@ def falsifier(row: CensusRow, grower: Grower, holders: list[str]) -> Falsifier:
         f"warm-up, it would stop: one more {grower.unit} at the same size would withdraw this.",
         result=f"{reachable} It grew through the last {grower.trend.points} readings.",
     )
+
+
+_NOUNS = {
+    Event.SAVED_FILE.value: "saved file",
+    Event.ASYNC_SAVE.value: "asynchronous save",
+    Event.LOG.value: "log record",
+    Event.LOGGED_ERROR.value: "logged error",
+    Event.TRACKER_CALL.value: "tracker call",
+    Event.FIGURE.value: "written figure",
+    Event.IMAGE.value: "written image",
+    Event.OPTIMIZER.value: "new optimizer",
+    Event.SCHEDULER.value: "new scheduler",
+    Event.LOADER_ITERATOR.value: "new iterator of a loader",
+    Event.THREAD.value: "started thread",
+    Event.PROCESS.value: "started process",
+    Event.GRAPH_CAPTURE.value: "captured graph",
+    Event.COLLECTION_2.value: "full collection",
+    Event.NEW_SHAPE.value: "new shape",
+}
+_PLURALS = {_NOUNS[Event.LOADER_ITERATOR.value]: "new iterators of a loader"}
+_BY_THE_WAY = frozenset(
+    {
+        Event.LOG.value,
+        Event.LOADER_ITERATOR.value,
+        Event.THREAD.value,
+        Event.COLLECTION_2.value,
+        Event.SCHEDULER.value,
+    }
+)
+"""They come with nearly everything, so that it tells nobody anything where they coincide."""
+
+
+def event_growth(fit: EventFit, unit: str, compiled: str = "") -> EventGrowth:
+    """Return with what something grows, whose rate is told per unit of work.
+
+    ``compiled`` says what was compiled again and why.
+    """
+    rates, work = [_event_rate(rate) for rate in fit.rates], _event_rate(fit.work)
+    alike = [counter for counter in fit.indistinct if counter.name not in {"step", "epoch", unit}]
+    text = _by_event(rates, work, alike) if fit.is_by_event else _with_work(fit, alike)
+    if compiled and any(rate.counter.name == Event.RECOMPILATION.value for rate in fit.rates):
+        text = f"{text} {compiled}".strip()
+    return EventGrowth(
+        rates=rates,
+        work=work,
+        is_by_event=fit.is_by_event,
+        indistinct=[_noun(counter.name) for counter in fit.indistinct],
+        text=text,
+    )
+
+
+def recompiled(compilations: list[CompilationRecord], locate: Callable[[str, int], str]) -> str:
+    """Return which function was compiled again most often, and why it was the last time.
+
+    Args:
+        compilations: What was compiled, in order.
+        locate: Returns a line of a file as a person would write it.
+
+    """
+    again = [one for one in compilations if one.number]
+    if not again:
+        return ""
+    (name, file, line), times = Counter(
+        (one.function, one.file, one.line) for one in again
+    ).most_common(1)[0]
+    last = next(one for one in reversed(again) if (one.function, one.file) == (name, file))
+    why = f", at last because of {clipped(last.reason, LONGEST_REASON)}" if last.reason else ""
+    often = f"{plural(times, 'time')}{why}"
+    return f"Compiled again most often was {name} ({locate(file, line)}): {often}."
+
+
+def per_event(rate: EventRate) -> str:
+    """Return ``18 MiB per save (31 saves)``; of work without the number."""
+    text = f"{human_bytes(rate.bytes_each)} per {rate.noun}"
+    return text if rate.is_work else f"{text} ({_many(rate.count, rate.noun)})"
+
+
+def _event_rate(rate: CounterRate) -> EventRate:
+    return EventRate(
+        event=rate.counter.name,
+        noun=_noun(rate.counter.name),
+        is_work=rate.counter.is_work,
+        bytes_each=rate.rate,
+        count=round(rate.counter.total),
+        share=rate.share,
+    )
+
+
+def _noun(name: str) -> str:
+    return _NOUNS.get(name, name.partition(":")[0])
+
+
+def _many(count: float, noun: str) -> str:
+    if noun in _PLURALS and round(count) != 1:
+        return f"{human_count(round(count))} {_PLURALS[noun]}"
+    return plural(count, noun)
+
+
+def _several(noun: str) -> str:
+    """Return the plural of a noun."""
+    return _many(2, noun).partition(" ")[2]
+
+
+def _by_event(rates: list[EventRate], work: EventRate, alike: list[Regressor]) -> str:
+    told = [*rates, *([] if any(rate.is_work for rate in rates) else [work])]
+    text = f"It grows with {_several(_first_event(rates).noun)}: {', '.join(map(per_event, told))}."
+    others = [_noun(counter.name) for counter in alike if counter.name not in _BY_THE_WAY]
+    if not others:
+        return text
+    leading = _first_event(rates).noun
+    return (
+        f"{text} {listed([_several(noun) for noun in others]).capitalize()} came at the same "
+        f"moments, so this run can't tell them from {_several(leading)}: one in which only every "
+        f"second {leading} comes with {_with_article(others[0])} would."
+    )
+
+
+def _first_event(rates: list[EventRate]) -> EventRate:
+    return next((rate for rate in rates if not rate.is_work), rates[0])
+
+
+def _with_work(fit: EventFit, alike: list[Regressor]) -> str:
+    """Return what comes at the same moments as the work that growth is told by, if that is rare."""
+    first = fit.rates[0].counter
+    most = policy.EVENT_RARE * first.total if first.name == "step" else np.inf
+    others = [
+        _noun(counter.name)
+        for counter in alike
+        if counter.name not in _BY_THE_WAY and counter.total <= most and counter.name in _EVENTS
+    ]
+    if not others or not first.is_work:
+        return ""
+    unit, several = _noun(first.name), listed([_several(noun) for noun in others])
+    if first.name == "step":
+        return (
+            f"It may as well grow with {several}, which came evenly between readings: a run with "
+            "half as many would tell."
+        )
+    return (
+        f"{several.capitalize()} went with {_several(unit)}, so this run can't tell whether they "
+        f"bring it: one in which only every second {unit} comes with {_with_article(others[0])} "
+        "would."
+    )
+
+
+_EVENTS = frozenset(event.value for event in Event)
+
+
+def _with_article(noun: str) -> str:
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
 def pinned_bytes(row: CensusRow) -> dict[str, int]:

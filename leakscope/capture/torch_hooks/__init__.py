@@ -23,6 +23,7 @@ from leakscope.capture.torch_hooks.optimizers import BackwardHooks, OptimizerHoo
 from leakscope.capture.torch_hooks.patching import (
     ImportWatch,
     PatchedMethod,
+    is_being_imported,
     opaque,
     without_our_frame,
 )
@@ -220,7 +221,7 @@ class AutoBoundaries:
         """Hook what is imported and wait for the rest."""
         for source in self._sources:
             module = sys.modules.get(source.module)
-            if module is not None and not _is_being_imported(module):
+            if module is not None and not is_being_imported(module):
                 self._watch.arrived(source.module)
                 source.install(module)
         self._watch.start()
@@ -238,7 +239,3 @@ def grad_enabled() -> bool:
     if torch is None:
         return True
     return bool(torch.is_grad_enabled())
-
-
-def _is_being_imported(module: ModuleType) -> bool:
-    return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))

@@ -19,9 +19,11 @@ Method = Callable[..., Any]
 
 
 class PatchedMethod:
-    """A method of a class that is replaced until :meth:`remove`."""
+    """A method of a class, or a function of a module, that is replaced until :meth:`remove`."""
 
-    def __init__(self, owner: type, name: str, wrap: Callable[[Method], Method]) -> None:
+    def __init__(
+        self, owner: type | ModuleType, name: str, wrap: Callable[[Method], Method]
+    ) -> None:
         self._owner = owner
         self._name = name
         self._original = owner.__dict__[name]
@@ -161,6 +163,11 @@ class _NotifyingLoader(Loader):
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
+
+
+def is_being_imported(module: ModuleType) -> bool:
+    """Return whether a module is known already, and has not been run to its end."""
+    return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
 
 
 class LibraryPatches:

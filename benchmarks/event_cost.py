@@ -1,0 +1,85 @@
+"""What counting events costs a step of a millisecond.
+
+    python benchmarks/event_cost.py [--rounds 40] [--calls 20000]
+
+An empty function is called as it is and as it is wrapped to count an event; both take turns in one
+process, and told is what the fastest rounds of each differ by, which other work on the machine
+disturbs least. A step is taken to write two log records and two scalars, and every tenth to save
+a file, to make an optimizer and a scheduler and to begin a pass over a loader. Added is what asking
+for the counts takes, as if every tenth step were recorded: of steps of a millisecond the budget
+allows for fewer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import Any
+
+from machine import machine
+
+from leakscope.capture.events import PASSAGES, EventCounts
+from leakscope.model.boundary import Event
+
+STEP_SECONDS = 1e-3
+PER_STEP = {
+    Event.LOG: 2.0,
+    Event.TRACKER_CALL: 2.0,
+    Event.SAVE: 0.1,
+    Event.OPTIMIZER: 0.1,
+    Event.SCHEDULER: 0.1,
+    Event.LOADER_ITERATOR: 0.1,
+}
+RECORDED_SHARE = 0.1
+MOST = 0.002
+"""Of a step: the bound that the figures are held against."""
+
+
+def nothing(*args: Any) -> None:
+    """Take what a log record is made of, and do nothing."""
+
+
+ARGUMENTS = (None, "name", 20, "file", 1, "text", (), None)
+
+
+def seconds(function: Callable[..., object], calls: int, arguments: tuple[object, ...]) -> float:
+    began = time.perf_counter()
+    for _ in range(calls):
+        function(*arguments)
+    return (time.perf_counter() - began) / calls
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--calls", type=int, default=20000)
+    parser.add_argument("--quick", action="store_true")
+    given = parser.parse_args()
+    rounds, calls = (3, 2000) if given.quick else (given.rounds, given.calls)
+    print(machine())
+    counts = EventCounts()
+    counts.install()
+    counts.uninstall()
+    passages = {passage.event: passage for passage in reversed(PASSAGES)}
+    counting = {event: counts._wrap(passages[event], nothing) for event in PER_STEP}
+    plain, asking = [], []
+    counted: dict[Event, list[float]] = {event: [] for event in PER_STEP}
+    for _ in range(rounds):
+        plain.append(seconds(nothing, calls, ARGUMENTS))
+        for event, function in counting.items():
+            counted[event].append(seconds(function, calls, ARGUMENTS))
+        asking.append(seconds(counts.changed, calls // 10, ()))
+    print(f"  {'an empty call':<18} {1e9 * min(plain):6.0f} ns")
+    share = RECORDED_SHARE * min(asking) / STEP_SECONDS
+    for event, values in counted.items():
+        more = min(values) - min(plain)
+        share += PER_STEP[event] * more / STEP_SECONDS
+        print(f"  {event.value:<18} {1e9 * more:6.0f} ns more")
+    print(f"  {'asking':<18} {1e9 * min(asking):6.0f} ns")
+    kept = "kept" if share <= MOST else "NOT KEPT"
+    print(f"  of a step of 1 ms {share:.3%}, at most {MOST:.1%}: {kept}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,312 @@
+"""Growth per event: does a series grow with saves, compilations and the like, or with the work?
+
+What is kept is regressed, from reading to reading, on the work and on the events that were counted
+there: no rate is below zero, at most two are above it, and the fit is by least absolute deviations
+with the growth model's cost for each, so that a jump or a warm-up weighs as one reading.
+
+One counter's rate is a weighted median. Of two counters the best fit passes through two of the
+rises exactly, as one of least absolute deviations does, so pairs of rises are tried. An event is
+preferred to the work only where it explains the series better by a margin; what explains it as well
+can't be told from it by this run. No verdict is changed by that: it says with what something grows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from leakscope.analysis.columns.series import BoundaryTable, FloatArray, IntArray, code_of
+from leakscope.analysis.columns.units import epochs, is_training
+from leakscope.analysis.growth import policy
+from leakscope.model import gauge
+from leakscope.model.boundary import BoundaryKind, Event
+
+_TOLD_OTHERWISE = frozenset(
+    {Event.SAVED_FILE, Event.COLLECTION_0, Event.COLLECTION_1, Event.EVALUATION, Event.NEW_SHAPE}
+)
+"""Recorded events that are no candidates by themselves: parts of another, or too many."""
+
+
+@dataclass(frozen=True)
+class Regressor:
+    """Something that growth may go with, and how often it had happened at each reading."""
+
+    name: str
+    done: FloatArray
+    is_work: bool = False
+    """Whether it is a unit of work; else it is an event."""
+
+    @property
+    def total(self) -> float:
+        """How often it happened from the first reading to the last."""
+        return float(self.done[-1] - self.done[0])
+
+
+@dataclass(frozen=True)
+class CounterRate:
+    """What a series gains with each of something that is counted."""
+
+    counter: Regressor
+    rate: float
+    share: float
+    """Part of what the series gained."""
+
+
+@dataclass(frozen=True)
+class EventFit:
+    """With what a series grows."""
+
+    rates: tuple[CounterRate, ...]
+    """One or two, what brings most first."""
+    work: CounterRate
+    """That of the unit of work beside them; 0 where it brings nothing."""
+    is_by_event: bool
+    """Whether an event explains the series better than any work does."""
+    indistinct: tuple[Regressor, ...]
+    """Other counters that explain it as well as the first: this run can't tell them apart."""
+
+
+def fit_events(y: FloatArray, counters: list[Regressor], noise: float) -> EventFit | None:
+    """Return with what a series grows; None where it doesn't, or nothing was counted.
+
+    Args:
+        y: What is kept at each reading.
+        counters: The unit of work in which its rate is told, then other work, then events.
+        noise: Changes up to this much mean nothing, in the unit of y.
+
+    """
+    gained = float(y[-1] - y[0]) if len(y) else 0.0
+    moving = [one for one in counters if one.total >= policy.FEWEST_EVENTS]
+    has_events = any(not counter.is_work for counter in moving)
+    if len(y) <= policy.FEWEST_READINGS or gained <= noise or not has_events:
+        return None
+    rises = np.diff(y)
+    costs = _Costs(rises, noise)
+    tried, steps, ones, single = _by_name(moving, rises, costs)
+    best = _preferred(single, tried)
+    places, found, cost = [best], [ones[best]], single[best]
+    alike = [tried[n] for n in _within(single, cost) if n != best]
+    if pair := _pair(rises, steps, single, costs, tried):
+        places, found, cost, alike = [*pair.places], [*pair.rates], pair.cost, pair.alike
+    rates = [
+        CounterRate(tried[place], rate, rate * tried[place].total / gained)
+        for place, rate in zip(places, found, strict=True)
+    ]
+    by_work = min((c for c, one in zip(single, tried, strict=True) if one.is_work), default=np.inf)
+    is_by_event = cost + policy.EVENT_MARGIN <= by_work and _are_events(rates)
+    rates.sort(key=lambda one: -one.share)
+    work = next((one for one in rates if one.counter.name == counters[0].name), None)
+    return EventFit(
+        rates=tuple(rates),
+        work=work or CounterRate(counters[0], 0.0, 0.0),
+        is_by_event=is_by_event,
+        indistinct=tuple(alike),
+    )
+
+
+def counters_at(track: BoundaryTable, unit: str, done: FloatArray, at: IntArray) -> list[Regressor]:
+    """Return what growth may go with, as counted at some measurements; several may share a name.
+
+    Of a recording that counts no events it is the work alone.
+
+    Args:
+        track: The recording.
+        unit: The unit of work in which the growth is told, which comes first.
+        done: How much of it was done there.
+        at: The measurements.
+
+    """
+    found = [Regressor(unit, done, is_work=True)]
+    if not track.counts_events:
+        return found
+    if track.step.any():
+        found.append(Regressor("step", track.step[at].astype(np.float64), is_work=True))
+    found.append(Regressor("epoch", epochs(track).done[at], is_work=True))
+    for phase in track.phases:
+        name = "epoch" if is_training(phase) else phase
+        if not is_training(phase) and phase.partition(":")[0] == unit:
+            name = unit
+        is_work = name in {"epoch", unit}
+        found += [Regressor(name, passes, is_work=is_work) for passes in _passes(track, phase, at)]
+    names = [event.value for event in Event if event not in _TOLD_OTHERWISE]
+    names += [Event.SAVED_FILE.value] if track.is_timed else []
+    found += [Regressor(name, track.events(name)[at]) for name in names if track.has_event(name)]
+    known = track.known(gauge.SHAPES)
+    if len(known) >= len(at):
+        shapes = np.interp(at, known, track.gauge(gauge.SHAPES)[known])
+        found.append(Regressor(Event.NEW_SHAPE.value, shapes))
+    return found
+
+
+def _passes(track: BoundaryTable, phase: str, at: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Return the passes through a phase that had ended at each reading, and at the one before.
+
+    What follows a pass, as the lines after its loop, is seen after the boundary that ends it.
+    """
+    ended = track.completed(phase)[at].astype(np.float64)
+    just = (track.phase[at] == track.phase_code(phase)) & (
+        track.kind[at] == code_of(BoundaryKind.PHASE_END)
+    )
+    return ended, np.maximum.accumulate(ended - just) if len(ended) else ended
+
+
+class _Costs:
+    """What a fit costs, in the growth model's units: deviations, and each rate that it needs."""
+
+    def __init__(self, rises: FloatArray, noise: float) -> None:
+        self._count = len(rises)
+        usual = policy.SCALE_SHARE * float(np.abs(rises).mean())
+        self._scale = max(noise, usual, float(np.finfo(float).tiny))
+
+    def of(self, off: float, rates: int) -> float:
+        fit = self._count * float(np.log1p(off / (self._count * self._scale)))
+        return fit + policy.BREAK_COST * rates
+
+
+def _by_name(
+    counters: list[Regressor], rises: FloatArray, costs: _Costs
+) -> tuple[list[Regressor], FloatArray, list[float], list[float]]:
+    """Return counters, their steps, rates and costs alone; of those of one name the best."""
+    best: dict[str, tuple[float, Regressor, FloatArray, float]] = {}
+    for counter in counters:
+        steps = np.diff(counter.done)
+        rate = _one(rises, steps)
+        cost = costs.of(_off(rises, [steps], [rate]), 1)
+        if counter.name not in best or cost < best[counter.name][0]:
+            best[counter.name] = cost, counter, steps, rate
+    chosen = list(best.values())
+    return (
+        [counter for _, counter, _, _ in chosen],
+        np.array([steps for _, _, steps, _ in chosen]),
+        [rate for *_, rate in chosen],
+        [cost for cost, *_ in chosen],
+    )
+
+
+def _off(rises: FloatArray, steps: list[FloatArray], rates: list[float]) -> float:
+    explained = sum(rate * row for rate, row in zip(rates, steps, strict=True))
+    return float(np.abs(rises - explained).sum())
+
+
+def _one(rises: FloatArray, steps: FloatArray) -> float:
+    """Return the rate, not below zero, that explains rises best: a median weighted by the steps."""
+    moved = steps > 0
+    if not moved.any():
+        return 0.0
+    each, weight = rises[moved] / steps[moved], steps[moved]
+    order = np.argsort(each)
+    reached = np.cumsum(weight[order])
+    half = reached[-1] / 2
+    low = int(np.searchsorted(reached, half))
+    high = int(np.searchsorted(reached, half, side="right"))
+    middle = (each[order][low] + each[order][min(high, len(order) - 1)]) / 2
+    return max(float(middle), 0.0)
+
+
+def _preferred(costs: list[float], counters: list[Regressor]) -> int:
+    """Return the counter that explains best; of those that do as well work comes before events."""
+    alike = _within(costs, min(costs))
+    return next((n for n in alike if counters[n].is_work), alike[0])
+
+
+def _within(costs: list[float], least: float) -> list[int]:
+    """Return the places of costs that are as good as the least."""
+    return [n for n, cost in enumerate(costs) if cost <= least + policy.EVENT_ALIKE]
+
+
+def _are_events(rates: list[CounterRate]) -> bool:
+    """Return whether rates account for the growth, and those of events for most of that."""
+    whole = sum(one.share for one in rates)
+    by_event = sum(one.share for one in rates if not one.counter.is_work)
+    is_whole = policy.EVENT_WHOLE <= whole <= 1 / policy.EVENT_WHOLE
+    return is_whole and by_event >= policy.EVENT_SHARE * whole
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Two counters that explain a series together, and their rates."""
+
+    places: tuple[int, int]
+    rates: tuple[float, float]
+    cost: float
+    alike: list[Regressor]
+    """What would do as well in the place of one of them."""
+
+
+def _pair(
+    rises: FloatArray,
+    steps: FloatArray,
+    single: list[float],
+    costs: _Costs,
+    counters: list[Regressor],
+) -> _Pair | None:
+    """Return the two counters that explain a series best; None where one alone does as well.
+
+    One of the two is work, or among the best by itself.
+    """
+    least = min(single)
+    if least < 2 * policy.BREAK_COST + policy.EVENT_ALIKE:
+        return None
+    leading = np.argsort(single, kind="stable")[: policy.EVENTS_LEADING].tolist()
+    starts = [n for n, counter in enumerate(counters) if counter.is_work or n in leading]
+    pairs = dict.fromkeys(
+        (min(n, other), max(n, other))
+        for n in starts
+        for other in range(len(counters))
+        if n != other
+    )
+    found: list[tuple[float, tuple[int, int], tuple[float, float]]] = []
+    for one, other in pairs:
+        rates = _two(rises, steps[one], steps[other])
+        if rates is not None and _parts(rises, steps, (one, other), rates) >= policy.EVENT_PART:
+            off = _off(rises, [steps[one], steps[other]], [*rates])
+            found.append((costs.of(off, 2), (one, other), rates))
+    most = min((cost for cost, *_ in found), default=np.inf) + policy.EVENT_ALIKE
+    if most >= least:
+        return None
+    as_good = [each for each in found if each[0] <= most]
+    cost, places, rates = max(as_good, key=lambda each: sum(counters[n].is_work for n in each[1]))
+    others = dict.fromkeys(n for _, each, _ in as_good for n in each if n not in places)
+    return _Pair(places, rates, cost, [counters[n] for n in others])
+
+
+def _parts(
+    rises: FloatArray, steps: FloatArray, places: tuple[int, int], rates: tuple[float, float]
+) -> float:
+    """Return the smaller of the parts that two rates bring of all that was gained."""
+    gained = float(rises.sum())
+    return min(
+        rate * float(steps[place].sum()) / gained for place, rate in zip(places, rates, strict=True)
+    )
+
+
+def _two(rises: FloatArray, one: FloatArray, other: FloatArray) -> tuple[float, float] | None:
+    """Return two rates above zero that explain rises best together; None where there are none."""
+    chosen = _pivots(one, other)
+    first, second = (chosen[place] for place in np.triu_indices(len(chosen), 1))
+    size = one[first] * other[second] - one[second] * other[first]
+    scale = max(float(np.abs(one).max() * np.abs(other).max()), np.finfo(float).tiny)
+    apart = np.abs(size) > policy.ROUNDING * scale
+    first, second, size = first[apart], second[apart], size[apart]
+    a = (rises[first] * other[second] - rises[second] * other[first]) / size
+    b = (one[first] * rises[second] - one[second] * rises[first]) / size
+    above = (a > 0) & (b > 0)
+    if not above.any():
+        return None
+    a, b = a[above], b[above]
+    explained = a[:, None] * one[None, :] + b[:, None] * other[None, :]
+    place = int(np.argmin(np.abs(rises[None, :] - explained).sum(axis=1)))
+    return float(a[place]), float(b[place])
+
+
+def _pivots(one: FloatArray, other: FloatArray) -> IntArray:
+    """Return the rises through which a fit of two may pass, evenly from those that each moves."""
+    both = np.flatnonzero((one > 0) & (other > 0))
+    single = np.flatnonzero((one > 0) != (other > 0))
+    chosen = [
+        of_kind[np.unique(np.linspace(0, len(of_kind) - 1, policy.MOST_PIVOTS).round().astype(int))]
+        for of_kind in (both, single)
+        if len(of_kind)
+    ]
+    return np.unique(np.concatenate(chosen)) if chosen else np.zeros(0, dtype=np.int64)

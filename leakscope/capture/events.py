@@ -1,0 +1,346 @@
+"""Events that are counted by themselves: saves, compilations, log calls, figures, new optimizers.
+
+What a program does now and then may be what its memory grows with. Counted is where a library
+passes through anyway: functions of its own that nobody imports from it are wrapped, so that
+``torch.save`` and its like stay what they are. Only of logging, optimizers, schedulers and PIL a
+method of a public class is. A wrapper adds one to a number and keeps nothing. The collector and the
+compiler keep count themselves, and are only asked.
+
+No lock is taken: a signal's handler, a finalizer or a forked child may come in between, and one
+count that two threads lose together harms nobody.
+
+Exceptions that the program catches aren't counted. Only ``sys.monitoring`` (CPython 3.12) hears of
+them, and it calls for each that any library handles, which nobody can switch off one by one: a loop
+that looks up attributes in vain would pay for it.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import logging
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import get_ident
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from leakscope.capture.torch_hooks.patching import (
+    ImportWatch,
+    PatchedMethod,
+    is_being_imported,
+    opaque,
+    without_our_frame,
+)
+from leakscope.model.boundary import Event
+from leakscope.model.errors import ours
+from leakscope.model.record import CompilationRecord
+
+MOST_COMPILATIONS = 500
+"""More are counted, not described."""
+LONGEST_REASON = 300
+COMPILER = "torch._dynamo.utils"
+_COMPARED = re.compile(r"(==|!=|<=|>=|<|>|\bis\b|\bin\b).*")
+"""What follows in a guard may be a value of the program's, which no recording holds."""
+
+
+class Passage(NamedTuple):
+    """A function of a library through which an event passes."""
+
+    module: str
+    owner: str
+    """The class that has it; empty for a function of the module."""
+    name: str
+    event: Event
+
+
+PASSAGES = (
+    Passage("torch.serialization", "", "_save", Event.SAVE),
+    Passage("torch.serialization", "", "_legacy_save", Event.SAVE),
+    Passage("torch.serialization", "", "_load", Event.LOAD),
+    Passage("torch.serialization", "", "_legacy_load", Event.LOAD),
+    Passage("safetensors.torch", "", "serialize_file", Event.SAVE),
+    Passage("safetensors.numpy", "", "serialize_file", Event.SAVE),
+    Passage("torch.distributed.checkpoint.state_dict_saver", "", "_save_state_dict", Event.SAVE),
+    Passage("torch.distributed.checkpoint.state_dict_loader", "", "_load_state_dict", Event.LOAD),
+    Passage(
+        "torch.distributed.checkpoint._async_thread_executor",
+        "_ThreadBasedAsyncCheckpointExecutor",
+        "execute_save",
+        Event.ASYNC_SAVE,
+    ),
+    Passage(
+        "torch.distributed.checkpoint._async_process_executor",
+        "_ProcessBasedAsyncCheckpointExecutor",
+        "execute_save",
+        Event.ASYNC_SAVE,
+    ),
+    Passage("logging", "Logger", "makeRecord", Event.LOG),
+    Passage("torch.utils.tensorboard.writer", "FileWriter", "add_event", Event.TRACKER_CALL),
+    Passage("wandb.sdk.wandb_run", "Run", "_log", Event.TRACKER_CALL),
+    Passage(
+        "mlflow.tracking._tracking_service.client",
+        "TrackingServiceClient",
+        "log_metric",
+        Event.TRACKER_CALL,
+    ),
+    Passage(
+        "mlflow.tracking._tracking_service.client",
+        "TrackingServiceClient",
+        "log_batch",
+        Event.TRACKER_CALL,
+    ),
+    Passage("matplotlib.backend_bases", "FigureCanvasBase", "print_figure", Event.FIGURE),
+    Passage("PIL.Image", "Image", "save", Event.IMAGE),
+    Passage("torch.optim.optimizer", "Optimizer", "__init__", Event.OPTIMIZER),
+    Passage("torch.optim.lr_scheduler", "LRScheduler", "__init__", Event.SCHEDULER),
+    Passage("torch.optim.lr_scheduler", "ReduceLROnPlateau", "__init__", Event.SCHEDULER),
+    Passage(
+        "torch.utils.data.dataloader", "_BaseDataLoaderIter", "__init__", Event.LOADER_ITERATOR
+    ),
+    Passage("threading", "", "_start_new_thread", Event.THREAD),
+    Passage("threading", "", "_start_joinable_thread", Event.THREAD),
+    Passage("subprocess", "Popen", "_execute_child", Event.PROCESS),
+    Passage("multiprocessing.util", "", "spawnv_passfds", Event.PROCESS),
+    Passage("multiprocessing.popen_forkserver", "Popen", "_launch", Event.PROCESS),
+    Passage("torch.cuda.graphs", "CUDAGraph", "capture_begin", Event.GRAPH_CAPTURE),
+)
+_WRITES = frozenset({Event.SAVE, Event.FIGURE, Event.IMAGE})
+"""One inside another is a part of it: a figure is written as an image."""
+_NAMES = tuple(event.value for event in Event)
+_OF_GENERATIONS = tuple(
+    event.value for event in (Event.COLLECTION_0, Event.COLLECTION_1, Event.COLLECTION_2)
+)
+_DISTRIBUTED = "_save_state_dict"
+"""Writes its pieces by ``torch.save``, in threads of its own."""
+
+
+class EventCounts:
+    """Counts events of this process while it is installed."""
+
+    def __init__(self) -> None:
+        self.place = 0
+        """The last boundary that the program reached: saves with the same one are one event."""
+        self._counts = dict.fromkeys(_NAMES, 0)
+        self._told = dict(self._counts)
+        self._saved_at = -1
+        self._writing: set[int] = set()
+        self._distributed = 0
+        self._patches: list[PatchedMethod] = []
+        self._collections: list[int] = []
+        self._compiled_until = 0.0
+        self._compiled: list[CompilationRecord] = []
+        self._described = 0
+        modules = dict.fromkeys(passage.module for passage in PASSAGES)
+        self._watch = ImportWatch(dict.fromkeys(modules, self._arrived))
+
+    def install(self) -> None:
+        """Count from now on, in libraries that are imported later too."""
+        self._collections = [each["collections"] for each in gc.get_stats()]
+        self._look_for_compilations()
+        self._compiled.clear()
+        self._counts.update(dict.fromkeys(_NAMES, 0))
+        for name in dict.fromkeys(passage.module for passage in PASSAGES):
+            module = sys.modules.get(name)
+            if module is not None and not is_being_imported(module):
+                self._watch.arrived(name)
+                self._arrived(module)
+        self._watch.start()
+
+    def uninstall(self) -> None:
+        """Leave the libraries as they were found; what was counted can still be read."""
+        self._watch.stop()
+        for patch in self._patches:
+            patch.remove()
+        self._patches.clear()
+
+    def forked(self) -> None:
+        """The process has forked."""
+        self._add(Event.PROCESS)
+
+    @contextmanager
+    def muted(self) -> Iterator[None]:
+        """Count nothing meanwhile: what happens is our own doing."""
+        before = dict(self._counts)
+        try:
+            yield
+        finally:
+            self._counts.update(before)
+
+    def changed(self) -> dict[str, int]:
+        """Return the counts that have changed since they were asked for last."""
+        counts = self._counts
+        for name, stats, before in zip(
+            _OF_GENERATIONS, gc.get_stats(), self._collections, strict=False
+        ):
+            counts[name] = stats["collections"] - before
+        self._look_for_compilations()
+        told = self._told
+        if counts == told:
+            return {}
+        self._told = dict(counts)
+        return dict(self._told.items() - told.items())
+
+    def compilations(self, boundary: int) -> list[CompilationRecord]:
+        """Return what was compiled since this was asked for last, as noticed at a boundary."""
+        compiled, self._compiled = self._compiled, []
+        for record in compiled:
+            record.boundary = boundary
+        return compiled
+
+    def _arrived(self, module: ModuleType) -> None:
+        for passage in PASSAGES:
+            owner = getattr(module, passage.owner, None) if passage.owner else module
+            if (
+                passage.module == module.__name__
+                and isinstance(owner, type | ModuleType)
+                and callable(vars(owner).get(passage.name))
+            ):
+                wrap = functools.partial(self._wrap, passage)
+                self._patches.append(PatchedMethod(owner, passage.name, wrap))
+
+    def _wrap(self, passage: Passage, original: Callable[..., Any]) -> Callable[..., Any]:
+        if passage.name == _DISTRIBUTED:
+            return self._wrap_distributed(original)
+        if passage.event in _WRITES:
+            return self._wrap_write(passage.event, original)
+        if passage.event is Event.LOG:
+            return self._wrap_log(original)
+        counts, name = self._counts, passage.event.value
+
+        @opaque
+        @functools.wraps(original)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            counts[name] += 1
+            try:
+                return original(*args, **kwargs)
+            except BaseException as error:
+                without_our_frame(error)
+                del args, kwargs  # whoever clears the traceback's frames doesn't find ours
+                raise
+
+        return call
+
+    def _wrap_log(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        counts, log, logged_error = self._counts, Event.LOG.value, Event.LOGGED_ERROR.value
+
+        @opaque
+        @functools.wraps(original)
+        def makeRecord(*args: Any, **kwargs: Any) -> Any:  # noqa: N802
+            counts[log] += 1
+            # A logger, its name, level, file, line, message, arguments, exception.
+            level = args[2] if len(args) > 2 else 0
+            if (type(level) is int and level >= logging.ERROR) or (len(args) > 7 and args[7]):
+                counts[logged_error] += 1
+            try:
+                return original(*args, **kwargs)
+            except BaseException as error:
+                without_our_frame(error)
+                del args, kwargs  # as above
+                raise
+
+        return makeRecord
+
+    def _wrap_write(self, event: Event, original: Callable[..., Any]) -> Callable[..., Any]:
+        writing = self._writing
+
+        @opaque
+        @functools.wraps(original)
+        def write(*args: Any, **kwargs: Any) -> Any:
+            thread = get_ident()
+            is_outermost = thread not in writing
+            if is_outermost:
+                writing.add(thread)
+                self._add_write(event)
+            try:
+                return original(*args, **kwargs)
+            except BaseException as error:
+                without_our_frame(error)
+                del args, kwargs  # as above
+                raise
+            finally:
+                if is_outermost:
+                    writing.discard(thread)
+
+        return write
+
+    def _wrap_distributed(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @opaque
+        @functools.wraps(original)
+        def _save_state_dict(*args: Any, **kwargs: Any) -> Any:
+            self._add_write(Event.SAVE)
+            self._distributed += 1
+            try:
+                return original(*args, **kwargs)
+            except BaseException as error:
+                without_our_frame(error)
+                del args, kwargs  # as above
+                raise
+            finally:
+                self._distributed -= 1
+
+        return _save_state_dict
+
+    def _add(self, event: Event) -> None:
+        self._counts[event.value] += 1
+
+    def _add_write(self, event: Event) -> None:
+        if event is not Event.SAVE:
+            self._add(event)
+        elif not self._distributed:
+            self._add(Event.SAVED_FILE)
+            if self._saved_at != self.place:
+                self._saved_at = self.place
+                self._add(Event.SAVE)
+
+    def _look_for_compilations(self) -> None:
+        """Count what the compiler has compiled; it keeps an account of the latest itself."""
+        latest = getattr(sys.modules.get(COMPILER), "_compilation_metrics", None)
+        if not latest or _ended(latest[-1]) <= self._compiled_until:
+            return
+        found = []
+        for one in reversed(list(latest)):
+            if _ended(one) <= self._compiled_until:
+                break
+            found.append(one)
+        for one in reversed(found):
+            self._compiled_until = max(self._compiled_until, _ended(one))
+            if getattr(one, "is_forward", True) is False or getattr(one, "is_runtime", False):
+                continue
+            record = _described(one)
+            self._add(Event.RECOMPILATION if record.number else Event.COMPILATION)
+            self._described += 1
+            if self._described <= MOST_COMPILATIONS:
+                self._compiled.append(record)
+
+
+def _ended(compiled: Any) -> float:
+    """Return when a compilation ended, in microseconds; 0 where this version doesn't tell."""
+    ended = getattr(compiled, "end_time_us", None)
+    if isinstance(ended, int | float):
+        return float(ended)
+    began = getattr(compiled, "start_time", None)
+    took = getattr(compiled, "entire_frame_compile_time_s", None)
+    if not isinstance(began, int | float):
+        return 0.0
+    return 1e6 * (began + (took if isinstance(took, int | float) else 0.0))
+
+
+def _described(compiled: Any) -> CompilationRecord:
+    """Return what was compiled, why again, and under how many guards."""
+    frame, _, number = str(getattr(compiled, "compile_id", "")).partition("/")
+    reason = str(getattr(compiled, "recompile_reason", None) or "").partition("\n")[0]
+    try:
+        return CompilationRecord(
+            boundary=0,
+            function=str(getattr(compiled, "co_name", None) or frame),
+            file=str(getattr(compiled, "co_filename", None) or ""),
+            line=int(getattr(compiled, "co_firstlineno", None) or 0),
+            number=int(re.match(r"\d*", number).group() or 0),  # type: ignore[union-attr]
+            reason=_COMPARED.sub(r"\1 …", reason)[:LONGEST_REASON],
+            guards=int(getattr(compiled, "guard_count", None) or 0),
+        )
+    except ours(TypeError, ValueError):
+        return CompilationRecord(boundary=0)

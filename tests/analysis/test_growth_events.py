@@ -1,0 +1,283 @@
+"""Growth that goes with an event is told by it; growth that goes with the work stays per step."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from synthetic_runs import KIB, MIB, Program, State
+
+from leakscope.analysis.columns.series import FloatArray
+from leakscope.analysis.growth import policy
+from leakscope.analysis.growth.events import EventFit, Regressor, fit_events
+from leakscope.analysis.verdict.analyse import analyse
+from leakscope.model.boundary import Event
+from leakscope.model.report import Report, RunVerdict
+
+STEPS = 3000
+NOISE = policy.ROW_NOISE_BYTES
+EVENTS = [event.value for event in Event]
+EXACT = pytest.approx
+
+
+def read_at(readings: int, seed: int) -> FloatArray:
+    """The steps at which a series is read: anywhere, as censuses are."""
+    chance = np.random.default_rng(seed)
+    chosen = np.sort(chance.choice(STEPS, readings, replace=False)).astype(float)
+    return np.concatenate([[0.0], chosen])
+
+
+def every(steps: FloatArray, period: int, offset: int = 0) -> FloatArray:
+    return np.floor((steps + offset) / period)
+
+
+def fit(y: FloatArray, steps: FloatArray, noise: float = NOISE, **events: FloatArray) -> EventFit:
+    counters = [Regressor("step", steps, is_work=True)]
+    found = fit_events(
+        y, counters + [Regressor(name, done) for name, done in events.items()], noise
+    )
+    assert found is not None
+    return found
+
+
+def named(found: EventFit) -> list[str]:
+    return [rate.counter.name for rate in found.rates]
+
+
+SEEDS = st.integers(0, 10_000)
+READINGS = st.integers(25, 90)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=SEEDS, readings=READINGS, period=st.integers(80, 300), size=st.floats(1e5, 1e10))
+def test_growth_per_save_is_told_by_saves(
+    seed: int, readings: int, period: int, size: float
+) -> None:
+    steps = read_at(readings, seed)
+    saves = every(steps, period)
+    found = fit(size * saves, steps, save=saves, log=every(steps, 7), load=every(steps, period, 40))
+    assert found.is_by_event
+    assert named(found)[0] == "save"
+    assert found.rates[0].rate == EXACT(size, rel=0.01)
+    assert found.work.rate == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=SEEDS, readings=READINGS, period=st.integers(20, 300), size=st.floats(2e4, 1e9))
+def test_growth_per_step_stays_per_step_whatever_happens_regularly(
+    seed: int, readings: int, period: int, size: float
+) -> None:
+    steps = read_at(readings, seed)
+    found = fit(size * steps, steps, save=every(steps, period), log=every(steps, 10))
+    assert not found.is_by_event
+    assert named(found) == ["step"]
+    assert found.work.rate == EXACT(size, rel=0.01)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=SEEDS, shuffle=SEEDS, is_by_save=st.booleans())
+def test_events_that_have_nothing_to_do_with_it_change_nothing(
+    seed: int, shuffle: int, is_by_save: bool
+) -> None:
+    steps = read_at(50, seed)
+    saves = every(steps, 150)
+    y = 8e6 * (saves if is_by_save else steps / 150)
+    chance = np.random.default_rng(shuffle)
+    others = {
+        name: np.concatenate([[0.0], np.cumsum(chance.permutation(np.diff(saves)))])
+        for name in ("image", "thread", "optimizer")
+    }
+    alone, among = fit(y, steps, save=saves), fit(y, steps, save=saves, **others)
+    assert (alone.is_by_event, named(alone)) == (among.is_by_event, named(among))
+    assert [one.rate for one in alone.rates] == EXACT([one.rate for one in among.rates])
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=SEEDS, scale=st.floats(1e-3, 1e6), level=st.floats(-1e9, 1e9), is_by_save=st.booleans())
+def test_bytes_may_be_scaled_and_shifted(
+    seed: int, scale: float, level: float, is_by_save: bool
+) -> None:
+    steps = read_at(40, seed)
+    saves = every(steps, 200)
+    y = 8e6 * (saves if is_by_save else steps / 200)
+    y = y + np.random.default_rng(seed).normal(0, 1e5, len(y))
+    plain = fit(y, steps, save=saves)
+    other = fit(y * scale + level * scale, steps, NOISE * scale, save=saves)
+    assert named(plain) == named(other)
+    assert plain.is_by_event == other.is_by_event
+    ratios = [b.rate / a.rate for a, b in zip(plain.rates, other.rates, strict=True)]
+    assert ratios == EXACT([scale] * len(ratios), rel=1e-6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=SEEDS, times=st.integers(2, 50))
+def test_work_may_be_counted_in_other_units(seed: int, times: int) -> None:
+    steps = read_at(40, seed)
+    y = 3e5 * steps
+    one, other = (fit(y, done, save=every(steps, 100)) for done in (steps, steps * times))
+    assert named(one) == named(other) == ["step"]
+    assert one.work.rate == EXACT(other.work.rate * times)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=SEEDS, jump=st.floats(0, 3e7), at=st.integers(3, 45))
+def test_a_jump_weighs_as_one_reading(seed: int, jump: float, at: int) -> None:
+    steps = read_at(50, seed)
+    saves = every(steps, 100)
+    y = 8e6 * saves + np.where(np.arange(len(steps)) >= at, jump, 0)
+    found = fit(y, steps, save=saves)
+    assert found.is_by_event
+    assert named(found)[0] == "save"
+    assert found.rates[0].rate == EXACT(8e6, rel=0.05)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=SEEDS, share=st.floats(0.2, 0.8))
+def test_both_rates_are_told_where_steps_and_saves_bring_it(seed: int, share: float) -> None:
+    steps = read_at(60, seed)
+    saves = every(steps, 150)
+    found = fit(3e7 * (share * saves + (1 - share) * steps / 150), steps, save=saves)
+    assert sorted(named(found)) == ["save", "step"]
+    rates = {one.counter.name: one.rate for one in found.rates}
+    assert rates["save"] == EXACT(3e7 * share, rel=0.05)
+    assert rates["step"] == EXACT(3e7 * (1 - share) / 150, rel=0.05)
+
+
+def test_noise_above_what_an_event_brings_leaves_growth_per_step() -> None:
+    steps = read_at(40, 1)
+    saves = every(steps, 100)
+    y = 1e6 * saves + np.random.default_rng(1).normal(0, 4e6, len(steps))
+    found = fit_events(
+        np.minimum.accumulate(y[::-1])[::-1],
+        [Regressor("step", steps, is_work=True), Regressor("save", saves)],
+        4e6,
+    )
+    assert found is None or not found.is_by_event
+
+
+def test_what_always_happens_together_is_told_so() -> None:
+    steps = read_at(60, 2)
+    saves = every(steps, 150)
+    found = fit(8e6 * saves, steps, save=saves, load=saves)
+    assert named(found) == ["save"]
+    assert [counter.name for counter in found.indistinct] == ["load"]
+
+
+def test_what_happens_evenly_between_readings_leaves_growth_per_step() -> None:
+    steps = np.arange(0, STEPS, 200.0)
+    found = fit(1e6 * steps, steps, save=every(steps, 100))
+    assert not found.is_by_event
+    assert [counter.name for counter in found.indistinct] == ["save"]
+
+
+def test_without_events_nothing_is_said() -> None:
+    steps = read_at(40, 3)
+    work = [
+        Regressor("step", steps, is_work=True),
+        Regressor("epoch", every(steps, 500), is_work=True),
+    ]
+    assert fit_events(1e6 * steps, work, NOISE) is None
+    rare = [*work, Regressor("save", every(steps, STEPS // 2))]
+    assert fit_events(1e6 * steps, rare, NOISE) is None
+    assert fit_events(np.zeros(40), rare, NOISE) is None
+
+
+# Whole reports of runs made of planted objects: 8 epochs of 40 steps, a validation after each.
+
+
+def report(program: Program) -> Report:
+    return analyse(program.build())
+
+
+def leaking(size: float, count) -> Program:  # type: ignore[no-untyped-def]
+    made = Program(epochs=8, steps=40, inner=20)
+    made.leak("main()·kept", size)
+    things = made.things[-2:]
+    grown = [
+        type(one)(
+            one.path,
+            lambda s, part=part: count(s) * size + part,
+            one.kind,
+            one.type,
+            one.parent,
+            length=count,
+        )
+        for one, part in zip(things, (56, 0), strict=True)
+    ]
+    made.things[-2:] = grown
+    return made
+
+
+def saved(state: State) -> int:
+    return state.step // 16
+
+
+def test_the_report_of_a_leak_per_save_gives_the_rate_per_save() -> None:
+    found = report(leaking(2 * MIB, saved).event("save", saved).event("log", lambda s: s.step))
+    (culprit,) = found.culprits
+    assert found.verdict is RunVerdict.LEAK
+    assert culprit.per_event is not None
+    assert culprit.per_event.is_by_event
+    (rate,) = culprit.per_event.rates
+    assert (rate.event, rate.bytes_each) == ("save", EXACT(2 * MIB))
+    assert culprit.per_event.work.bytes_each == 0
+    assert f"grows by 2 MiB per save ({rate.count} saves), on average" in found.headline
+    assert f"It grows with saves: 2 MiB per save ({rate.count} saves)" in culprit.sentence
+
+
+def test_the_report_of_a_leak_per_step_stays_as_it_was() -> None:
+    plain = report(Program().leak("main()·kept", 200 * KIB))
+    found = report(Program().leak("main()·kept", 200 * KIB).event("save", saved))
+    assert found.headline == plain.headline
+    assert "200 KiB per step" in found.headline
+    assert [c.sentence for c in found.culprits] == [c.sentence for c in plain.culprits]
+    (culprit,) = found.culprits
+    assert culprit.per_event is not None
+    assert not culprit.per_event.is_by_event
+    assert culprit.per_event.work.bytes_each == EXACT(200 * KIB, rel=0.01)
+
+
+def test_a_save_with_every_validation_is_told_with_the_run_that_would_settle_it() -> None:
+    made = Program(endless=True, steps=600, validate_every=40)
+    made.leak("main()·kept", 3 * MIB, per="validation")
+    found = report(made.event("save", lambda s: s.validations))
+    (culprit,) = found.culprits
+    assert "3 MiB per validation" in found.headline
+    assert culprit.per_event is not None
+    assert not culprit.per_event.is_by_event
+    assert "save" in culprit.per_event.indistinct
+    assert culprit.sentence.endswith(
+        "Saves went with validations, so this run can't tell whether they bring it: one in which "
+        "only every second validation comes with a save would."
+    )
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in EVENTS if name.count("_0") + name.count("_1") == 0]
+)
+def test_events_never_change_a_verdict(name: str) -> None:
+    for made in (
+        lambda: leaking(2 * MIB, saved),
+        lambda: Program().leak("main()·kept", 200 * KIB),
+        lambda: Program().constant("main()·kept", 20 * MIB),
+    ):
+        plain, found = report(made()), report(made().event(name, saved))
+        assert found.verdict is plain.verdict
+        assert [c.signature for c in found.culprits] == [c.signature for c in plain.culprits]
+        assert [c.bytes_per_unit for c in found.culprits] == [
+            c.bytes_per_unit for c in plain.culprits
+        ]
+
+
+def test_growth_without_a_name_is_told_by_the_event_it_comes_with() -> None:
+    made = Program(epochs=8, steps=40, rss_noise=0.05 * MIB).swell(lambda s: 12 * MIB * saved(s))
+    found = report(made.event("save", saved))
+    unnamed = [f for f in found.findings if f.kind == "unexplained"]
+    assert found.verdict is RunVerdict.LEAK
+    assert unnamed[0].per_event is not None
+    assert found.headline.count("MiB per save (") == 1
+    assert unnamed[0].per_event.rates[0].bytes_each == EXACT(12 * MIB, rel=0.05)
+    rss = next(g for g in found.growth if g.metric == "rss")
+    assert rss.per_event is not None
+    assert rss.per_event.rates[0].event == "save"

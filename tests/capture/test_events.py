@@ -1,0 +1,221 @@
+"""Events are counted where libraries pass through, which are left as they were found."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+import torch
+from fake_session import FakeSession
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import leakscope
+from leakscope.capture.events import PASSAGES, EventCounts
+from leakscope.model.boundary import BoundaryKind, Event
+from leakscope.model.record import BoundaryRecord
+from leakscope.recording import open_run
+
+LOG = logging.getLogger("leakscope-tests.events")
+
+
+@pytest.fixture
+def counts() -> Iterator[EventCounts]:
+    counts = EventCounts()
+    counts.install()
+    yield counts
+    counts.uninstall()
+
+
+def save() -> None:
+    torch.save({"weight": torch.ones(2)}, io.BytesIO())
+
+
+def counted(counts: EventCounts, *events: Event) -> list[int]:
+    seen = counts.changed()
+    return [seen.get(event.value, 0) for event in events]
+
+
+def test_what_is_saved_with_no_boundary_between_is_one_save(counts: EventCounts) -> None:
+    for place in (1, 2, 3):
+        counts.place = place
+        save()
+        save()
+    assert counted(counts, Event.SAVE, Event.SAVED_FILE) == [3, 6]
+
+
+def test_files_of_safetensors_are_saves(counts: EventCounts, tmp_path) -> None:
+    safetensors = pytest.importorskip("safetensors.torch")
+    safetensors.save_file({"weight": torch.ones(2)}, tmp_path / "model.safetensors")
+    assert counted(counts, Event.SAVE) == [1]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_distributed_checkpoint_is_one_save_whatever_it_writes(
+    counts: EventCounts, tmp_path
+) -> None:
+    dcp = pytest.importorskip("torch.distributed.checkpoint")
+    state = {"model": {f"part{n}": torch.ones(2) for n in range(4)}, "notes": {"epoch": 1}}
+    dcp.save(state, checkpoint_id=tmp_path / "plain")
+    counts.place += 1
+    dcp.async_save(state, checkpoint_id=tmp_path / "later").result()
+    dcp.load(state, checkpoint_id=tmp_path / "plain")
+    wanted = (Event.SAVE, Event.SAVED_FILE, Event.ASYNC_SAVE)
+    assert counted(counts, *wanted) == [2, 2, 1]
+
+
+def test_loads_are_counted(counts: EventCounts) -> None:
+    file = io.BytesIO()
+    torch.save(1, file)
+    file.seek(0)
+    assert torch.load(file) == 1
+    assert counted(counts, Event.LOAD) == [1]
+
+
+def test_records_that_pass_the_level_are_logs_and_errors_among_them(counts: EventCounts) -> None:
+    LOG.setLevel("INFO")
+    LOG.debug("not passed")
+    LOG.info("passed")
+    LOG.error("an error")
+    try:
+        raise ValueError
+    except ValueError:
+        LOG.info("with an exception", exc_info=True)
+    assert counted(counts, Event.LOG, Event.LOGGED_ERROR) == [3, 2]
+
+
+def test_a_figure_is_a_figure_and_the_image_inside_none(counts: EventCounts) -> None:
+    from matplotlib.figure import Figure
+
+    Figure().savefig(io.BytesIO())
+    assert counted(counts, Event.FIGURE, Event.IMAGE) == [1, 0]
+
+
+def test_an_image_is_counted(counts: EventCounts) -> None:
+    image = pytest.importorskip("PIL.Image")
+    image.new("RGB", (2, 2)).save(io.BytesIO(), format="png")
+    assert counted(counts, Event.IMAGE) == [1]
+
+
+def test_optimizers_schedulers_and_iterators_are_counted_as_they_are_made(
+    counts: EventCounts,
+) -> None:
+    optimizer = torch.optim.Adam(nn.Linear(2, 2).parameters())
+    torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+    loader = DataLoader(TensorDataset(torch.ones(2)))
+    assert len(list(loader)) + len(list(loader)) == 4
+    wanted = (Event.OPTIMIZER, Event.SCHEDULER, Event.LOADER_ITERATOR)
+    assert counted(counts, *wanted) == [1, 2, 2]
+
+
+def test_threads_and_processes_are_counted_as_they_start(counts: EventCounts) -> None:
+    thread = threading.Thread(target=int)
+    thread.start()
+    thread.join()
+    subprocess.run([sys.executable, "-c", ""], check=True)
+    assert counted(counts, Event.THREAD, Event.PROCESS) == [1, 1]
+
+
+def test_what_a_tracker_is_given_is_counted_and_what_we_give_it_is_not(
+    counts: EventCounts, tmp_path
+) -> None:
+    tensorboard = pytest.importorskip("torch.utils.tensorboard")
+    writer = tensorboard.SummaryWriter(str(tmp_path))
+    before = counted(counts, Event.TRACKER_CALL)[0]
+    writer.add_scalar("loss", 1.0)
+    with counts.muted():
+        writer.add_scalar("ours", 1.0)
+    writer.close()
+    assert counted(counts, Event.TRACKER_CALL) == [before + 1]
+
+
+@pytest.mark.slow
+def test_compilations_are_counted_with_their_reason_and_without_values(
+    counts: EventCounts,
+) -> None:
+    def scaled(x: torch.Tensor, word: str) -> torch.Tensor:
+        return x * len(word)
+
+    compiled = torch.compile(scaled, backend="eager", dynamic=False)
+    for word in ("a secret", "b secret too"):
+        compiled(torch.ones(3), word)
+    assert counted(counts, Event.COMPILATION, Event.RECOMPILATION) == [1, 1]
+    first, second = counts.compilations(7)
+    assert (first.function, first.number, second.number, second.boundary) == ("scaled", 0, 1, 7)
+    assert first.guards > 0
+    assert "word" in second.reason
+    assert "secret" not in second.reason
+    assert counts.compilations(8) == []
+
+
+def test_runs_of_the_collector_are_counted_by_generation(counts: EventCounts) -> None:
+    import gc
+
+    gc.collect()
+    gc.collect(0)
+    young, old = counted(counts, Event.COLLECTION_0, Event.COLLECTION_2)
+    assert young >= 1
+    assert old >= 1
+
+
+def test_only_changes_are_told(counts: EventCounts) -> None:
+    save()
+    assert Event.SAVE.value in counts.changed()
+    assert Event.SAVE.value not in counts.changed()
+
+
+def test_libraries_are_left_as_they_were_found() -> None:
+    def found() -> dict[tuple[str, str, str], object]:
+        owners = {
+            p: getattr(module, p.owner, None) if p.owner else module
+            for p in PASSAGES
+            if (module := sys.modules.get(p.module)) is not None
+        }
+        return {p[:3]: vars(owner).get(p.name) for p, owner in owners.items() if owner is not None}
+
+    before = found()
+    counts = EventCounts()
+    counts.install()
+    assert found() != before
+    counts.uninstall()
+    assert found() == before
+    assert not [one for one in sys.meta_path if "leakscope" in type(one).__module__]
+
+
+def test_an_error_leaves_without_our_frame(counts: EventCounts) -> None:
+    with pytest.raises(ValueError, match="empty parameter list") as caught:
+        torch.optim.SGD([], lr=0.1)
+    files = [str(entry.path) for entry in caught.traceback]
+    assert not [file for file in files if "capture/events" in file]
+
+
+def test_a_boundary_is_recorded_with_what_has_changed() -> None:
+    fake = FakeSession()
+    fake.session.events.changed = lambda: {"save": 3}  # type: ignore[method-assign]
+    fake.session._measuring.events = fake.session.events.changed
+    fake.session.boundary(BoundaryKind.MARK, label="here")
+    last = fake.writer.of(BoundaryRecord)[-1]
+    assert last.events == {"save": 3}
+
+
+def test_a_profile_counts_until_it_ends(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEAKSCOPE_STRICT", "0")
+    with leakscope.profile(tmp_path / "run", report=False, quiet=True) as scope:
+        for _ in range(3):
+            save()
+            scope.mark("saved")
+        child = os.fork()
+        if not child:
+            os._exit(0)
+        os.waitpid(child, 0)
+    save()
+    events = open_run(tmp_path / "run").main.measurements[-1].events
+    assert events["save"] == 3
+    assert events["process"] >= 1

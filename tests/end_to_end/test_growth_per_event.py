@@ -1,0 +1,200 @@
+"""Programs that grow with an event, and look-alikes that grow with every step beside it.
+
+Each event comes every 13 steps of 20 an epoch, so that neither steps nor epochs go with it.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+from snippet_recorder import SnippetRecorder
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+PRELUDE = """
+import io, logging, subprocess, threading
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+data = TensorDataset(torch.rand(320, 64), torch.randint(0, 10, (320,)))
+loader = DataLoader(data, batch_size=16)
+kept = []
+logging.basicConfig(stream=io.StringIO(), level="INFO")
+"""
+LOOP = """
+def train(epochs):
+    number = 0
+    for epoch in range(epochs):
+        for x, y in loader:
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            number += 1
+            {per_step}
+            if number % 13 == 0:
+                happens(number)
+                {per_event}
+
+train(30)
+"""
+KEEPS = "kept.append(torch.rand({numbers}))"
+AT_EACH_EVENT, AT_EACH_STEP = 262144, 32768  # float32 values: 1 MiB and 128 KiB
+
+EVENTS = {
+    "save": """
+def happens(number):
+    torch.save(model.state_dict(), io.BytesIO())
+    torch.save(optimizer.state_dict(), io.BytesIO())
+""",
+    "load": """
+file = io.BytesIO()
+torch.save(model.state_dict(), file)
+def happens(number):
+    file.seek(0)
+    torch.load(file)
+""",
+    "recompilation": """
+@torch.compile(backend="eager", dynamic=False)
+def compiled(x):
+    return x + 1
+torch._dynamo.config.recompile_limit = torch._dynamo.config.cache_size_limit = 200
+compiled(torch.ones(1))
+def happens(number):
+    compiled(torch.ones(number + 1))
+""",
+    "log": """
+def happens(number):
+    logging.info("step %d", number)
+""",
+    "logged_error": """
+def happens(number):
+    logging.info("well")
+    try:
+        raise ValueError(number)
+    except ValueError:
+        if number % 2:
+            logging.exception("a batch failed")
+""",
+    "tracker_call": """
+import tempfile
+from torch.utils.tensorboard import SummaryWriter
+writer = SummaryWriter(tempfile.mkdtemp())
+def happens(number):
+    writer.add_scalar("loss", 1.0, number)
+""",
+    "figure": """
+from matplotlib.figure import Figure
+figure = Figure(figsize=(1, 1))
+def happens(number):
+    figure.savefig(io.BytesIO(), dpi=20)
+""",
+    "image": """
+from PIL import Image
+def happens(number):
+    Image.new("RGB", (4, 4)).save(io.BytesIO(), format="png")
+""",
+    "optimizer": """
+def happens(number):
+    torch.optim.Adam(model.parameters())
+""",
+    "thread": """
+def happens(number):
+    thread = threading.Thread(target=int)
+    thread.start()
+    thread.join()
+""",
+    "process": """
+def happens(number):
+    subprocess.run(["true"], check=True)
+""",
+}
+NEEDS = {"tracker_call": "tensorboard", "figure": "matplotlib", "image": "PIL"}
+
+
+def told(
+    recorder: SnippetRecorder, folder: Path, event: str, *, per_event: str, per_step: str
+) -> dict[str, Any]:
+    """Return the report of a program in which an event happens and something is kept."""
+    if event in NEEDS:
+        pytest.importorskip(NEEDS[event])
+    loop = LOOP.format(per_event=per_event, per_step=per_step)
+    script = PRELUDE + EVENTS[event] + textwrap.dedent(loop)
+    (folder / "train.py").write_text(script)
+    return recorder.report(folder)
+
+
+@pytest.mark.parametrize("event", [name for name in EVENTS if name != "logged_error"])
+def test_a_leak_per_event_is_told_by_it(
+    recorder: SnippetRecorder, tmp_path: Path, event: str
+) -> None:
+    keeps = KEEPS.format(numbers=AT_EACH_EVENT)
+    report = told(recorder, tmp_path, event, per_event=keeps, per_step="pass")
+    assert report["verdict"] == "leak", report["headline"]
+    culprit = report["culprits"][0]
+    assert culprit["name"] == "kept"
+    by_event = culprit["per_event"]
+    assert by_event["is_by_event"], by_event
+    (rate,) = by_event["rates"]
+    assert rate["event"] == event, by_event
+    assert rate["bytes_each"] == pytest.approx(4 * AT_EACH_EVENT, rel=0.02)
+    assert by_event["work"]["bytes_each"] == 0
+    assert f"grows by 1 MiB per {rate['noun']} (" in report["headline"]
+    if event == "recompilation":
+        assert "Compiled again most often was compiled (train.py:" in by_event["text"]
+        assert "size mismatch" in by_event["text"]
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_a_leak_per_step_beside_events_stays_per_step(
+    recorder: SnippetRecorder, tmp_path: Path, event: str
+) -> None:
+    keeps = KEEPS.format(numbers=AT_EACH_STEP)
+    report = told(recorder, tmp_path, event, per_event="pass", per_step=keeps)
+    assert report["verdict"] == "leak", report["headline"]
+    culprit = report["culprits"][0]
+    assert culprit["name"] == "kept"
+    assert culprit["unit"] == "step"
+    assert not culprit["per_event"]["is_by_event"], culprit["per_event"]
+    assert culprit["per_event"]["work"]["bytes_each"] == pytest.approx(131072, rel=0.02)
+    assert "128 KiB per step" in report["headline"]
+
+
+def test_a_leak_per_logged_error_is_told_by_errors_and_not_by_records(
+    recorder: SnippetRecorder, tmp_path: Path
+) -> None:
+    keeps = KEEPS.format(numbers=AT_EACH_EVENT)
+    report = told(
+        recorder, tmp_path, "logged_error", per_event=f"number % 2 and {keeps}", per_step="pass"
+    )
+    (rate,) = report["culprits"][0]["per_event"]["rates"]
+    assert rate["event"] == "logged_error"
+
+
+def test_a_leak_per_save_with_a_validation_each_time_says_that_both_coincide(
+    recorder: SnippetRecorder, tmp_path: Path
+) -> None:
+    event = EVENTS["save"].replace(
+        "def happens(number):",
+        "def happens(number):\n"
+        "    model.eval()\n"
+        "    with torch.no_grad():\n"
+        "        for x, y in loader:\n"
+        "            model(x)\n"
+        "    model.train()",
+    )
+    loop = LOOP.format(per_event=KEEPS.format(numbers=AT_EACH_EVENT), per_step="pass")
+    (tmp_path / "train.py").write_text(PRELUDE + event + loop)
+    report = recorder.report(tmp_path)
+    by_event = report["culprits"][0]["per_event"]
+    names = {rate["noun"] for rate in by_event["rates"]} | set(by_event["indistinct"])
+    assert {"save", "validation"} <= names, by_event
+    assert "can't tell" in by_event["text"]
