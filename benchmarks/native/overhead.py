@@ -42,7 +42,7 @@ PATIENCE_SECONDS = 900
 def followed(tool: str, scratch: Path, number: int) -> Iterator[None]:
     """Have a tool follow allocations."""
     if tool.startswith("leakscope"):
-        from leakscope.probes import NativeProfile
+        from leakscope.probes.native_allocations import NativeProfile
 
         profile = NativeProfile(interval=int(tool.split()[1]) << 10)
         assert profile.start(), profile.why_not

@@ -14,7 +14,7 @@ from leakscope.cleanup.nvidia import Gpu, read_gpus
 from leakscope.model import gauge
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.record import BoundaryRecord, EndRecord, HeaderRecord
-from leakscope.probes import OutsideProcess
+from leakscope.probes.process import OutsideProcess
 from leakscope.recording import RecordingWriter, RunDirectory
 
 READING = "reading"

@@ -145,7 +145,7 @@ class HistoryWindows:
 
 
 class Profile(Protocol):
-    """What :class:`leakscope.probes.NativeProfile` offers."""
+    """What :class:`leakscope.probes.native_allocations.NativeProfile` offers."""
 
     @property
     def why_not(self) -> str:
@@ -235,6 +235,6 @@ def chosen_profile(options: SessionOptions, project_root: str) -> Profile | None
     """Return the profile that a user's options ask for."""
     if options.native == "off":
         return None
-    from leakscope.probes import NativeProfile
+    from leakscope.probes.native_allocations import NativeProfile
 
     return NativeProfile(interval=options.native_interval, project_root=project_root)

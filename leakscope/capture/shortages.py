@@ -19,13 +19,15 @@ from leakscope.capture.unobservable import unobservable_state
 from leakscope.heap.pausing import is_in_backward
 from leakscope.model.boundary import Boundary
 from leakscope.model.record import OutOfMemoryRecord
-from leakscope.probes import Room, device_room, host_room
 from leakscope.probes.cuda import awake_cuda
 from leakscope.probes.out_of_memory import (
     HOST,
     OutOfMemoryMessage,
+    Room,
     attach,
     attach_when_awake,
+    device_room,
+    host_room,
     listen,
     message_of,
     read_message,

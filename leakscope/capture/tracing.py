@@ -53,7 +53,7 @@ _CUT = (
 
 
 class TracingWindow(Protocol):
-    """What :class:`leakscope.probes.AllocationWindow` offers."""
+    """What :class:`leakscope.probes.allocations.AllocationWindow` offers."""
 
     is_open: bool
     is_cut: bool
@@ -82,7 +82,7 @@ class Cost(Protocol):
 
 
 class Counter(Protocol):
-    """What :class:`leakscope.probes.AllocationCounter` offers."""
+    """What :class:`leakscope.probes.allocations.AllocationCounter` offers."""
 
     def start(self) -> bool:
         """Begin to count; return False where it can't be done."""

@@ -252,7 +252,8 @@ def _session(
     costs: Costs,
 ) -> Session | None:
     from leakscope.heap import CensusTaker
-    from leakscope.probes import AllocationWindow, worker_probes
+    from leakscope.probes.allocations import AllocationWindow
+    from leakscope.probes.sources import worker_probes
     from leakscope.recording import RecordingWriter
 
     options = replace(
@@ -333,10 +334,12 @@ def start_session(options: SessionOptions, run_path: Path | None = None) -> Sess
         LeakscopeError: the run directory can't be made, in a sentence.
 
     """
-    from leakscope import probes
     from leakscope.capture.gauges import ShapesReader
     from leakscope.heap import CensusTaker
     from leakscope.heap.pausing import remember_allocators
+    from leakscope.probes import sources
+    from leakscope.probes.allocations import AllocationCounter, AllocationWindow
+    from leakscope.probes.blocks import AllocationHistory, device_memory
     from leakscope.recording import RecordingWriter
 
     world = this_world()
@@ -352,11 +355,11 @@ def start_session(options: SessionOptions, run_path: Path | None = None) -> Sess
         path,
         writer=writer,
         taker=CensusTaker(project_root=root),
-        probes=[*probes.default_probes(), ShapesReader()],
-        window=partial(probes.AllocationWindow, before=remember_allocators),
-        devices=probes.device_memory,
-        history=probes.AllocationHistory(),
-        counter=probes.AllocationCounter(),
+        probes=[*sources.default_probes(), ShapesReader()],
+        window=partial(AllocationWindow, before=remember_allocators),
+        devices=device_memory,
+        history=AllocationHistory(),
+        counter=AllocationCounter(),
         native=chosen_profile(options, root),
         project_root=root,
         follow_workers=WorkerHooks.of,

@@ -138,12 +138,12 @@ class ClearedMemory:
         return sum(step.objects or 0 for step in self.steps)
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """What was done, in one sentence."""
         return "; ".join(map(str, self.steps)) + "."
 
     def __str__(self) -> str:
-        return " ".join([self.told, *self.remarks])
+        return " ".join([self.summary, *self.remarks])
 
 
 def clear_memory(force: bool = False) -> ClearedMemory:

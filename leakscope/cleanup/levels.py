@@ -244,7 +244,7 @@ class PeakWatch:
             self._peaks[place] = _higher(self._peaks.get(place), peak)
         self._begin = marks
 
-    def begin_anew(self) -> None:
+    def restart(self) -> None:
         """Go on from counters that were reset."""
         self._begin = _counter_marks()
 
@@ -267,7 +267,7 @@ def reset_peaks() -> tuple[str, ...]:
         done = [HOST] if reset_peak_resident() else []
         done += _reset_devices()
         for watch in _under_way:
-            watch.begin_anew()
+            watch.restart()
     return tuple(done)
 
 

@@ -159,7 +159,7 @@ class Attempt:
         self.failure: OutOfMemory | None = None
         self.let_go: ClearedStep | None = None
         self.cleared: ClearedMemory | None = None
-        self._held: Level | None = None
+        self._before: Level | None = None
         self._guard = guard
         self._outer = 0
 
@@ -192,21 +192,21 @@ class Attempt:
     def clean(self, then: str) -> None:
         """Clear memory and say what that freed, and what comes then; never raises."""
         try:
-            if self._held is not None:
-                self.let_go, self._held = (
-                    difference(RELEASE_EXCEPTION, self._held, Level.now()),
+            if self._before is not None:
+                self.let_go, self._before = (
+                    difference(RELEASE_EXCEPTION, self._before, Level.now()),
                     None,
                 )
             self.cleared = clear_memory(self._guard.force)
             first = f"{self.let_go}; " if self.let_go else ""
-            self._say(f"{first}{self.cleared.told} {then}")
+            self._say(f"{first}{self.cleared.summary} {then}")
         except Exception:
             pass  # the program's own exception must not be hidden by one of ours
 
     def _explain(self, error: BaseException) -> None:
         self.failure = explain(error)
         try:
-            self._held = Level.now()
+            self._before = Level.now()
             if not hasattr(error, _EXPLAINED):
                 self._say(str(self.failure))
                 setattr(error, _EXPLAINED, True)

@@ -23,9 +23,8 @@ from leakscope.cleanup.logs import say
 from leakscope.model import gauge
 from leakscope.model.record import DeviceSnapshotRecord
 from leakscope.model.text import human_bytes
-from leakscope.probes import device_snapshots
 from leakscope.probes.cgroup import CgroupProbe
-from leakscope.probes.cuda import DeviceProbe
+from leakscope.probes.cuda import DeviceProbe, device_snapshots
 from leakscope.probes.malloc import MallocProbe
 from leakscope.probes.process import SystemProbe, peak_resident
 

@@ -167,7 +167,7 @@ def _torch(facts: dict[str, Any]) -> list[Item]:
         text = f"can't be imported: {facts['torch_fault']}"
         return [
             *items,
-            Item(name="torch", state=State.BROKEN, text=text, advice="Install it anew."),
+            Item(name="torch", state=State.BROKEN, text=text, advice="Install it again."),
         ]
     if "torch" not in facts:
         advice = "Recordings can be read; to record a training, install torch 2.2 or newer."
@@ -185,11 +185,14 @@ def _walker(facts: dict[str, Any]) -> Item:
     name = "walker of the heap"
     if "walker_fault" in facts:
         text = f"the native one can't be loaded: {facts['walker_fault']}"
-        advice = "It was built for another Python: install leakscope anew."
+        advice = "It was built for another Python: install leakscope again."
         return Item(name=name, state=State.BROKEN, text=text, advice=advice)
     if facts.get("walker") == "native":
         return Item(name=name, state=State.OK, text="native")
-    advice = "Censuses take longer, so there are fewer: install a C compiler, then leakscope anew."
+    advice = (
+        "Censuses take longer, so there are fewer, and say less: install a C compiler, "
+        "then leakscope again."
+    )
     return Item(name=name, state=State.MISSING, text="the slower one in Python", advice=advice)
 
 

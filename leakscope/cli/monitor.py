@@ -188,7 +188,7 @@ def _attach(pid: int, options: SessionOptions, *, words: tuple[str, ...]) -> tup
 
     from leakscope.capture.monitor import Monitor
     from leakscope.capture.run_directory import make_run_directory
-    from leakscope.probes import OutsideProcess
+    from leakscope.probes.process import OutsideProcess
 
     try:
         argv = words or tuple(psutil.Process(pid).cmdline())

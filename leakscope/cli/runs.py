@@ -273,7 +273,7 @@ def _rendered(listed: RunList, form: str, out: Path | None) -> str:
 
     if form == "html":
         beside = Path(listed.directory) if is_stdout(out) or out is None else out.parent
-        return render_runs_html([listed], beside=beside)
+        return render_runs_html([listed], folder=beside)
     if form == "json":
         return render_runs_json(listed)
     return render_runs_text(listed, width=terminal_width(100), color=shows_color(out))

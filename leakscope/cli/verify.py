@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from leakscope.model.record import RunManifest
     from leakscope.model.report import Culprit, Report
 
-LEFT_SHARE = 0.1
-"""Part of its former rate from which what is left of a culprit is not nothing, harmless or not."""
 _SAME_OPTIONS = {
     "budget": "--budget",
     "max_pause": "--max-pause",

@@ -72,8 +72,8 @@ def _read(code: CodeType) -> dict[str, int]:
     for at, instruction in enumerate(instructions):
         for name in _stored(instruction):
             depths[name] = min(depths.get(name, inside[at]), inside[at])
-    given = code.co_varnames[: _arguments(code)]
-    return {name: depth for name, depth in depths.items() if depth and name not in given}
+    arguments = code.co_varnames[: _arguments(code)]
+    return {name: depth for name, depth in depths.items() if depth and name not in arguments}
 
 
 def _stored(instruction: dis.Instruction) -> tuple[str, ...]:
@@ -122,10 +122,10 @@ def _loops(after: dict[int, list[int]]) -> list[set[int]]:
             body = bodies.setdefault(head, {head})
             ahead = [at]
             while ahead:
-                one = ahead.pop()
-                if one not in body:
-                    body.add(one)
-                    ahead += before.get(one, ())
+                block = ahead.pop()
+                if block not in body:
+                    body.add(block)
+                    ahead += before.get(block, ())
     return list(bodies.values())
 
 
@@ -178,7 +178,7 @@ def looped_over(owns: Callable[[FrameType], bool]) -> dict[int, list[object]]:
             ]
             generators = []
             while iterators:
-                generators += _held_generators([iterators.pop(0)])
+                generators += _generators_behind([iterators.pop(0)])
             if generators:
                 found[id(frame)] = generators
         frame = frame.f_back
@@ -200,7 +200,7 @@ def _references_to_a_frame() -> int:
 _ALONE = _references_to_a_frame()
 
 
-def _held_generators(iterators: list[object]) -> list[object]:
+def _generators_behind(iterators: list[object]) -> list[object]:
     """Return the generators to which only an iterator and what lies behind it refer.
 
     It is taken from the list, so that nobody up the stack refers to it.

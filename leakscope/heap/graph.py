@@ -1,9 +1,10 @@
 """The heap as a graph: what a walk is asked and what it answers, whichever engine does it.
 
-Two engines answer alike: ``_native`` (C, no Python runs while it walks) and ``reference`` (Python,
-the fallback and the oracle of the tests). Both follow ``tp_traverse`` from the roots, see through
-the payloads that it can't see (tensor storages, autograd graphs, array data), find the dominators
-and keep strong references only to what the answer names.
+Two engines answer: ``_native`` (C, no Python runs while it walks) and ``reference`` (Python, the
+fallback). Both follow ``tp_traverse`` from the roots, see through the payloads that it can't see
+(tensor storages, autograd graphs, array data), find the dominators and keep strong references only
+to what the answer names. The fallback leaves ``others``, ``holders``, ``circle``, ``unused_bytes``
+and the graph of an answer empty.
 
 What is never entered from any root, unless it is a root itself: types, modules, and the globals
 and builtins of functions and frames. A class or module of the user's is walked by making it (or its
@@ -18,12 +19,12 @@ from array import array
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from types import ModuleType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 
 from leakscope.heap import reference
-from leakscope.heap.adapters.memory import KnownTypes, known_types
+from leakscope.heap.adapters.memory import known_types
 from leakscope.heap.adapters.tensor import Parts, TensorAccess, read_parts, tensor_access
 from leakscope.heap.pausing import is_in_backward, wait_for_autograd
 
@@ -86,7 +87,7 @@ class WalkRequest:
     graph_budget: int = 200_000
     """Autograd nodes entered at most."""
     keep_graph: bool = False
-    """Keep the nodes and edges in ``WalkResult.graph``."""
+    """Keep the nodes and edges in ``WalkResult.graph``: the native engine does."""
     pinned: list[object] = field(default_factory=list)
     """Objects that are selected whatever they weigh and at any depth, and all that name them.
     Those that refer to them are answered too: ``Nodes.referrers``."""
@@ -143,7 +144,7 @@ class Nodes:
     and what others keep alive too. Every byte is reached through one object of a level only."""
     unused_bytes: list[dict[str, int]]
     """Of the retained bytes per device, ``host`` included, what no tensor and no array can read:
-    see ``unread.py``. Empty where all can be read."""
+    see ``native/unread.c``. Empty where all can be read."""
     graph_nodes: list[int]
     """Autograd nodes retained."""
     keeps_graph: list[bool]
@@ -160,12 +161,12 @@ class Nodes:
     them beside the one that names them."""
     holders: list[list[list[int]]]
     """For selected containers of the user's that name much and keep little of it alive alone: of
-    each of some sampled items, indices here of the others that hold it. See ``holders`` in
-    ``reference/relations.py``."""
+    each of some sampled items, indices here of the others that hold it. See
+    ``native/holders.c``."""
     circle: list[list[int]]
     """For the heaviest garbage: indices here of those on the circle that keeps it from being freed
     at once, each referring to the next, the last to the first. See
-    ``circles_among`` in ``reference/relations.py``."""
+    ``native/circles.c``."""
     sealed: list[int]
     """Number of the object in the seal; -1 where the walk reached it. Where something changed that
     leads to the object, its name may be another: there it is -2 less the number."""
@@ -289,18 +290,6 @@ class WalkResult:
     """What :func:`leak_shares` asks, where the request wants it: numbers only, no object."""
 
 
-class Engine(Protocol):
-    """What both engines provide."""
-
-    def walk(
-        self, request: WalkRequest, access: TensorAccess | None, known: KnownTypes, parts: Parts
-    ) -> dict[str, Any]:
-        """Return the columns of the answer, by name, and under ``opaque`` tensors without memory.
-
-        ``parts`` tells what such tensors consist of, as far as that is known.
-        """
-
-
 class Share(NamedTuple):
     """What a group of objects accounts for, by device, ``host`` included."""
 
@@ -323,10 +312,10 @@ def leak_shares(result: WalkResult, groups: list[list[int]]) -> list[Share]:
         groups: per group the ``Nodes.number`` of its objects; at most :data:`MOST_GROUPS`.
 
     """
-    chosen: Any = reference if result.engine == "reference" else _native
+    shares = _engine(result.engine).leak_shares(result.graph, groups)
     return [
         Share(_by_device(result, share), _by_device(result, exclusive), others)
-        for share, exclusive, others in chosen.leak_shares(result.graph, groups)
+        for share, exclusive, others in shares
     ]
 
 
@@ -337,6 +326,10 @@ def _by_device(result: WalkResult, column: list[int]) -> dict[str, int]:
 def engine_name() -> str:
     """Return which engine walks: ``native`` or ``reference``."""
     return "reference" if _native is None else "native"
+
+
+def _engine(name: str | None) -> Any:
+    return reference if _native is None or name == "reference" else _native
 
 
 _met_deep_graph = False
@@ -415,7 +408,7 @@ def walk(
     what is new, and a whole one tells how much of what it reaches is.
     """
     global _met_deep_graph
-    chosen: Any = reference if _native is None or engine == "reference" else _native
+    chosen = _engine(engine)
     sealed: tuple[Any, ...] = ()
     if chosen is not reference and (seal is not None or baseline is not None):
         sealed = (getattr(seal, "handle", None), getattr(baseline, "handle", None))

@@ -250,11 +250,8 @@ def _from_class(cls: type, child: object) -> Label:
     return INSIDE
 
 
-def _from_cell(_: types.CellType, __: object) -> Label:
-    return INSIDE
-
-
-def _from_method(_: types.MethodType, __: object) -> Label:
+def _inside(_: object, __: object) -> Label:
+    """The code that uses a cell or a method names what is in it."""
     return INSIDE
 
 
@@ -356,10 +353,6 @@ def _in_threads(_: ChainPart, child: object) -> Label:
     return Label("", Edge.HIDDEN, stands=Stands.ATTRIBUTES) if type(child) is dict else INSIDE
 
 
-def _in_cell(_: ChainPart, __: object) -> Label:
-    return INSIDE
-
-
 def _in_cache(_: ChainPart, __: object) -> Label:
     return ANY
 
@@ -392,7 +385,7 @@ _INSIDE_PARTS: dict[Stands, Callable[[ChainPart, object], Label]] = {
     Stands.GLOBALS: _in_globals,
     Stands.SUBMODULES: _in_submodules,
     Stands.CLOSURE: _in_closure,
-    Stands.CELL: _in_cell,
+    Stands.CELL: _inside,
     Stands.DEFAULTS: _in_defaults,
     Stands.KEYWORD_DEFAULTS: _in_keyword_defaults,
     Stands.THREADS: _in_threads,
@@ -409,8 +402,8 @@ _FINDERS: dict[type, Callable[[Any, object], Label | None]] = {
     tuple: _tuple_item,
     type: _from_class,
     types.FunctionType: _from_function,
-    types.MethodType: _from_method,
-    types.CellType: _from_cell,
+    types.MethodType: _inside,
+    types.CellType: _inside,
     types.GeneratorType: _from_generator,
     types.CoroutineType: _from_generator,
     types.AsyncGeneratorType: _from_generator,

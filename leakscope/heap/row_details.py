@@ -149,7 +149,8 @@ def with_shares(
 
     """
     suspects = sorted((r for r in rows if r.path in growing), key=reached_bytes, reverse=True)
-    if len(suspects) < 2 or not any(row.shared_bytes for row in suspects):
+    is_shared = len(suspects) > 1 and any(row.shared_bytes for row in suspects)
+    if result.graph is None or not is_shared:
         return rows
     suspects = suspects[:MOST_GROUPS]
     numbers = [[result.nodes.number[n] for n in _nodes(drafts[r.path])] for r in suspects]

@@ -515,7 +515,7 @@ def with_cells(
         return list(holds)
     numbers = {id(value): key for key, value in list(history.items()) if type(key) is int}
     cells: dict[str, list[str]] = defaultdict(list)
-    for _, thing in sorted(kept, key=lambda one: -one[0]):
+    for _, thing in sorted(kept, key=lambda pair: -pair[0]):
         number = numbers.get(id(thing))
         if number is not None:
             cells[anatomy.qualified_name(type(thing))].append(f"Out[{number}]")

@@ -130,8 +130,8 @@ class AllocatorSnapshot(msgspec.Struct, kw_only=True, eq=False):
     @property
     def devices(self) -> list[int]:
         """The devices that have segments or a history."""
-        told = {segment.device for segment in self.segments}
-        return sorted(told | {device for device, trace in self.traces.items() if trace})
+        devices = {segment.device for segment in self.segments}
+        return sorted(devices | {device for device, trace in self.traces.items() if trace})
 
 
 def is_python(frame: StackFrame) -> bool:

@@ -104,4 +104,4 @@ def _was_called_with(frame: FrameType, value: FrameType) -> bool:
         if gathers
         else ()
     )
-    return type(rest) is tuple and any(one is value for one in rest)
+    return type(rest) is tuple and any(argument is value for argument in rest)

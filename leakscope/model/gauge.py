@@ -183,12 +183,6 @@ DESCRIPTIONS: dict[str, tuple[GaugeUnit, str]] = {
 }
 
 
-def unit_of(gauge: str) -> GaugeUnit:
-    """Return whether a gauge counts bytes or things; gauges nobody described count bytes."""
-    short = gauge.rpartition(".")[2].partition(" ")[0]
-    return DESCRIPTIONS.get(short, ("bytes", ""))[0]
-
-
 def copied(path: str) -> str:
     """Return the name of the gauge that tells how much of a structure was copied, by its path.
 

@@ -55,6 +55,11 @@ class Paper:
             placeholder=" …",
         )
 
+    def titled(self, label: str, style: str, text: str) -> list[str]:
+        """Return running text behind a label in its style's colour."""
+        first, *rest = self.wrap(f"{label} · {text}")
+        return [first.replace(label, self.paint(label, style), 1), *rest]
+
     def clip(self, text: str, indent: str = "") -> str:
         """Return one line that fits, its middle left out where it is too long."""
         return indent + clipped(text, self.width - len(indent))

@@ -88,11 +88,6 @@ def interval_of(estimate: float, chance: float, deviation: float) -> tuple[int, 
     return round(low), round(high)
 
 
-def none_seen(interval: float) -> int:
-    """Return below how many bytes that lies, with 95 % confidence, of which no sample is live."""
-    return round(interval * _gamma_quantile(1.0, _Z))
-
-
 def _gamma_quantile(shape: float, z: float) -> float:
     """Return a quantile of a gamma distribution, by Wilson and Hilferty's approximation."""
     cube = 1 - 1 / (9 * shape) + z / (3 * math.sqrt(shape))

@@ -55,37 +55,41 @@ def _limit() -> Item:
 
 
 def _kills() -> Item:
-    counted = memory_events().oom_kills is not None
-    return Item(
-        name="kills for memory",
-        state=State.OK if counted else State.MISSING,
-        text="the kernel counts them" if counted else "the kernel doesn't count them",
-        advice="" if counted else "A kill for want of memory can't be told from another one.",
+    return _ability(
+        "kills for memory",
+        memory_events().oom_kills is not None,
+        "the kernel counts them",
+        "the kernel doesn't count them",
+        "A kill for want of memory can't be told from another one.",
     )
 
 
 def _shared(proc: Path) -> Item:
-    is_read = _is_read(proc / "smaps_rollup")
-    return Item(
-        name="own and shared",
-        state=State.OK if is_read else State.MISSING,
-        text=f"{proc / 'smaps_rollup'} tells" if is_read else f"no {proc / 'smaps_rollup'}",
-        advice=""
-        if is_read
-        else "What processes share counts for each of them. Linux 4.14 has it.",
+    path = proc / "smaps_rollup"
+    return _ability(
+        "own and shared",
+        _is_read(path),
+        f"{path} tells",
+        f"no {path}",
+        "What processes share counts for each of them. Linux 4.14 has it.",
     )
 
 
 def _page_map(proc: Path) -> Item:
-    is_read = _is_read(proc / "pagemap")
-    return Item(
-        name="page map",
-        state=State.OK if is_read else State.MISSING,
-        text=f"{proc / 'pagemap'} tells" if is_read else f"{proc / 'pagemap'} can't be read",
-        advice=""
-        if is_read
-        else "What forked workers copy by looking at it isn't told from leaks: mount /proc.",
+    path = proc / "pagemap"
+    return _ability(
+        "page map",
+        _is_read(path),
+        f"{path} tells",
+        f"{path} can't be read",
+        "What forked workers copy by looking at it isn't told from leaks: mount /proc.",
     )
+
+
+def _ability(name: str, is_there: bool, there: str, missing: str, advice: str) -> Item:
+    if is_there:
+        return Item(name=name, state=State.OK, text=there)
+    return Item(name=name, state=State.MISSING, text=missing, advice=advice)
 
 
 def _c_heap(facts: dict[str, str]) -> Item:

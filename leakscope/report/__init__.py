@@ -65,12 +65,12 @@ def render_comparison_markdown(comparison: Comparison) -> str:
 
 
 def render_runs_html(
-    lists: Sequence[RunList], *, beside: PurePath, title: str = "Runs", lead_in: str = ""
+    lists: Sequence[RunList], *, folder: PurePath, title: str = "Runs", introduction: str = ""
 ) -> str:
     """Return lists of runs as one self-contained HTML file that will lie in a certain folder."""
     from leakscope.report import html
 
-    return html.render_runs_html(lists, beside=beside, title=title, lead_in=lead_in)
+    return html.render_runs_html(lists, folder=folder, title=title, introduction=introduction)
 
 
 def render_runs_text(listed: RunList, *, width: int = 100, color: bool = False) -> str:

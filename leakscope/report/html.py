@@ -71,12 +71,12 @@ def render_growth_html(report: GrowthReport) -> str:
 
 
 def render_runs_html(
-    lists: Sequence[RunList], *, beside: PurePath, title: str = "Runs", lead_in: str = ""
+    lists: Sequence[RunList], *, folder: PurePath, title: str = "Runs", introduction: str = ""
 ) -> str:
     """Return the page of lists of runs, whose links are relative to the folder it will lie in."""
     from leakscope.report.runs import runs_page
 
-    page = runs_page(lists, title, lead_in, beside)
+    page = runs_page(lists, title, introduction, folder)
     return _environment().get_template("runs.html.j2").render(page=page)
 
 

@@ -334,9 +334,9 @@ def _rows(subject: IcicleSubject) -> list[RowView]:
         RowView(
             name=retained.nodes[place].name,
             sizes=[
-                *([_held_size(shown[place])] if _is_apart(retained) else []),
-                _held_size(first[place]),
-                _held_size(last[place]),
+                *([_size_text(shown[place])] if _is_apart(retained) else []),
+                _size_text(first[place]),
+                _size_text(last[place]),
                 _change_size(first[place], last[place], change.bytes[place]),
             ],
             mark=subject.marks.get(place),
@@ -345,7 +345,7 @@ def _rows(subject: IcicleSubject) -> list[RowView]:
     ]
 
 
-def _held_size(size: int | None) -> Size:
+def _size_text(size: int | None) -> Size:
     return Size(UNKNOWN, ABSENT) if size == 0 else size_of(size)
 
 
@@ -443,8 +443,8 @@ def icicle_view(
         )
         for tree in trees
     ]
-    lead = next((c.anchor for c in culprits if c.severity != Severity.NOTE.value), "")
-    worst = max(subjects, key=lambda subject: subject.changed(lead))
+    anchor = next((c.anchor for c in culprits if c.severity != Severity.NOTE.value), "")
+    worst = max(subjects, key=lambda subject: subject.changed(anchor))
     return _view([worst, *(subject for subject in subjects if subject is not worst)], HELD)
 
 
@@ -467,7 +467,7 @@ def _view(subjects: Sequence[IcicleSubject], mode: str) -> IcicleView:
     """Return the icicle of several processes, the first of them drawn."""
     drawn, retained = subjects[0], subjects[0].retained
     change = "Growth" if mode == HELD else "Difference"
-    figures = [_held_figure(drawn), _growth_figure(drawn, change)]
+    figures = [_size_figure(drawn), _growth_figure(drawn, change)]
     boxes = next(figure.boxes for figure in figures if figure.mode == mode)
     return IcicleView(
         key="memory",
@@ -493,7 +493,7 @@ def _view(subjects: Sequence[IcicleSubject], mode: str) -> IcicleView:
     )
 
 
-def _held_figure(subject: IcicleSubject) -> FigureView:
+def _size_figure(subject: IcicleSubject) -> FigureView:
     retained = subject.retained
     census = retained.censuses[retained.shown]
     weights = held_weights(retained, subject.device, retained.shown)

@@ -190,7 +190,7 @@ def _facts(overhead: Overhead, errors: int) -> list[Fact]:
         Fact("Longest pause", _longest(overhead)),
         Fact("Left out for their pause", _left_out(overhead)),
         Fact("Held against a whole walk", _drift(overhead.census_coverage)),
-        Fact("Heap walker", overhead.walker),
+        Fact("Heap walker", wording.walker_words(overhead.walker)),
         Fact("Boundaries", humane_number(overhead.boundaries)),
         Fact("of them recorded", humane_number(overhead.recorded_boundaries)),
         Fact("Put off to a later boundary", postponed_words(overhead)),
@@ -340,13 +340,13 @@ class AssuranceView:
 
 def assurance_view(report: Report, anchor: str) -> AssuranceView:
     """Return what speaks for the answer; ``anchor`` is that of the card of who leads."""
-    lead = wording.leading_suspect(report)
-    falsifier = lead.falsifier if lead is not None else _of_clean(report)
-    parts = [*_of_leading_suspect(lead, anchor), *_of_ledger(report), *_of_measuring(report)]
+    suspect = wording.leading_suspect(report)
+    falsifier = suspect.falsifier if suspect is not None else _of_clean(report)
+    parts = [*_of_leading_suspect(suspect, anchor), *_of_ledger(report), *_of_measuring(report)]
     return AssuranceView(
         parts=[part for part in parts if part.value],
         falsifier=falsifier.text if falsifier else "",
-        tried=wording.tried_words(falsifier) if lead is not None else "",
+        tried=wording.tried_words(falsifier) if suspect is not None else "",
     )
 
 
@@ -381,14 +381,14 @@ def _of_clean(report: Report) -> Falsifier | None:
     )
 
 
-def _of_leading_suspect(lead: Culprit | Finding | None, anchor: str) -> list[Assurance]:
-    if lead is None:
+def _of_leading_suspect(suspect: Culprit | Finding | None, anchor: str) -> list[Assurance]:
+    if suspect is None:
         return []
-    few = 0 < lead.readings < FEW_READINGS
-    parts = [Assurance("Evidence", wording.evidence(lead), anchor, worries=few)]
-    if lead.unit:
-        words = f"{humane_interval(lead.interval)} per {lead.unit}"
-        exact = f"{exact_interval(lead.interval)} per {lead.unit}"
+    few = 0 < suspect.readings < FEW_READINGS
+    parts = [Assurance("Evidence", wording.evidence(suspect), anchor, worries=few)]
+    if suspect.unit:
+        words = f"{humane_interval(suspect.interval)} per {suspect.unit}"
+        exact = f"{exact_interval(suspect.interval)} per {suspect.unit}"
         parts.append(Assurance("95 % interval", words, anchor, exact=exact))
     return parts
 

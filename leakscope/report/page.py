@@ -103,7 +103,7 @@ class ReportPage:
     context: list[Fact]
     ended: str
     """How the program ended, where not by itself and the headline doesn't tell."""
-    lead: SuspectView | None
+    leading: SuspectView | None
     deadline: str
     together: str
     """What part of the growth it is, and how fast all culprits grow together."""
@@ -149,7 +149,7 @@ class ReportPage:
     data: dict[str, Any]
 
     @property
-    def names_lead(self) -> bool:
+    def names_leading(self) -> bool:
         """Whether the headline names what is shown below it."""
         return any(piece.code for piece in self.headline)
 
@@ -166,20 +166,20 @@ def report_page(report: Report) -> ReportPage:
     ranks = ranks_view(report, icicle.places if icicle else None)
     devices = device_views(report.devices)
     in_workers = named_in_workers(report.culprits)
-    lead = _lead(suspects)
+    leading = _leading(suspects)
     verdict = words.verdict_words(report.verdict, ran_out=report.out_of_memory is not None)
     return ReportPage(
         title=f"{verdict} · {_program(report.run)}",
         verdict=report.verdict.value,
         verdict_label=verdict,
-        headline=_headline(report.headline or verdict, lead),
+        headline=_headline(report.headline or verdict, leading),
         context=run_context(report.run, report.work),
         ended=words.ending_words(report),
-        lead=lead,
+        leading=leading,
         deadline=deadline_words(report),
         together=together_words(report),
-        assurance=assurance_view(report, lead.anchor if lead else ""),
-        others=[suspect for suspect in suspects if suspect is not lead][:OTHERS],
+        assurance=assurance_view(report, leading.anchor if leading else ""),
+        others=[suspect for suspect in suspects if suspect is not leading][:OTHERS],
         timeline=timeline,
         icicle=icicle,
         shortage=shortage_view(report.out_of_memory),
@@ -218,7 +218,7 @@ def report_page(report: Report) -> ReportPage:
     )
 
 
-def _lead(suspects: Sequence[SuspectView]) -> SuspectView | None:
+def _leading(suspects: Sequence[SuspectView]) -> SuspectView | None:
     return next((s for s in suspects if s.severity != Severity.NOTE.value), None)
 
 
@@ -269,10 +269,10 @@ def work_words(work: Work) -> str:
 
 def deadline_words(report: Report) -> str:
     """Return what the forecast of who leads reaches and how long that takes at the run's pace."""
-    lead = words.leading_suspect(report)
-    if not isinstance(lead, Culprit) or lead.forecast is None:
+    suspect = words.leading_suspect(report)
+    if not isinstance(suspect, Culprit) or suspect.forecast is None:
         return ""
-    wait = words.wait_words(lead.forecast, report.work)
+    wait = words.wait_words(suspect.forecast, report.work)
     return f"That is the memory limit{', ' if wait else ''}{wait}."
 
 
@@ -285,8 +285,8 @@ def environment_facts(run: RunFacts) -> list[Fact]:
     return facts
 
 
-def _headline(text: str, lead: SuspectView | None) -> list[Piece]:
-    name = lead.name if lead is not None and lead.is_code else ""
+def _headline(text: str, leading: SuspectView | None) -> list[Piece]:
+    name = leading.name if leading is not None and leading.is_code else ""
     found = _word(name, text) if name else None
     if found is None:
         return [Piece(text)]

@@ -124,7 +124,7 @@ def read_listed(report: Path, *, name: str, path: str, page: str) -> ListedRun:
         script=seen.run.script,
         created=seen.run.created or 0.0,
         duration_s=seen.work.duration_s,
-        lead=_lead(seen),
+        lead=_leading_culprit(seen),
         growth_bytes_per_unit=growth,
         growth_unit=unit,
         peak_bytes=max([*points, *peaks], default=None),
@@ -151,7 +151,7 @@ def _decoded(data: bytes, kind: type) -> Any:
     return msgspec.json.decode(data, type=kind)
 
 
-def _lead(seen: _ReportHead) -> Lead | None:
+def _leading_culprit(seen: _ReportHead) -> Lead | None:
     named = [(suspect, True) for suspect in seen.culprits]
     titled = [(suspect, False) for suspect in seen.findings]
     for suspect, is_code in named + titled:
@@ -209,8 +209,8 @@ def _children_beyond(children: _Points, shares: _Points, own: _Points) -> _Point
     found = []
     for at, size in children:
         place = bisect_right(times, at) - 1
-        is_told = at in shared and place >= 0
-        together = shared[at] + size - own[place][1] if is_told else size
+        is_known = at in shared and place >= 0
+        together = shared[at] + size - own[place][1] if is_known else size
         found.append((at, min(max(together, 0.0), size)))
     return found
 

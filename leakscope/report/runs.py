@@ -119,11 +119,11 @@ def ending_of(run: ListedRun) -> str:
     return "" if run.ran_out_of_memory else run.ended
 
 
-def rate_of_lead_culprit(lead: Lead | None) -> str:
+def rate_of_leading_culprit(culprit: Lead | None) -> str:
     """Return how fast what makes a run a leak grows; empty where that has no rate."""
-    if lead is None or not lead.bytes_per_unit:
+    if culprit is None or not culprit.bytes_per_unit:
         return ""
-    return words.rate_in_workers(lead.bytes_per_unit, lead.unit, lead.workers)
+    return words.rate_in_workers(culprit.bytes_per_unit, culprit.unit, culprit.workers)
 
 
 def growth_words(run: ListedRun) -> str:
@@ -161,8 +161,8 @@ class RunRow:
     verdict_order: str
     when: str
     when_order: str
-    lead: str
-    lead_is_code: bool
+    culprit: str
+    culprit_is_code: bool
     rate: str
     remark: list[Piece]
     growth: str
@@ -200,7 +200,7 @@ class RunsPage:
 
     title: str
     headline: str
-    lead_in: list[Piece]
+    introduction: list[Piece]
     lists: list[ListView]
     growth_meaning: str = GROWTH_MEANING
     peak_meaning: str = PEAK_MEANING
@@ -208,12 +208,14 @@ class RunsPage:
     data: dict[str, Any] = field(default_factory=lambda: {"charts": {}, "copies": {}})
 
 
-def runs_page(lists: Sequence[RunList], title: str, lead_in: str, folder: PurePath) -> RunsPage:
+def runs_page(
+    lists: Sequence[RunList], title: str, introduction: str, folder: PurePath
+) -> RunsPage:
     """Return the page of some lists; its links are relative to the folder that it lies in."""
     return RunsPage(
         title=title,
         headline=summary_of([run for listed in lists for run in listed.runs]),
-        lead_in=pieces_of(lead_in),
+        introduction=pieces_of(introduction),
         lists=[
             ListView(
                 anchor=f"list-{number}",
@@ -233,7 +235,7 @@ def runs_page(lists: Sequence[RunList], title: str, lead_in: str, folder: PurePa
 
 
 def _run_row(run: ListedRun, folder: PurePath, bounds: Bounds) -> RunRow:
-    lead = run.lead
+    culprit = run.lead
     return RunRow(
         name=run.name,
         href=href_of(run.page, folder) if run.page else "",
@@ -245,10 +247,10 @@ def _run_row(run: ListedRun, folder: PurePath, bounds: Bounds) -> RunRow:
         verdict_order=str(WORST_FIRST.index(run.verdict) if run.verdict else len(WORST_FIRST)),
         when=humane_moment(run.created) if run.created > 0 else "–",
         when_order=str(run.created),
-        lead=lead.name if lead else "",
-        lead_is_code=lead is not None and lead.is_code,
-        rate=rate_of_lead_culprit(lead),
-        remark=pieces_of(run.remark or ("" if lead else run.headline)),
+        culprit=culprit.name if culprit else "",
+        culprit_is_code=culprit is not None and culprit.is_code,
+        rate=rate_of_leading_culprit(culprit),
+        remark=pieces_of(run.remark or ("" if culprit else run.headline)),
         growth=growth_words(run),
         growth_order=str(run.growth_bytes_per_unit or 0.0),
         peak=size_of(run.peak_bytes),
@@ -350,6 +352,6 @@ def _about(run: ListedRun, room: int) -> str:
         return ending_of(run)
     grown = f"all memory {growth_words(run)}" if run.growth_bytes_per_unit else ""
     text = one_line(
-        " · ".join(filter(None, [run.lead.name, rate_of_lead_culprit(run.lead), ending_of(run)]))
+        " · ".join(filter(None, [run.lead.name, rate_of_leading_culprit(run.lead), ending_of(run)]))
     )
     return f"{text} · {grown}" if grown and len(f"{text} · {grown}") <= room else text

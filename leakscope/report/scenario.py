@@ -32,7 +32,7 @@ class GrowthPage:
     verdict: str
     verdict_label: str
     headline: str
-    lead: str
+    introduction: str
     growths: list[GrowthView]
     data: dict[str, Any]
     version: str
@@ -46,7 +46,9 @@ def growth_page(report: GrowthReport) -> GrowthPage:
         verdict="leak" if found else "clean",
         verdict_label="Leak" if found else "No leak",
         headline=headline(report),
-        lead=f"Called {report.calls:,} times. Allowed: {human_bytes(report.allow_bytes)} per call.",
+        introduction=(
+            f"Called {report.calls:,} times. Allowed: {human_bytes(report.allow_bytes)} per call."
+        ),
         growths=[_view(growth) for growth in found],
         data={"charts": {}, "copies": {}},
         version=report.leakscope_version,

@@ -148,7 +148,7 @@ class SnapshotPage:
     verdict_label: str
     headline: str
     context: list[Fact]
-    lead: SnapshotDevice | None
+    main_device: SnapshotDevice | None
     devices: list[SnapshotDevice]
     findings: list[DeviceFinding]
     notes: list[str]
@@ -173,7 +173,7 @@ def snapshot_page(explanation: Explanation) -> SnapshotPage:
         verdict_label=label,
         headline=explanation.headline,
         context=_context(explanation, name),
-        lead=devices[0] if devices else None,
+        main_device=devices[0] if devices else None,
         devices=devices,
         findings=explanation.findings,
         notes=explanation.notes,

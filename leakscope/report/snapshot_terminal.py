@@ -32,7 +32,7 @@ def render_explanation_text(
     """Return a snapshot explained, for a terminal."""
     paper = Paper(width, color)
     kind, label = words.verdict_of(explanation)
-    lines = _verdict(kind, label, explanation.headline, paper)
+    lines = paper.titled(f"{_MARKS[kind]} {label}", kind, explanation.headline)
     lines += [paper.clip(_context(explanation), "  ")]
     for finding in explanation.findings:
         lines += _finding(finding, paper)
@@ -48,7 +48,7 @@ def render_snapshots_text(
     """Return several snapshots side by side, for a terminal."""
     paper = Paper(width, color)
     kind, label = words.comparison_verdict(comparison)
-    lines = _verdict(kind, label, comparison.headline, paper)
+    lines = paper.titled(f"{_MARKS[kind]} {label}", kind, comparison.headline)
     lines += [""]
     for number, name in enumerate(comparison.names):
         text = f"{number + 1}. {name}: {comparison.headlines[number]}"
@@ -60,12 +60,6 @@ def render_snapshots_text(
         lines += ["", *paper.wrap(f"by bytes stuck in holes, worst first: {ranked}")]
     lines += spaced([line for note in comparison.notes for line in paper.wrap(f"! {note}")])
     return "\n".join(lines) + "\n"
-
-
-def _verdict(kind: str, label: str, headline: str, paper: Paper) -> list[str]:
-    mark = f"{_MARKS[kind]} {label}"
-    lines = paper.wrap(f"{mark} · {headline}")
-    return [lines[0].replace(mark, paper.paint(mark, kind), 1), *lines[1:]]
 
 
 def _context(explanation: Explanation) -> str:

@@ -73,17 +73,17 @@ def render_text(report: Report, *, width: int = 100, color: bool = False) -> str
     tells how sure the first one is. Where there is none, less is shown of what to change.
     """
     paper = paper_of(width, color)
-    lead = wording.leading_suspect(report)
+    suspect = wording.leading_suspect(report)
     head = [*_verdict(report, paper), *_ending(report, paper), *_curve(report, paper)]
     head += _shortage(report.out_of_memory, paper)
-    leading, remedy = _leading(report, lead, paper), _remedy(lead, paper)
-    foot = _foot(report, lead, paper)
+    leading, remedy = _leading(report, suspect, paper), _remedy(suspect, paper)
+    foot = _foot(report, suspect, paper)
     room = LINES - len([*head, *spaced([*leading, *remedy]), *foot])
-    others = _others(report, [c for c in report.culprits if c is not lead], paper, room)
+    others = _others(report, [c for c in report.culprits if c is not suspect], paper, room)
     room -= len(others)
     if room < 0:
-        remedy = _remedy(lead, paper, max(FEWEST_DIFF_LINES, SHOWN_DIFF_LINES + room - 1))
-    answer = [*leading, *_doubt(lead, paper, room), *remedy]
+        remedy = _remedy(suspect, paper, max(FEWEST_DIFF_LINES, SHOWN_DIFF_LINES + room - 1))
+    answer = [*leading, *_doubt(suspect, paper, room), *remedy]
     return "\n".join([*head, *spaced(answer), *others, *foot]) + "\n"
 
 
@@ -103,11 +103,11 @@ def _others(report: Report, culprits: Sequence[Culprit], paper: Paper, room: int
     return spaced([*parts, *_more(report, culprits[shown:])])
 
 
-def _foot(report: Report, lead: Culprit | Finding | None, paper: Paper) -> list[str]:
+def _foot(report: Report, suspect: Culprit | Finding | None, paper: Paper) -> list[str]:
     """Return what stands below the culprits."""
-    foot = spaced([*_findings(report, lead, paper), *_whereto(report, paper)])
+    foot = spaced([*_findings(report, suspect, paper), *_whereto(report, paper)])
     foot += spaced(_cures(report.cures, paper))
-    foot += spaced([*_cleared(report, lead, paper), *_settle(report, paper)])
+    foot += spaced([*_cleared(report, suspect, paper), *_settle(report, paper)])
     return [*foot, *_cost(report, paper), *_problems(report, paper)]
 
 
@@ -119,18 +119,18 @@ def render_summary(
     Without a ``report_path`` there is none.
     """
     paper = paper_of(width, color)
-    lead = wording.leading_suspect(report)
+    suspect = wording.leading_suspect(report)
     lines = [*_verdict(report, paper), *_ending(report, paper)]
     lines += _first_way(report.out_of_memory, paper)
     lines += _noted(report, paper, "  ")
     for culprit in report.culprits[:SHOWN_IN_SUMMARY]:
         lines += _short(culprit, paper, "  ")
-        lines += _what_next(culprit, paper, "     ") if culprit is lead else []
+        lines += _what_next(culprit, paper, "     ") if culprit is suspect else []
     lines += _more(report, report.culprits[SHOWN_IN_SUMMARY:], "  ")
     serious = [f for f in report.findings if f.severity is not Severity.NOTE]
     for finding in (serious if report.culprits else report.findings)[:SHOWN_FINDINGS]:
         lines.append(_finding(finding, paper))
-        lines += _what_next(finding, paper, "  ") if finding is lead else []
+        lines += _what_next(finding, paper, "  ") if finding is suspect else []
     for text in wording.further_evidence(report)[:2]:
         lines += paper.wrap(f"to settle it: {text}", "  ")
     lines += _problems(report, paper)
@@ -155,9 +155,7 @@ def advice_lines(advice: Sequence[Advice], paper: Paper) -> list[str]:
 def _verdict(report: Report, paper: Paper) -> list[str]:
     verdict = report.verdict.value
     words = wording.verdict_words(report.verdict, ran_out=report.out_of_memory is not None)
-    label = f"{wording.MARKS[verdict]} {words}"
-    lines = paper.wrap(f"{label} · {report.headline}")
-    return [lines[0].replace(label, paper.paint(label, verdict), 1), *lines[1:]]
+    return paper.titled(f"{wording.MARKS[verdict]} {words}", verdict, report.headline)
 
 
 def _curve(report: Report, paper: Paper) -> list[str]:
@@ -198,34 +196,34 @@ def _first_way(ended: OutOfMemory | None, paper: Paper) -> list[str]:
     return [paper.clip(f"to make it fit: {way.title}{enough}", "  ")]
 
 
-def _leading(report: Report, lead: Culprit | Finding | None, paper: Paper) -> list[str]:
+def _leading(report: Report, suspect: Culprit | Finding | None, paper: Paper) -> list[str]:
     """Return what makes the run a leak: how fast, where, until when, and how sure that is."""
-    if lead is None:
+    if suspect is None:
         return []
-    if isinstance(lead, Finding):
-        place = wording.source_place(lead)
+    if isinstance(suspect, Finding):
+        place = wording.source_place(suspect)
         return [
-            _finding(lead, paper),
-            *paper.wrap(lead.text, "   ", SHOWN_TEXT_LINES),
+            _finding(suspect, paper),
+            *paper.wrap(suspect.text, "   ", SHOWN_TEXT_LINES),
             *([paper.clip(f"at {place}", "   ")] if place else []),
-            *known_lines(lead.known, paper, "   "),
+            *known_lines(suspect.known, paper, "   "),
         ]
-    severity = lead.severity.value
-    name = paper.paint(clipped(lead.name, paper.width - 16), "name")
-    device = f" on {lead.device}" if lead.device != "host" else ""
-    rate = f"{wording.whole_rate_words(lead)}{device}"
-    share = wording.share_words(lead.share, lead.growth)
-    text = f"{rate}, 95 % interval {humane_interval(lead.interval)}; {share}"
+    severity = suspect.severity.value
+    name = paper.paint(clipped(suspect.name, paper.width - 16), "name")
+    device = f" on {suspect.device}" if suspect.device != "host" else ""
+    rate = f"{wording.whole_rate_words(suspect)}{device}"
+    share = wording.share_words(suspect.share, suspect.growth)
+    text = f"{rate}, 95 % interval {humane_interval(suspect.interval)}; {share}"
     return [
-        f"{lead.rank}. {name}  {paper.paint(severity, severity)}",
+        f"{suspect.rank}. {name}  {paper.paint(severity, severity)}",
         paper.clip(text, "   "),
-        paper.clip(_course(lead, paper), "   "),
-        *([_native_line(lead.native, paper)] if lead.native else []),
-        *([_fed_at(lead, paper, "   ")] if wording.source_place(lead) else []),
-        *known_lines(lead.known, paper, "   "),
+        paper.clip(_course(suspect, paper), "   "),
+        *([_native_line(suspect.native, paper)] if suspect.native else []),
+        *([_fed_at(suspect, paper, "   ")] if wording.source_place(suspect) else []),
+        *known_lines(suspect.known, paper, "   "),
         *(
-            [paper.clip(_forecast(lead.forecast, report.work, paper), "   ")]
-            if lead.forecast
+            [paper.clip(_forecast(suspect.forecast, report.work, paper), "   ")]
+            if suspect.forecast
             else []
         ),
     ]
@@ -237,14 +235,14 @@ def _forecast(forecast: Forecast, work: Work, paper: Paper) -> str:
     return whole if len(whole) <= paper.width - 3 and whole[-2:] != ", " else forecast.text
 
 
-def _doubt(lead: Culprit | Finding | None, paper: Paper, room: int) -> list[str]:
+def _doubt(suspect: Culprit | Finding | None, paper: Paper, room: int) -> list[str]:
     """Return how sure it is, what would prove it wrong and what came of that, as far as it fits."""
-    if lead is None:
+    if suspect is None:
         return []
-    parts = [wording.evidence(lead)]
-    if lead.falsifier is not None:
-        parts[0] += f"; falsifier: {lead.falsifier.text}"
-        parts.append(f"tried: {wording.tried_words(lead.falsifier)}")
+    parts = [wording.evidence(suspect)]
+    if suspect.falsifier is not None:
+        parts[0] += f"; falsifier: {suspect.falsifier.text}"
+        parts.append(f"tried: {wording.tried_words(suspect.falsifier)}")
     whole = [line for text in parts for line in paper.wrap(text, "   ")]
     short = [line for text in parts for line in paper.wrap(text, "   ", 1)]
     return whole if len(whole) <= room else short[: max(0, room)]
@@ -335,12 +333,12 @@ def _fed_at(culprit: Culprit, paper: Paper, indent: str) -> str:
     return paper.clip(f"{_fed(culprit)}{wording.source_place(culprit)}", indent)
 
 
-def _findings(report: Report, lead: Culprit | Finding | None, paper: Paper) -> list[str]:
-    others = [finding for finding in report.findings if finding is not lead]
+def _findings(report: Report, suspect: Culprit | Finding | None, paper: Paper) -> list[str]:
+    others = [finding for finding in report.findings if finding is not suspect]
     lines: list[str] = []
     for finding in others[:SHOWN_FINDINGS]:
         lines += [_finding(finding, paper), *known_lines(finding.known, paper, "  ")]
-        if lead is None and finding is others[0]:  # nothing else has to be told at length
+        if suspect is None and finding is others[0]:  # nothing else has to be told at length
             lines += paper.wrap(finding.text, "  ", SHOWN_TEXT_LINES)
             lines += _what_next(finding, paper, "  ")
     left = len(others) - SHOWN_FINDINGS
@@ -397,11 +395,11 @@ def _cures(cures: Cures | None, paper: Paper) -> list[str]:
     return [*lines, *(line for text in cures.remarks for line in paper.wrap(text, "    "))]
 
 
-def _cleared(report: Report, lead: Culprit | Finding | None, paper: Paper) -> list[str]:
+def _cleared(report: Report, suspect: Culprit | Finding | None, paper: Paper) -> list[str]:
     """Return what was looked at and is fine: with why where nothing else has to be told."""
     shown = report.cleared[:SHOWN_CLEARED]
     left = len(report.cleared) - len(shown)
-    if lead is None:
+    if suspect is None:
         lines = [paper.clip(f"✓ {cleared.name}: {cleared.reason}") for cleared in shown]
         return [*lines, *([f"✓ and {left:,} more"] if left > 0 else [])]
     names = ", ".join(clipped(cleared.name, 40) for cleared in shown)
@@ -436,8 +434,7 @@ def _cost(report: Report, paper: Paper) -> list[str]:
             paper.clip(f"measuring waited for a later boundary: {postponed_words(overhead)}")
         )
     if overhead.walker == "reference":
-        slower = "walker: reference, the slower one: nothing was compiled at install"
-        lines.append(paper.clip(slower))
+        lines += paper.wrap(f"walker: {wording.walker_words(overhead.walker)}")
     return lines
 
 

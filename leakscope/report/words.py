@@ -292,6 +292,17 @@ def further_evidence(report: Report) -> list[str]:
     return [text for text in report.missing if text not in report.headline]
 
 
+def walker_words(walker: str) -> str:
+    """Return which walker a run had and, of the fallback, what is missing for it."""
+    if walker != "reference":
+        return walker
+    return (
+        "reference, as nothing was compiled at install: it takes longer and doesn't say who else "
+        "holds what grows, which circles keep garbage, nor what of a tensor's memory is never "
+        "read; the memory of Arrow, ctypes and io.StringIO has no name."
+    )
+
+
 def has_gaps(report: Report) -> bool:
     """Return whether parts of a recording are lost: more than the end that a kill cuts off."""
     return any(problem.kind is ProblemKind.GAP for problem in report.errors)
@@ -442,10 +453,10 @@ def _within_noise(value: ValueChange) -> str:
 
 def together_words(report: Report) -> str:
     """Return ``5 % of the growth; all 25 culprits grow by 341 KiB per step`` of who leads."""
-    lead = leading_suspect(report)
-    if not isinstance(lead, Culprit) or lead.growth != "across":
+    suspect = leading_suspect(report)
+    if not isinstance(suspect, Culprit) or suspect.growth != "across":
         return ""
-    part = share_words(lead.share, lead.growth) if lead.share else ""
+    part = share_words(suspect.share, suspect.growth) if suspect.share else ""
     rate = rate_together(report)
     whole = f"all {len(_growing(report))} culprits grow by {rate}" if rate else ""
     return "; ".join(filter(None, [part, whole]))
@@ -572,19 +583,19 @@ def devices_in_order(explanation: Explanation) -> list[DeviceExplanation]:
     """Return the devices, the one that matters most first."""
     if not explanation.devices:
         return []
-    lead = main_device(explanation)
-    return [lead, *(device for device in explanation.devices if device is not lead)]
+    main = main_device(explanation)
+    return [main, *(device for device in explanation.devices if device is not main)]
 
 
 def comparison_verdict(comparison: SnapshotComparison) -> tuple[str, str]:
     """Return whose colours several snapshots wear, and a word for what happened."""
     if not comparison.devices:
         return "clean", "Empty"
-    lead = main_change(comparison)
-    alarming = lead.kind == "fragmentation" or lead.is_leak is True
-    calm = lead.kind in ("cache", "less", "nothing") or lead.is_leak is False
+    change = main_change(comparison)
+    alarming = change.kind == "fragmentation" or change.is_leak is True
+    calm = change.kind in ("cache", "less", "nothing") or change.is_leak is False
     kind = "leak" if alarming else "clean" if calm else "inconclusive"
-    return kind, CHANGED.get(lead.kind, lead.kind)
+    return kind, CHANGED.get(change.kind, change.kind)
 
 
 def main_change(comparison: SnapshotComparison) -> DeviceComparison:

@@ -47,10 +47,10 @@ def find(rounds: Rounds) -> list[Growth]:
     """Return what grew beyond what is allowed, with the lines that feed it, the fastest first."""
     courses = RoundSeriesTable(rounds.censuses, rounds.plan.ignore)
     class_paths = rounds.looker.class_paths
-    told_once = with_threads_once(courses.table, courses.growers())
+    growers = with_threads_once(courses.table, courses.growers())
     growers = [
         grower
-        for grower in with_classes_once(courses.table, told_once, class_paths)
+        for grower in with_classes_once(courses.table, growers, class_paths)
         if grower.trend.bytes_per_unit > rounds.plan.allow_bytes
     ]
     if not growers:
@@ -244,7 +244,6 @@ class RoundSeriesTable:
             columns=ends,
             x=course.x[[0, -1]],
             observed=columns,
-            observed_x=course.x,
             # Of items in room that a container had to spare the bytes don't tell.
             y=np.array([y[0], y[0] + gained]),
             spread=spread_of(table.count[path, columns], y),

@@ -190,7 +190,7 @@ class RepeatedTest:
 
     def _begun(self) -> Generator[int, None, None]:
         """Return the rounds as an iterator, which begins with the first call of ``next``."""
-        looker = HeapSampler(str(self._item.config.rootpath), self._given())
+        looker = HeapSampler(str(self._item.config.rootpath), self._known_names())
         self._rounds = Rounds(looker, self._plan)
         yield from self._rounds
 
@@ -213,7 +213,7 @@ class RepeatedTest:
             if rounds is not None:
                 rounds.forget()
 
-    def _given(self) -> KnownNames:
+    def _known_names(self) -> KnownNames:
         """Return the test's fixtures and its instance, under the names that the test has for them.
 
         The function that is running has names of its own for them.

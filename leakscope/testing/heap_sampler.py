@@ -27,6 +27,8 @@ from operator import gt, index
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex
 
+import msgspec
+
 from leakscope.heap import anatomy
 from leakscope.heap.anatomy import locals_of
 from leakscope.heap.graph import walk
@@ -268,7 +270,7 @@ class HeapSampler:
                 RootKind.LOCAL,
                 f"{shown}()·{name}",
                 f"{shown}.{name}",
-                None if owner is None else _with_variable(owner, name),
+                None if owner is None else msgspec.structs.replace(owner, variable=name),
             )
             for name, value in dict(self._known_names.values).items()
             if not (is_made_by_runner(value) or _is_ours(value))
@@ -308,17 +310,6 @@ def _size(row: CensusRow) -> tuple[int, int]:
 
 def _is_ours(value: object) -> bool:
     return anatomy.module_name(type(value)).partition(".")[0] == "leakscope"
-
-
-def _with_variable(owner: Owner, variable: str) -> Owner:
-    return Owner(
-        kind=owner.kind,
-        name=owner.name,
-        file=owner.file,
-        line=owner.line,
-        variable=variable,
-        module=owner.module,
-    )
 
 
 def _items(hidden: Sequence[object]) -> Iterable[tuple[str, int]]:

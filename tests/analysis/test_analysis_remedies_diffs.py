@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from leakscope.analysis.remedies import propose
+from leakscope.analysis.remedies.context import CulpritContext
 from leakscope.analysis.source import SourceIndex
 from leakscope.model.census import CensusRow, Content, Owner, RootKind
 
@@ -56,13 +57,15 @@ class Snippet:
         )
         sources = SourceIndex({"/p/train.py": text}, "/p")
         return propose(
-            row,
-            growth=self.growth,
-            unit=self.unit,
-            phase=self.phase,
-            feeding=sources.feeding(row.owner, row),
-            sources=sources,
-            items_per_unit=20.0,
+            CulpritContext(
+                row,
+                growth=self.growth,
+                unit=self.unit,
+                phase=self.phase,
+                feeding=sources.feeding(row.owner, row),
+                sources=sources,
+                items_per_unit=20.0,
+            )
         )
 
 

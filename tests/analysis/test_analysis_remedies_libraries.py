@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from leakscope.analysis.remedies import propose
+from leakscope.analysis.remedies.context import CulpritContext
 from leakscope.analysis.source import SourceIndex
 from leakscope.model.census import CensusRow, Owner, RootKind
 from leakscope.model.report import Remedy
@@ -59,15 +60,17 @@ class Program:
         above = [row_at(f"main()·{variable}", "object", self.holder)] if self.holder else []
         sources = SourceIndex({"/p/train.py": textwrap.dedent(self.text)}, "/p")
         return propose(
-            row,
-            growth=self.growth,
-            unit="epoch",
-            phase="train",
-            feeding=sources.feeding(owner, row),
-            sources=sources,
-            items_per_unit=1.0,
-            above=above,
-            inside=self.inside,
+            CulpritContext(
+                row,
+                growth=self.growth,
+                unit="epoch",
+                phase="train",
+                feeding=sources.feeding(owner, row),
+                sources=sources,
+                items_per_unit=1.0,
+                above=above,
+                inside=self.inside,
+            )
         )
 
 
@@ -370,7 +373,9 @@ def library_row(kind: str, **more: object) -> CensusRow:
 
 def of_library(row: CensusRow) -> Remedy:
     sources = SourceIndex({}, "/project", {})
-    return propose(row, growth="across", unit="step", phase="", feeding=[], sources=sources)
+    return propose(
+        CulpritContext(row, growth="across", unit="step", phase="", feeding=[], sources=sources)
+    )
 
 
 @pytest.mark.parametrize(("hits", "never"), [(0, True), (7, False)])

@@ -11,6 +11,7 @@ import textwrap
 import pytest
 
 from leakscope.analysis.remedies import propose
+from leakscope.analysis.remedies.context import CulpritContext
 from leakscope.analysis.source import SourceIndex
 from leakscope.model.census import CensusRow, Content, Owner, RootKind
 from leakscope.model.report import Remedy
@@ -57,14 +58,16 @@ class Kept:
         )
         sources = SourceIndex({"/p/train.py": textwrap.dedent(self.text)}, "/p")
         return propose(
-            row,
-            growth=self.growth,
-            unit=self.unit,
-            phase="train",
-            feeding=sources.feeding(row.owner, row),
-            sources=sources,
-            items_per_unit=1.0,
-            shrank=self.shrank,
+            CulpritContext(
+                row,
+                growth=self.growth,
+                unit=self.unit,
+                phase="train",
+                feeding=sources.feeding(row.owner, row),
+                sources=sources,
+                items_per_unit=1.0,
+                shrank=self.shrank,
+            )
         )
 
 

@@ -11,6 +11,7 @@ import textwrap
 import pytest
 
 from leakscope.analysis.remedies import propose
+from leakscope.analysis.remedies.context import CulpritContext
 from leakscope.analysis.source import SourceIndex
 from leakscope.model.census import CensusRow, Content, Owner, RootKind
 from leakscope.model.report import Remedy
@@ -53,13 +54,15 @@ class Kept:
         )
         sources = SourceIndex({"/p/train.py": textwrap.dedent(self.text)}, "/p")
         return propose(
-            row,
-            growth="across",
-            unit=self.unit,
-            phase="train",
-            feeding=sources.feeding(row.owner, row),
-            sources=sources,
-            items_per_unit=1.0,
+            CulpritContext(
+                row,
+                growth="across",
+                unit=self.unit,
+                phase="train",
+                feeding=sources.feeding(row.owner, row),
+                sources=sources,
+                items_per_unit=1.0,
+            )
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leakscope.analysis.remedies import propose
+from leakscope.analysis.remedies.context import CulpritContext
 from leakscope.analysis.source import SourceIndex
 from leakscope.model.census import CensusRow, Owner, RootKind
 from leakscope.model.report import Remedy
@@ -24,10 +25,10 @@ def remedy_of(name: str, *, growth: str = "within", on_device: bool = False) -> 
         device_bytes={"cuda:0": 1 << 20} if on_device else {},
         length=10,
     )
-    return propose(
+    return propose(CulpritContext(
         row, growth=growth, unit="batch", phase="validation", feeding=[],
         sources=SourceIndex({}, "/p"),
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 @pytest.mark.parametrize(

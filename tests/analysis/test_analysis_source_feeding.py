@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from leakscope.analysis.remedies import propose
+from leakscope.analysis.remedies.context import CulpritContext
 from leakscope.analysis.source import SourceIndex
 from leakscope.model.census import CensusRow, Content, Owner, RootKind
 
@@ -1765,7 +1766,9 @@ def held_by_library(program: Program, **more: object) -> list[str]:
 def remedy_of(program: Program, **more: object) -> str:
     row, index = msgspec.structs.replace(program.row(), **more), program.index()
     feeding = index.feeding(row.owner, row)
-    remedy = propose(row, growth="across", unit="step", phase="", feeding=feeding, sources=index)
+    remedy = propose(
+        CulpritContext(row, growth="across", unit="step", phase="", feeding=feeding, sources=index)
+    )
     return remedy.title
 
 
@@ -2029,6 +2032,8 @@ def test_an_object_that_refers_to_the_last_one_is_fed_where_it_is_made(made, lin
     program = one("last", path, owner, text, kind="object", person="Collector.last")
     row, index = program.row(), program.index()
     feeding = index.feeding(row.owner, row)
-    remedy = propose(row, growth="across", unit="step", phase="", feeding=feeding, sources=index)
+    remedy = propose(
+        CulpritContext(row, growth="across", unit="step", phase="", feeding=feeding, sources=index)
+    )
     assert [line.line for line in feeding] == lines
     assert (remedy.title == title) is bool(title)

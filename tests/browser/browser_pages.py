@@ -148,7 +148,7 @@ def many_runs() -> RunList:
 
 def page_of_runs(*lists: RunList) -> str:
     """Return the page of some lists."""
-    return render_runs_html(lists, beside=Path())
+    return render_runs_html(lists, folder=Path())
 
 
 MADE: dict[str, Callable[[], str]] = {

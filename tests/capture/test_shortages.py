@@ -14,8 +14,7 @@ from leakscope.capture.measuring import Headroom
 from leakscope.model import gauge
 from leakscope.model.census import CensusScope
 from leakscope.model.record import BoundaryRecord, CensusRecord, NoteRecord, OutOfMemoryRecord
-from leakscope.probes import Room
-from leakscope.probes.out_of_memory import read_message, shortage_behind
+from leakscope.probes.out_of_memory import Room, read_message, shortage_behind
 
 GIB, MIB = 1 << 30, 1 << 20
 CPU = (

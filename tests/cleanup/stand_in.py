@@ -19,7 +19,7 @@ class StandIn(types.ModuleType):
         super().__init__("torch.cuda")
         self.memory = self
         self.calls: list[str] = []
-        self.held = {0: {"allocated": 100, "peak": 300, "reserved": 500}, 1: {}}
+        self.kept = {0: {"allocated": 100, "peak": 300, "reserved": 500}, 1: {}}
         self._state = is_initialized, is_capturing
 
     def is_initialized(self) -> bool:
@@ -35,22 +35,22 @@ class StandIn(types.ModuleType):
         return super().__getattribute__(name)
 
     def device_count(self) -> int:
-        return len(self.held)
+        return len(self.kept)
 
     def current_device(self) -> int:
         return 0
 
     def memory_stats_as_nested_dict(self, device: int) -> dict[str, Any]:
-        held = self.held[device]
+        kept = self.kept[device]
         return {
             "allocated_bytes": {
-                "all": {"current": held.get("allocated", 0), "peak": held.get("peak", 0)}
+                "all": {"current": kept.get("allocated", 0), "peak": kept.get("peak", 0)}
             },
-            "reserved_bytes": {"all": {"current": held.get("reserved", 0)}},
+            "reserved_bytes": {"all": {"current": kept.get("reserved", 0)}},
         }
 
     def memory_reserved(self, device: int) -> int:
-        return self.held[device].get("reserved", 0)
+        return self.kept[device].get("reserved", 0)
 
     def mem_get_info(self, device: int) -> tuple[int, int]:
         assert self.memory_reserved(device), "would make a context"
@@ -58,11 +58,11 @@ class StandIn(types.ModuleType):
 
     def empty_cache(self) -> None:
         self.calls.append("empty_cache")
-        self.held[0]["reserved"] = 200
+        self.kept[0]["reserved"] = 200
 
     def reset_peak_memory_stats(self, device: int) -> None:
         self.calls.append(f"reset {device}")
-        self.held[device]["peak"] = 100
+        self.kept[device]["peak"] = 100
 
 
 def install(monkeypatch: pytest.MonkeyPatch, cuda: StandIn) -> StandIn:

@@ -63,7 +63,7 @@ def test_peaks_of_devices_in_use_begin_anew_on_request(monkeypatch: pytest.Monke
 def test_a_scope_leaves_the_programs_counters_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     cuda = install(monkeypatch, StandIn())
     with cleanup.MemoryScope("step", quiet=True) as scope:
-        cuda.held[0]["allocated"] = 250
+        cuda.kept[0]["allocated"] = 250
     assert cuda.calls == []
     assert scope.report is not None
     assert scope.report.device_kept == {"cuda:0": 150}
@@ -75,9 +75,9 @@ def test_an_inner_exact_scope_doesnt_spoil_the_outer_ones_peak(
 ) -> None:
     cuda = install(monkeypatch, StandIn())
     with cleanup.MemoryScope("outer", quiet=True) as outer:
-        cuda.held[0]["peak"] = 900
+        cuda.kept[0]["peak"] = 900
         with cleanup.MemoryScope("inner", quiet=True, exact_peak=True) as inner:
-            cuda.held[0]["peak"] = 400
+            cuda.kept[0]["peak"] = 400
     assert outer.report is not None
     assert inner.report is not None
     assert outer.report.device_peak["cuda:0"] == cleanup.Peak(900, 900)
@@ -106,7 +106,7 @@ def test_a_process_without_torch_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize(
-    ("begin", "end", "told"),
+    ("begin", "end", "shown"),
     [
         (CounterMark(10, 50), CounterMark(20, 80), "80 B"),
         (CounterMark(10, 50), CounterMark(20, 50), "between 20 B and 50 B"),
@@ -115,9 +115,9 @@ def test_a_process_without_torch_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     ],
 )
 def test_a_counter_that_only_rises_tells_a_peak_or_bounds(
-    begin: CounterMark, end: CounterMark, told: str
+    begin: CounterMark, end: CounterMark, shown: str
 ) -> None:
-    assert str(peak_between(begin, end)) == told
+    assert str(peak_between(begin, end)) == shown
 
 
 def test_a_watch_that_nobody_ended_goes_away() -> None:

@@ -42,14 +42,14 @@ def test_sizes_may_carry_their_unit_and_lines_end_as_on_windows() -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "shown",
     ["[N/A]", "N/A", "[Not Supported]", "[Insufficient Permissions]", "[Unknown Error]", ""],
 )
-def test_what_the_driver_doesnt_tell_is_none_and_the_rest_is_kept(told: str) -> None:
-    line = f"0, {UUID}, {told}, {told}, {told}, NVIDIA A100-SXM4-80GB"
+def test_what_the_driver_doesnt_tell_is_none_and_the_rest_is_kept(shown: str) -> None:
+    line = f"0, {UUID}, {shown}, {shown}, {shown}, NVIDIA A100-SXM4-80GB"
     (gpu,) = parse_gpus(line).values()
     assert (gpu.total, gpu.used, gpu.free) == (None, None, None)
-    assert parse_processes(f"{UUID}, 524, {told}") == [(UUID, 524, None)]
+    assert parse_processes(f"{UUID}, 524, {shown}") == [(UUID, 524, None)]
 
 
 @pytest.mark.parametrize(

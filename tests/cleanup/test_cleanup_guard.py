@@ -120,14 +120,14 @@ def test_the_exception_goes_on_as_it_was() -> None:
     def bare_block() -> None:
         run_out()
 
-    told = []
+    shown = []
     for block in (bare_block, guarded_block):
         with pytest.raises(RuntimeError) as caught:
             block()
-        told.append((lines(caught.value)[2:], str(caught.value).splitlines()[0]))
+        shown.append((lines(caught.value)[2:], str(caught.value).splitlines()[0]))
         assert caught.value.__context__ is None
         assert not hasattr(caught.value, "__notes__")
-    assert told[0] == told[1]
+    assert shown[0] == shown[1]
 
 
 def test_a_guarded_function_adds_one_line_to_the_traceback() -> None:
@@ -308,10 +308,10 @@ def test_guards_within_each_other_explain_once(caplog: pytest.LogCaptureFixture)
         cleanup.oom_guard(),
     ):
         run_out()
-    told = [record for record in caplog.records if "Out of memory on host" in record.message]
-    assert len(told) == 1
-    assert told[0].levelname == "WARNING"
-    assert "64 MiB in 1 × uint8[67108864] on cpu" in told[0].message
+    shown = [record for record in caplog.records if "Out of memory on host" in record.message]
+    assert len(shown) == 1
+    assert shown[0].levelname == "WARNING"
+    assert "64 MiB in 1 × uint8[67108864] on cpu" in shown[0].message
 
 
 def test_nothing_keeps_the_exception_afterwards() -> None:

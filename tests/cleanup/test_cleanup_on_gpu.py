@@ -51,8 +51,8 @@ def test_a_process_that_has_not_used_cuda_stays_without_it() -> None:
 
 
 def test_cache_goes_back_to_the_driver_and_is_told() -> None:
-    held = ones(256)
-    del held
+    holding = ones(256)
+    del holding
     before = torch.cuda.memory_reserved()
     cleared = cleanup.clear_memory()
     assert before - torch.cuda.memory_reserved() == cleared.device_returned["cuda:0"]
@@ -76,20 +76,20 @@ def test_garbage_on_the_device_is_told_as_freed() -> None:
 
 
 def test_page_locked_memory_is_told() -> None:
-    held = torch.ones(64 * MIB, dtype=torch.uint8).pin_memory()
+    holding = torch.ones(64 * MIB, dtype=torch.uint8).pin_memory()
     assert (cleanup.memory_stats().host.pinned or 0) >= 64 * MIB
-    del held
+    del holding
     assert any(step.pinned_returned >= 64 * MIB for step in cleanup.clear_memory().steps)
 
 
 def test_the_devices_figures_are_torchs_own() -> None:
-    held = ones(64)
-    (device,) = (one for one in cleanup.memory_stats().devices if one.device == "cuda:0")
+    holding = ones(64)
+    (device,) = (item for item in cleanup.memory_stats().devices if item.device == "cuda:0")
     assert device.allocated == torch.cuda.memory_allocated(0)
     assert device.reserved == torch.cuda.memory_reserved(0)
     assert device.peak_allocated == torch.cuda.max_memory_allocated(0)
     assert device.total == torch.cuda.mem_get_info(0)[1]
-    assert len(held) == 64 * MIB
+    assert len(holding) == 64 * MIB
 
 
 def test_a_scope_tells_the_peak_and_leaves_the_counters_alone() -> None:

@@ -144,7 +144,7 @@ def test_a_cache_that_is_taken_again_is_no_gain(monkeypatch: pytest.MonkeyPatch)
     cuda = install(monkeypatch, StandIn())
     every = cleanup.cleanup_every(1)
     for _ in range(8):
-        cuda.held[0]["reserved"] = 200 + 50 * MIB
+        cuda.kept[0]["reserved"] = 200 + 50 * MIB
         every.step()
     report = every.report()
     assert report.returned >= 8 * 50 * MIB

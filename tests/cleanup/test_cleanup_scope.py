@@ -70,9 +70,9 @@ def test_the_kernels_mark_can_begin_anew() -> None:
 
 
 def test_memory_that_was_given_back_is_said() -> None:
-    held = [ones(64)]
+    holding = [ones(64)]
     with cleanup.MemoryScope("free", quiet=True) as scope:
-        held.clear()
+        holding.clear()
     assert "host gave back 64 MiB" in str(scope.report)
 
 

@@ -14,7 +14,8 @@ pytestmark = pytest.mark.gpu
 MIB = 1 << 20
 ASLEEP = """
 import torch
-from leakscope.probes import default_probes, device_memory
+from leakscope.probes.blocks import device_memory
+from leakscope.probes.sources import default_probes
 for probe in default_probes():
     probe.read()
 assert device_memory(with_blocks=True) == []

@@ -3,15 +3,25 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import reference_oracle
 from heap_programs import ALONE, RunProgram, program_runner
 
 from leakscope.heap import graph
+
+FALLBACK = "test_heap_fallback.py"
 
 
 @pytest.fixture(autouse=True)
 def ask_for_graphs_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget a deep graph that another test made: a process that met one asks no more."""
     monkeypatch.setattr(graph, "_met_deep_graph", False)
+
+
+@pytest.fixture(autouse=True)
+def oracle(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the engine ``reference`` answer all that the native one does; not where it is tested."""
+    if request.path.name != FALLBACK:
+        monkeypatch.setattr(graph, "reference", reference_oracle)
 
 
 @pytest.fixture

@@ -78,8 +78,8 @@ class Fields(ctypes.Structure):
 
 
 def _generator() -> Iterator[int]:
-    held = 1
-    yield held
+    kept = 1
+    yield kept
 
 
 async def _coroutine() -> None:

@@ -356,13 +356,13 @@ def differences(whole: Answer, sealed: Answer) -> list[str]:
     """Return in what the answers differ by more than may be."""
     found = []
     for what in ("heap_bytes", "native_bytes", "garbage_bytes"):
-        one, other = getattr(whole, what), getattr(sealed, what)
-        if abs(one - other) > DOUBT + 0.001 * one:
-            found.append(f"{what}: {one} by a whole walk, {other} from the seal")
+        value, other = getattr(whole, what), getattr(sealed, what)
+        if abs(value - other) > DOUBT + 0.001 * value:
+            found.append(f"{what}: {value} by a whole walk, {other} from the seal")
     for path in whole.rows.keys() | sealed.rows.keys():
-        one, other = whole.rows.get(path, 0), sealed.rows.get(path, 0)
-        if abs(one - other) > DOUBT + 0.02 * one:
-            found.append(f"{path}: {one} by a whole walk, {other} from the seal")
+        value, other = whole.rows.get(path, 0), sealed.rows.get(path, 0)
+        if abs(value - other) > DOUBT + 0.02 * value:
+            found.append(f"{path}: {value} by a whole walk, {other} from the seal")
     return sorted(found)
 
 

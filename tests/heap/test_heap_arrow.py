@@ -72,14 +72,14 @@ class TestArrow:
                 raise AssertionError("made anew")
 
             def __arrow_ext_class__(self) -> Any:
-                if asked:
+                if requested:
                     raise AssertionError("asked for its class")
                 return pa.ExtensionArray
 
-        asked: list[int] = []
+        requested: list[int] = []
         array = pa.ExtensionArray.from_storage(Named(), pa.array(range(10 * KB)))
         holders = [pa.chunked_array([array]), pa.record_batch([array], ["a"])]
-        asked.append(1)
+        requested.append(1)
         assert payload(engine, holders) == {}
         assert payload(engine, array) == {"host": 80 * KB}
 

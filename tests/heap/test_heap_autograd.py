@@ -178,6 +178,8 @@ def test_a_parameter_in_a_circle_through_its_gradient_keeps_its_own(
     if made_by_looking:
         seen(engine, full=True)
     nodes = seen(engine, full=True).nodes
-    held = zip(nodes.objects, nodes.root, nodes.host_bytes, strict=True)
-    retained_by_it = next(size for o, root, size in held if id(o) == name and root == graph.NATIVE)
+    holding = zip(nodes.objects, nodes.root, nodes.host_bytes, strict=True)
+    retained_by_it = next(
+        size for o, root, size in holding if id(o) == name and root == graph.NATIVE
+    )
     assert 80_000 <= retained_by_it < 81_000

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from optional_torch import needs_torch
 from payloads import ENGINES, seen
+from reference_oracle.relations import Circles
 
-from leakscope.heap.reference.relations import Circles
 from leakscope.model.census import CensusRow, CensusScope
 
 HEAD = """
@@ -183,8 +183,10 @@ def test_little_garbage_is_not_asked(no_collection: None) -> None:
     ring.append(ring)
     del ring
     assert not any(seen(ENGINES[-1], full=True).nodes.circle)
-    asked = seen(ENGINES[-1], full=True, circle_bytes=100_000).nodes
-    assert [type(asked.objects[circle[0]]) for circle in asked.circle if circle][:1] == [list]
+    requested = seen(ENGINES[-1], full=True, circle_bytes=100_000).nodes
+    assert [type(requested.objects[circle[0]]) for circle in requested.circle if circle][:1] == [
+        list
+    ]
 
 
 @needs_torch

@@ -63,7 +63,7 @@ def test_a_graph_that_is_too_large_and_a_tensor_without_one_tell_nothing(monkeyp
 def test_the_overrides_of_a_subclass_are_not_called_and_nothing_is_kept() -> None:
     class Asked(torch.Tensor):
         @classmethod
-        def __torch_function__(cls, *given, **more):
+        def __torch_function__(cls, *arguments, **more):
             raise AssertionError("asked")
 
     with torch._C.DisableTorchFunctionSubclass():

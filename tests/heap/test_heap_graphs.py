@@ -33,8 +33,8 @@ def bytes_in_use() -> int:
         pytest.skip("only glibc 2.33 or newer tells")
     mallinfo2.restype = _MallInfo
     gc.collect()
-    told = mallinfo2()
-    return int(told.uordblks + told.hblkhd)
+    shown = mallinfo2()
+    return int(shown.uordblks + shown.hblkhd)
 
 
 LOSSES = 200

@@ -90,24 +90,24 @@ def test_a_container_within_the_container_is_not_another(run_program: RunProgram
     st.lists(st.integers(0, 7), max_size=4),
 )
 @settings(max_examples=60, deadline=None)
-def test_both_engines_tell_the_same(held: list[list[int]], nested: list[int]) -> None:
+def test_both_engines_tell_the_same(kept: list[list[int]], nested: list[int]) -> None:
     data = [[bytearray(3000)] for _ in range(30)]
-    containers: list[list[object]] = [[data[i] for i in items] for items in held]
+    containers: list[list[object]] = [[data[i] for i in items] for items in kept]
     for at in nested:
         containers[at % len(containers)].append(containers[(at * 5 + 1) % len(containers)])
     del data
-    told = []
+    shown = []
     for engine in ("native", "reference"):
         nodes = walk(WalkRequest(roots=list(containers), cutoff_bytes=1000), engine=engine).nodes
         ids = [id(value) for value in nodes.objects]
-        told.append(
+        shown.append(
             {
                 ids[n]: ([ids[h] for h in others], [[ids[h] for h in s] for s in samples])
                 for n, (others, samples) in enumerate(zip(nodes.others, nodes.holders, strict=True))
                 if others or samples
             }
         )
-    assert told[0] == told[1]
+    assert shown[0] == shown[1]
 
 
 class TestOtherNames:

@@ -364,9 +364,9 @@ class TestAwkwardMoments:
             def __del__(self) -> None:
                 taken.append(taker.take(FOCUSED))
 
-        one = Ends()
-        reference = weakref.ref(one, lambda _: taken.append(taker.take(FOCUSED)))
-        del one
+        item = Ends()
+        reference = weakref.ref(item, lambda _: taken.append(taker.take(FOCUSED)))
+        del item
         gc.collect()
         assert len(taken) == 2
         assert reference() is None
@@ -557,8 +557,8 @@ class TestSizes:
     def test_many_types(self) -> None:
         kinds = [type(f"Kind{i}", (), {}) for i in range(3000)]
         made = [kind() for kind in kinds]
-        for one in made:
-            one.heavy = [1.5]
+        for item in made:
+            item.heavy = [1.5]
         result = walk(WalkRequest(roots=[made], cutoff_bytes=0, max_selected=10))
         dicts = 0 if sys.version_info >= (3, 11) else 3000
         assert result.objects == 1 + 2 * 3000 + 1 + dicts
@@ -567,7 +567,7 @@ class TestSizes:
     def test_objects_between_mappings_of_terabytes(self) -> None:
         apart = [number_at((1 << 44) + (i << 35)) for i in range(100)]
         result = walk(WalkRequest(roots=[apart]))
-        assert len({id(one) >> 35 for one in apart}) == 100
+        assert len({id(item) >> 35 for item in apart}) == 100
         assert result.objects == 1 + 100
 
     def test_many_references_to_one_object(self) -> None:

@@ -132,83 +132,83 @@ def test_a_frame_that_a_traceback_keeps_is_not_read() -> None:
 
 
 def test_nothing_is_read_where_an_exception_is_raised_anew() -> None:
-    def raising(told: list[int]) -> None:
-        for _ in Asking(caller(), told):
+    def raising(shown: list[int]) -> None:
+        for _ in Asking(caller(), shown):
             try:
                 raise ValueError
             except ValueError as error:
                 error.__traceback__ = None
                 raise
 
-    told: list[int] = []
+    shown: list[int] = []
     for _ in range(50):
         with contextlib.suppress(ValueError):
-            raising(told)
-    assert told == [20] * 50
+            raising(shown)
+    assert shown == [20] * 50
 
 
 class Leaving:
     """A context that asks for the loops of a frame when it is left."""
 
-    def __init__(self, frame: int, told: list[object]) -> None:
-        self.frame, self.told = frame, told
+    def __init__(self, frame: int, shown: list[object]) -> None:
+        self.frame, self.shown = frame, shown
 
     def __enter__(self) -> Leaving:
         return self
 
     def __exit__(self, *_: object) -> None:
         others = [bytearray(256) for _ in range(20)]
-        self.told.append(len(found_in(self.frame)) + len(others))
+        self.shown.append(len(found_in(self.frame)) + len(others))
 
 
 def test_a_loop_that_was_left_by_a_return_or_a_break_is_not_read() -> None:
-    def returns(told: list[object], *, early: bool) -> object:
+    def returns(shown: list[object], *, early: bool) -> object:
         for _ in range(1):
-            with Leaving(caller(), told):
+            with Leaving(caller(), shown):
                 for value in gathering():
                     if early:
                         return value * 2
                     break
         return None
 
-    def ends(told: list[object]) -> None:
-        with Leaving(caller(), told):
+    def ends(shown: list[object]) -> None:
+        with Leaving(caller(), shown):
             for _ in gathering():
                 pass
 
-    told: list[object] = []
+    shown: list[object] = []
     for _ in range(50):
-        returns(told, early=True)
-        returns(told, early=False)
-        ends(told)
-    assert told == [20] * 150
+        returns(shown, early=True)
+        returns(shown, early=False)
+        ends(shown)
+    assert shown == [20] * 150
 
 
 def test_what_asks_when_a_loop_ends_may_ask() -> None:
-    def loops(told: list[int], *, until: int) -> int:
-        for number in Ending(caller(), told):
+    def loops(shown: list[int], *, until: int) -> int:
+        for number in Ending(caller(), shown):
             if number == until:
                 break
         return 1
 
-    told: list[int] = []
+    shown: list[int] = []
     watched: list[object] = []
     for _ in range(50):
-        loops(told, until=2)
-        loops(told, until=9)
-    assert told == [20] * 100
+        loops(shown, until=2)
+        loops(shown, until=9)
+    assert shown == [20] * 100
     here = caller()
 
     def made() -> Ending:
-        one = Ending(0, told)
-        watched.append(weakref.ref(one, lambda _: told.append(len(found_in(here)))))
-        return one
+        item = Ending(0, shown)
+        watched.append(weakref.ref(item, lambda _: shown.append(len(found_in(here)))))
+        return item
 
-    told.clear()
+    shown.clear()
     for _ in range(50):
         for _ in made():
             pass
-    assert told == [20, 0] * 50 or told == [0, 20] * 50
+    assert shown == [20, 0] * 50 or shown == [0, 20] * 50
 
 
 def test_other_iterators_are_left_alone() -> None:
@@ -231,7 +231,7 @@ def test_no_code_of_the_users_runs() -> None:
 
         @property
         def __class__(self) -> Any:  # type: ignore[override]
-            asked.append("class")
+            requested.append("class")
             return int
 
         def __iter__(self) -> Lying:
@@ -241,14 +241,14 @@ def test_no_code_of_the_users_runs() -> None:
             return next(self.stream)
 
         def __getattribute__(self, name: str) -> Any:
-            asked.append(name)
+            requested.append(name)
             return super().__getattribute__(name)
 
-    asked: list[str] = []
+    requested: list[str] = []
     for _ in Lying():
-        asked.clear()
+        requested.clear()
         assert names_of(found_here()) == ["gathering"]
-        assert asked == []
+        assert requested == []
 
 
 def test_a_loop_of_a_module_and_of_a_class_is_seen() -> None:
@@ -321,8 +321,8 @@ def test_what_an_exception_has_unwound_is_not_read() -> None:
 class Asking:
     """An iterator that asks for the loops of a frame when it is let go of, as a finalizer may."""
 
-    def __init__(self, frame: int, told: list[int]) -> None:
-        self.frame, self.told, self.payload = frame, told, bytearray(256)
+    def __init__(self, frame: int, shown: list[int]) -> None:
+        self.frame, self.shown, self.payload = frame, shown, bytearray(256)
 
     def __iter__(self) -> Asking:
         return self
@@ -332,7 +332,7 @@ class Asking:
 
     def __del__(self) -> None:
         others = [bytearray(256) for _ in range(20)]
-        self.told.append(len(found_in(self.frame)) + len(others))
+        self.shown.append(len(found_in(self.frame)) + len(others))
 
 
 class Ending(Asking):
@@ -351,16 +351,16 @@ class Ending(Asking):
 
 def test_an_exception_may_unwind_loops_whose_iterators_ask_for_them() -> None:
     for _ in range(50):
-        told: list[int] = []
+        shown: list[int] = []
         here = caller()
         try:
-            for _ in Asking(here, told):
-                for _ in Asking(here, told):
-                    for _ in Asking(here, told):
+            for _ in Asking(here, shown):
+                for _ in Asking(here, shown):
+                    for _ in Asking(here, shown):
                         raise ValueError("left by an exception")
         except ValueError:
             pass
-        assert told == [20, 20, 20]
+        assert shown == [20, 20, 20]
 
 
 class Watched:
@@ -374,13 +374,13 @@ class Watched:
 
 
 def test_an_exception_may_unwind_loops_whose_iterators_are_watched() -> None:
-    told: list[int] = []
+    shown: list[int] = []
     watches = []
     here = caller()
 
     def watched() -> Watched:
         made = Watched()
-        watches.append(weakref.ref(made, lambda _: told.append(len(found_in(here)))))
+        watches.append(weakref.ref(made, lambda _: shown.append(len(found_in(here)))))
         return made
 
     for _ in range(50):
@@ -388,4 +388,4 @@ def test_an_exception_may_unwind_loops_whose_iterators_are_watched() -> None:
             for _ in watched():
                 for _ in watched():
                     raise ValueError("left by an exception")
-    assert told == [0] * 100
+    assert shown == [0] * 100

@@ -130,7 +130,7 @@ def test_each_loop_is_one_deeper(kinds: list[str]) -> None:
     for n, kind in enumerate(kinds, 1):
         lines += [" " * n + heads[kind].format(n=n), " " * (n + 1) + f"v{n} = 0"]
     code = compile("\n".join(lines), "f.py", "exec")
-    (function,) = (one for one in code.co_consts if isinstance(one, CodeType))
+    (function,) = (item for item in code.co_consts if isinstance(item, CodeType))
     found = loop_depths(function)
     assert {name: found[name] for name in found if name[0] == "v"} == {
         f"v{n}": n for n in range(1, len(kinds) + 1)

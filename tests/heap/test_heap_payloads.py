@@ -103,7 +103,7 @@ def test_tensors_in_garbage_hold_their_storage_however_often_it_was_asked_for(
     try:
         ring = Ring()
         whole = torch.zeros(1_000_000)
-        ring.held = [whole, whole[3:], torch.zeros(500_000).untyped_storage()]
+        ring.kept = [whole, whole[3:], torch.zeros(500_000).untyped_storage()]
         if asked:
             whole.untyped_storage()
         key = id(ring)
@@ -127,12 +127,12 @@ def test_a_storage_that_native_code_holds_beside_garbage_is_no_garbage(engine: s
     try:
         ring = Ring()
         ring.storage = torch.zeros(1_000_000).untyped_storage()
-        held = iter([ring.storage])  # known to this running frame alone, which isn't a root here
+        kept = iter([ring.storage])  # known to this running frame alone, which isn't a root here
         del ring
         result = seen(engine, [], full=True)
         assert result.garbage_bytes is not None
         assert result.garbage_bytes < 100_000
-        del held
+        del kept
     finally:
         result = None
         gc.enable()

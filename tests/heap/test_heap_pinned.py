@@ -158,8 +158,8 @@ def test_engines_agree_on_who_refers_from_all_over_the_heap() -> None:
             del result, nodes, found, request
     finally:
         gc.enable()
-    assert [{root for _, root in one} for one in seen] == [{0, 1, NATIVE, GARBAGE}] * 2
-    assert all((key, GARBAGE) in one for one in seen)
+    assert [{root for _, root in item} for item in seen] == [{0, 1, NATIVE, GARBAGE}] * 2
+    assert all((key, GARBAGE) in item for item in seen)
     assert {root: i for i, root in seen[0]}[1] == id(library[0])
     del call
     gc.collect()

@@ -246,10 +246,10 @@ trainer = Trainer()
 look()
 """
     )
-    held = taken.row("Trainer.boxes").holds[0]
-    assert (held.type, held.count) == ("torch.Tensor", 6)
-    assert held.detail == "float32 (256, 64) on cpu"
-    assert held.bytes == pytest.approx(6 * 256 * 64 * 4, rel=0.02)
+    kept = taken.row("Trainer.boxes").holds[0]
+    assert (kept.type, kept.count) == ("torch.Tensor", 6)
+    assert kept.detail == "float32 (256, 64) on cpu"
+    assert kept.bytes == pytest.approx(6 * 256 * 64 * 4, rel=0.02)
 
 
 def test_full_and_focused_censuses_agree_on_the_users_rows(run_program: RunProgram) -> None:

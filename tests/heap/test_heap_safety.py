@@ -95,16 +95,16 @@ def test_modes_of_the_users_are_not_asked(engine: str) -> None:
     from torch.overrides import TorchFunctionMode
 
     class Mode(TorchFunctionMode):
-        asked = 0
+        requested = 0
 
         def __torch_function__(self, *args: Any, **kwargs: Any) -> Any:
-            self.asked += 1
+            self.requested += 1
             return super().__torch_function__(*args, **kwargs)
 
     tensors = [torch.ones(10, requires_grad=True) * 2]
     with Mode() as mode:
         walk(WalkRequest(roots=[tensors]), engine=engine)
-    assert mode.asked == 0
+    assert mode.requested == 0
 
 
 @needs_torch
@@ -196,10 +196,10 @@ def test_three_hundred_walks_take_no_memory() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("full", [False, True])
 def test_what_a_walk_of_a_million_objects_took_goes_back_to_the_system(full: bool) -> None:
-    held = [[float(i)] for i in range(1_000_000)]
+    kept = [[float(i)] for i in range(1_000_000)]
     walk(WalkRequest(roots=[[]], full=full), engine="native")
     before = resident_bytes()
-    result = walk(WalkRequest(roots=[held], full=full), engine="native")
+    result = walk(WalkRequest(roots=[kept], full=full), engine="native")
     assert resident_bytes() - before < result.scratch_bytes / 20
     assert result.scratch_bytes > 40 << 20
 

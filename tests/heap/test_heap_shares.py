@@ -90,20 +90,20 @@ def holdings(draw: st.DrawFn) -> tuple[int, list[set[int]], set[int]]:
 def test_shares_add_up_to_what_would_go(
     engine: str, drawn: tuple[int, list[set[int]], set[int]]
 ) -> None:
-    count, held, staying = drawn
+    count, holding, staying = drawn
     things = [bytearray(1000 * (i + 1)) for i in range(count)]
-    growers: list[list[object]] = [[things[i] for i in sorted(one)] for one in held]
+    growers: list[list[object]] = [[things[i] for i in sorted(item)] for item in holding]
     stays = [things[i] for i in sorted(staying)]
-    lone = {i for one in held for i in one} - staying
+    lone = {i for item in holding for i in item} - staying
     weight = [things[i].__sizeof__() for i in range(count)]
     del things
     found = shares(engine, [stays, *growers], [[grower] for grower in growers])
-    for one, grower, share in zip(held, growers, found, strict=True):
-        alone = {i for i in one - staying if sum(i in other for other in held) == 1}
+    for item, grower, share in zip(holding, growers, found, strict=True):
+        alone = {i for i in item - staying if sum(i in other for other in holding) == 1}
         own = grower.__sizeof__() + (16 if gc.is_tracked(grower) else 0)
         assert share.exclusive["host"] == own + sum(weight[i] for i in alone)
-        split = sum(weight[i] / sum(i in other for other in held) for i in one - staying)
-        assert share.bytes["host"] == pytest.approx(own + split, abs=len(one) + 1)
+        split = sum(weight[i] / sum(i in other for other in holding) for i in item - staying)
+        assert share.bytes["host"] == pytest.approx(own + split, abs=len(item) + 1)
     total = sum(share.bytes["host"] for share in found)
     owned = sum(g.__sizeof__() + 16 for g in growers)
     assert total == pytest.approx(owned + sum(weight[i] for i in lone), abs=6 * count)

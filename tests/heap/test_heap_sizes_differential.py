@@ -147,10 +147,10 @@ class TestWhatIsAllocated:
         names = [f"attribute_{i}" for i in range(attributes)]
 
         def make() -> object:
-            one = kind()
+            item = kind()
             for name in names:
-                setattr(one, name, None)
-            return one
+                setattr(item, name, None)
+            return item
 
         for _ in range(5):
             make()  # the keys that instances share find their size
@@ -219,15 +219,15 @@ class TestAgainstPympler:
 
     @pytest.mark.skipif(INLINE_VALUES, reason="asizeof knows nothing of values within an instance")
     def test_instances(self, engine: str) -> None:
-        one = every_type.Plain()
-        one.first, one.second = [1.5], "text"  # type: ignore[attr-defined]
-        names = sum(map(sys.getsizeof, vars(one)))  # those of attributes belong to the code
-        assert self.retained([one], engine) == asizeof.asizeof([one], align=1) - names
+        item = every_type.Plain()
+        item.first, item.second = [1.5], "text"  # type: ignore[attr-defined]
+        names = sum(map(sys.getsizeof, vars(item)))  # those of attributes belong to the code
+        assert self.retained([item], engine) == asizeof.asizeof([item], align=1) - names
 
     def test_slots(self, engine: str) -> None:
-        one = every_type.Slotted()
-        one.a, one.b = [bytes(1000)], {2.5: "text"}
-        assert self.retained([one], engine) == asizeof.asizeof([one], align=1)
+        item = every_type.Slotted()
+        item.a, item.b = [bytes(1000)], {2.5: "text"}
+        assert self.retained([item], engine) == asizeof.asizeof([item], align=1)
 
     def retained(self, root: list[Any], engine: str) -> int:
         result = walk(WalkRequest(roots=[root], cutoff_bytes=0), engine=engine)

@@ -163,7 +163,7 @@ class TestCollector:
             before = {id(o): g for g in range(3) for o in gc.get_objects(generation=g)}
             look()
             after = {id(o): g for g in range(3) for o in gc.get_objects(generation=g)}
-            assert all(before[id(one)] == after[id(one)] == 0 for one in young)
+            assert all(before[id(item)] == after[id(item)] == 0 for item in young)
             moved = [key for key in before.keys() & after.keys() if before[key] != after[key]]
             assert len(moved) < 1000  # addresses that were used again, of some 200,000
         finally:
@@ -203,14 +203,14 @@ class TestCollector:
             def __del__(self) -> None:
                 called.append("finalizer")
 
-        one = Ends()
-        reference = weakref.ref(one, lambda _: called.append("callback"))
-        finalizer = weakref.finalize(one, called.append, "finalize")
+        item = Ends()
+        reference = weakref.ref(item, lambda _: called.append("callback"))
+        finalizer = weakref.finalize(item, called.append, "finalize")
         look()
         assert called == []
-        assert weakref.getweakrefcount(one) == 2
+        assert weakref.getweakrefcount(item) == 2
         assert finalizer.alive
-        del one
+        del item
         assert reference() is None
         assert sorted(called) == ["callback", "finalize", "finalizer"]
 
@@ -269,16 +269,16 @@ class TestFrames:
         assert set(after) - {"before", "after"} == set(before)
 
     def test_a_local_that_is_deleted_afterwards_goes_at_once(self, look: Look) -> None:
-        one = Plain()
-        reference = weakref.ref(one)
+        item = Plain()
+        reference = weakref.ref(item)
         look()
-        del one
+        del item
         assert reference() is None
 
     def test_a_local_of_a_suspended_generator_goes_with_it(self, look: Look) -> None:
         def generate() -> Iterator[weakref.ref[Plain]]:
-            one = Plain()
-            yield weakref.ref(one)
+            item = Plain()
+            yield weakref.ref(item)
 
         generator = generate()
         reference = next(generator)
@@ -291,11 +291,11 @@ class TestFrames:
         ready, may_end, references = threading.Event(), threading.Event(), []
 
         def work() -> None:
-            one = Plain()
-            references.append(weakref.ref(one))
+            item = Plain()
+            references.append(weakref.ref(item))
             ready.set()
             may_end.wait(30)
-            del one
+            del item
             references.append(references[0]())
             ended.wait(30)
 
@@ -419,11 +419,11 @@ def test_a_graph_still_runs_backward(look: Look) -> None:
 
 def test_keys_that_instances_share_stay_shared(look: Look) -> None:
     made = [Plain() for _ in range(3)]
-    for one in made:
-        one.first, one.second = 1, 2  # type: ignore[attr-defined]
-    before = [sys.getsizeof(one) for one in made]
+    for item in made:
+        item.first, item.second = 1, 2  # type: ignore[attr-defined]
+    before = [sys.getsizeof(item) for item in made]
     look()
-    assert [sys.getsizeof(one) for one in made] == before
+    assert [sys.getsizeof(item) for item in made] == before
 
 
 def test_nothing_is_printed_or_warned(

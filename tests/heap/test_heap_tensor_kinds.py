@@ -149,8 +149,8 @@ class TestTensorsOfParts:
         table(torch.arange(500)).sum().backward()
         result = seen(engine, [table])
         columns = zip(result.tensors.nbytes, result.tensors.flags, strict=True)
-        told = sum(nbytes for nbytes, flags in columns if flags & 2)
-        assert told == pytest.approx(500 * (400 + 8), rel=0.1)
+        shown = sum(nbytes for nbytes, flags in columns if flags & 2)
+        assert shown == pytest.approx(500 * (400 + 8), rel=0.1)
 
     def test_a_class_of_the_users_is_not_asked(self, engine: str) -> None:
         made = torch.Tensor._make_wrapper_subclass(Hostile, (10, 10), layout=torch.sparse_coo)
@@ -193,8 +193,10 @@ class TestTensorsOfParts:
     def test_where_there_is_none_one_walk_is_enough(
         self, engine: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        asked: list[object] = []
+        requested: list[object] = []
         read = graph.read_parts
-        monkeypatch.setattr(graph, "read_parts", lambda *given: asked.append(given) or read(*given))
+        monkeypatch.setattr(
+            graph, "read_parts", lambda *arguments: requested.append(arguments) or read(*arguments)
+        )
         seen(engine, [torch.zeros(10), torch.zeros(10, device="meta")])
-        assert [opaque for opaque, _ in asked] == [[]]
+        assert [opaque for opaque, _ in requested] == [[]]

@@ -126,8 +126,8 @@ class TestTensors:
 
     def test_other_phases_have_none_of_it(self, engine: str) -> None:
         part = numbers()[:10]
-        one, other = [part], [part]
-        assert unused(engine, one, other) == 0
+        item, other = [part], [part]
+        assert unused(engine, item, other) == 0
 
     def test_what_it_adds_up_to_is_retained_above(self, engine: str) -> None:
         holder = {"deep": [[numbers()[:10]], [numbers()[:10]]]}
@@ -210,11 +210,11 @@ def test_never_more_is_unused_than_the_elements_leave(engine: str, forms: Any) -
     ]
     del whole
     left = 256 - len(reached(views))
-    told = unused(engine, views) // ITEM
-    assert told <= left
+    shown = unused(engine, views) // ITEM
+    assert shown <= left
     flat = all(view.is_contiguous() for view in views)
     if views and (flat or (len(views) == 1 and _lies_apart(views[0]))):
-        assert told == left
+        assert shown == left
 
 
 def _lies_apart(view: Any) -> bool:
@@ -231,9 +231,9 @@ def test_both_engines_tell_the_same() -> None:
     parts = torch.zeros(KB).split(10)
     holder = {"a": parts[3], "b": [whole[7:90], parts[50]], "c": torch.zeros(KB)[::3]}
     del whole, parts
-    told = [seen(engine, holder).nodes.unused_bytes for engine in ENGINES]
-    assert told[0] == told[-1]
-    assert any(told[0])
+    shown = [seen(engine, holder).nodes.unused_bytes for engine in ENGINES]
+    assert shown[0] == shown[-1]
+    assert any(shown[0])
 
 
 def test_rows_and_their_contents_tell(run_program: RunProgram) -> None:

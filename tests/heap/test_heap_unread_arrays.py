@@ -59,7 +59,7 @@ def test_views_of_arrays_never_leave_more(engine: str, cuts: Any) -> None:
     views = [base[slice(start, stop, step)] for start, stop, step in cuts]
     left = 64 - len({int(value) for view in views for value in view})
     del base
-    told = unused(engine, views) // 8
-    assert told <= left
+    shown = unused(engine, views) // 8
+    assert shown <= left
     if len(views) == 1:
-        assert told == left
+        assert shown == left

@@ -107,12 +107,12 @@ class TestWhatIsTraced:
         assert is_traced(bytearray(SIZE))
 
     def test_tracing_that_begins_anew_meanwhile_goes_on(self) -> None:
-        def anew() -> bytearray:
+        def again() -> bytearray:
             tracemalloc.stop()
             tracemalloc.start(2)
             return bytearray(SIZE)
 
-        assert is_traced(without_tracing(anew))
+        assert is_traced(without_tracing(again))
         assert is_traced(bytearray(SIZE))
 
     def test_a_census_traces_little(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,8 +74,8 @@ def test_a_census_of_left_frames_keeps_nothing_alive() -> None:
     watched: list[weakref.ref[Payload]] = []
 
     def run() -> None:
-        held = Payload(SIZE)
-        watched.append(weakref.ref(held))
+        kept = Payload(SIZE)
+        watched.append(weakref.ref(kept))
         raise MemoryError
 
     try:

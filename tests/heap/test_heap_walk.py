@@ -303,10 +303,10 @@ class TestFull:
 
         call = functools.partial(print, [bytes(3_000_000)])
         data = call.args[0]
-        held = iter(call.args)  # the only other name is this running frame's, which the
+        kept = iter(call.args)  # the only other name is this running frame's, which the
         del call  # collector's objects don't show: a reference the walk can't find
         result = self.full([], engine)
         assert self.root_of(result, data) == NATIVE
         assert result.native_bytes is not None
         assert result.native_bytes >= 3_000_000
-        del held
+        del kept

@@ -137,7 +137,8 @@ def test_what_a_library_allocates_for_a_cell_of_a_kernel_is_the_cells(tmp_path: 
     pytest.importorskip("ipykernel")
     *_, told = run_cells(
         tmp_path,
-        "import json\nfrom leakscope.probes import AllocationWindow\nwindow = AllocationWindow()",
+        "import json\nfrom leakscope.probes.allocations import AllocationWindow\n"
+        "window = AllocationWindow()",
         "window.open();",
         "number = 1000\nkept = [json.loads('[1.5, 2.5]') for _ in range(number)]",
         "sites, _ = window.close(top=1)\n(sites[0].file.split('/')[-2], sites[0].line)",

@@ -10,7 +10,7 @@ from itertools import repeat
 
 import pytest
 
-from leakscope.probes import AllocationCounter, AllocationWindow
+from leakscope.probes.allocations import AllocationCounter, AllocationWindow
 
 pytest.importorskip("leakscope.probes._counting", reason="only the native part can count")
 

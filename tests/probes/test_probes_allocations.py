@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from leakscope.probes import AllocationWindow
 from leakscope.probes import allocations as module
+from leakscope.probes.allocations import AllocationWindow
 
 HERE = str(Path(__file__).parent)
 
@@ -215,7 +215,7 @@ def test_a_worker_forked_in_the_window_does_not_go_on_tracing(ours):
 
 NATIVE_THREADS = """
 import ctypes, threading, time
-from leakscope.probes import AllocationWindow
+from leakscope.probes.allocations import AllocationWindow
 
 native = ctypes.CDLL(None)
 native.PyMem_RawMalloc.restype = ctypes.c_void_p

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from leakscope.model import gauge
-from leakscope.probes import BatchProbe
-from leakscope.probes.interpreter import EVERY, FIRST, batch_bytes
+from leakscope.probes.interpreter import EVERY, FIRST, BatchProbe, batch_bytes
 
 Pair = namedtuple("Pair", ["image", "label"])
 

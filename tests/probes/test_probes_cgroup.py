@@ -7,8 +7,13 @@ import psutil
 import pytest
 
 from leakscope.model import gauge
-from leakscope.probes import memory_limit
-from leakscope.probes.cgroup import CgroupProbe, MemoryEvents, limiting_group, memory_events
+from leakscope.probes.cgroup import (
+    CgroupProbe,
+    MemoryEvents,
+    limiting_group,
+    memory_events,
+    memory_limit,
+)
 
 GB = 1 << 30
 

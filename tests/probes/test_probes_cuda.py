@@ -10,8 +10,7 @@ import pytest
 
 from leakscope.model import gauge
 from leakscope.probes import cuda as module
-from leakscope.probes import device_snapshots
-from leakscope.probes.cuda import CudaProbe, DeviceProbe, figures_of, summarise
+from leakscope.probes.cuda import CudaProbe, DeviceProbe, device_snapshots, figures_of, summarise
 
 SNAPSHOTS = Path(__file__).parents[2].parent / "shared" / "data" / "cuda_snapshots"
 MB = 1 << 20
@@ -143,7 +142,7 @@ def test_releases_that_tell_less_give_fewer_gauges():
 def test_every_gauge_of_a_device_is_described():
     told = nested(allocated=1, reserved=1, active=1, requested=1)
     assert set(figures_of(told)) | set(gauge.DERIVED) <= set(gauge.DESCRIPTIONS)
-    assert gauge.unit_of(f"cuda:0.{gauge.DEVICE_RETRIES}") == "count"
+    assert gauge.DESCRIPTIONS[gauge.DEVICE_RETRIES][0] == "count"
 
 
 def test_devices_without_memory_are_asked_rarely_and_found_once_they_have_some(monkeypatch):

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from leakscope.model import gauge
-from leakscope.probes import OutsideProcess
+from leakscope.probes.process import OutsideProcess
 
 MIB = 1 << 20
 HOLDS = "held = b'x' * ({size} << 20); print('ready', flush=True); input()"

@@ -16,7 +16,6 @@ import pytest
 import torch
 
 from leakscope.model import gauge
-from leakscope.probes import default_probes
 from leakscope.probes.base import GuardedProbe
 from leakscope.probes.interpreter import FiguresProbe, GarbageProbe
 from leakscope.probes.process import (
@@ -26,6 +25,7 @@ from leakscope.probes.process import (
     ProcessProbe,
     SystemProbe,
 )
+from leakscope.probes.sources import default_probes
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
 
@@ -74,7 +74,8 @@ def test_probes_have_names_of_their_own():
 
 def test_probes_import_neither_torch_nor_matplotlib():
     code = (
-        "import sys; from leakscope.probes import *;"
+        "import sys; from leakscope.probes.cuda import device_snapshots;"
+        "from leakscope.probes.sources import default_probes;"
         "from leakscope.probes.environment import environment;"
         "[p.read() for p in default_probes()]; environment(); device_snapshots();"
         "print([m for m in ('torch', 'matplotlib', 'numpy') if m in sys.modules])"

@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from leakscope.probes import device_room, host_room, out_of_memory
+from leakscope.probes import out_of_memory
+from leakscope.probes.out_of_memory import device_room, host_room
 
 MIB = 1 << 20
 BASE = 0x7F00_0000_0000

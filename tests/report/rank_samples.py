@@ -11,7 +11,7 @@ MIB = 1 << 20
 
 
 def rank(number: int, **fields: object) -> RankMemory:
-    told = {
+    shown = {
         "host": "node",
         "pid": 100 + number,
         "steps": 500,
@@ -21,11 +21,11 @@ def rank(number: int, **fields: object) -> RankMemory:
         "unit": "step",
         "ended": "completed",
     }
-    return RankMemory(rank=number, **{**told, **fields})  # type: ignore[arg-type]
+    return RankMemory(rank=number, **{**shown, **fields})  # type: ignore[arg-type]
 
 
 def report_of(ranks: list[RankMemory], **fields: object) -> Report:
     report = leaking()
-    rates = {str(one.rank): 1024.0 * (one.rank + 1) for one in ranks}
+    rates = {str(item.rank): 1024.0 * (item.rank + 1) for item in ranks}
     culprits = [msgspec.structs.replace(report.culprits[0], rates_by_rank=rates)]
     return msgspec.structs.replace(report, ranks=ranks, culprits=culprits, **fields)

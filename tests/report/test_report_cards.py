@@ -107,9 +107,9 @@ def test_the_buttons_hand_over_markdown_diff_and_json() -> None:
     anchor = culprit_views(report.culprits)[0].anchor
     assert copies[f"{anchor}-markdown"].startswith("### Memory leak: `Trainer.all_pred_boxes`")
     assert copies[f"{anchor}-diff"] == report.culprits[0].remedy.diff
-    told = json.loads(copies[f"{anchor}-json"])
-    assert told["signature"] == report.culprits[0].signature
-    assert len(told["chart"]) == len(report.culprits[0].chart)
+    shown = json.loads(copies[f"{anchor}-json"])
+    assert shown["signature"] == report.culprits[0].signature
+    assert len(shown["chart"]) == len(report.culprits[0].chart)
     for name in ("markdown", "diff", "json"):
         assert f'data-copy="{anchor}-{name}" hidden' in page
     assert f'data-copy-link="{anchor}" hidden' in page
@@ -142,19 +142,19 @@ def test_markdown_tells_who_holds_it_and_what_it_holds() -> None:
     culprit = samples.boxes_culprit()
     lines = culprit_markdown(culprit).splitlines()
     assert f"- **path:** `{culprit.path}`" in lines
-    (held,) = (line for line in lines if line.startswith("- **holds:** "))
+    (holding,) = (line for line in lines if line.startswith("- **holds:** "))
     first = culprit.holds[0]
-    assert held.startswith(f"- **holds:** {first.count:,} × `{first.type}`")
+    assert holding.startswith(f"- **holds:** {first.count:,} × `{first.type}`")
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_markdown_tells_how_sure_a_verdict_is_and_what_would_prove_it_wrong(attack: str) -> None:
     lines = culprit_markdown(samples.boxes_culprit()).splitlines()
     assert "- **evidence:** it grew through 14 readings" in lines
-    told = {line.partition(":** ")[0]: line.partition(":** ")[2] for line in lines}
+    shown = {line.partition(":** ")[0]: line.partition(":** ")[2] for line in lines}
     falsifier = samples.boxes_culprit().falsifier
     assert falsifier is not None
-    assert (told["- **falsifier"], told["- **tried"]) == (falsifier.text, falsifier.result)
+    assert (shown["- **falsifier"], shown["- **tried"]) == (falsifier.text, falsifier.result)
     untried = msgspec.structs.replace(
         samples.slack_finding(), falsifier=Falsifier(text="One more epoch.")
     )

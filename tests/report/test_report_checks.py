@@ -123,20 +123,20 @@ def excused() -> Check:
         CheckReason.ALLOWED,
     )
     growths = [
-        msgspec.structs.replace(first, standing=one, name=f"is_{one.value}") for one in standings
+        msgspec.structs.replace(first, standing=item, name=f"is_{item.value}") for item in standings
     ]
     return msgspec.structs.replace(made, growths=[first, *growths])
 
 
 def test_sarif_tells_what_fails_and_nothing_that_code_scanning_would_take_for_it() -> None:
     for made in (mixed(), excused()):
-        told = results(made)
-        failed = [one for one in made.growths if one.standing is CheckReason.FAILED]
-        assert len(told) == len(failed) > 0
-        assert {r["properties"]["standing"] for r in told} == {"failed"}
-        assert not [r for r in told if "suppressions" in r]
+        shown = results(made)
+        failed = [item for item in made.growths if item.standing is CheckReason.FAILED]
+        assert len(shown) == len(failed) > 0
+        assert {r["properties"]["standing"] for r in shown} == {"failed"}
+        assert not [r for r in shown if "suppressions" in r]
         rules = json.loads(render_check(made, "sarif"))["runs"][0]["tool"]["driver"]["rules"]
-        assert {rule["id"] for rule in rules} == {r["ruleId"] for r in told}
+        assert {rule["id"] for rule in rules} == {r["ruleId"] for r in shown}
 
 
 @pytest.mark.parametrize("form", [form for form in FORMS if form not in ("sarif", "github")])
@@ -153,8 +153,8 @@ def test_a_fingerprint_is_the_same_whether_its_like_is_excused_or_not() -> None:
     first = report.culprits[0]
     twin = msgspec.structs.replace(first, signature="twin")
     both = failing(msgspec.structs.replace(report, culprits=[first, twin]))
-    one, other, *rest = both.growths
-    known = msgspec.structs.replace(one, standing=CheckReason.KNOWN)
+    item, other, *rest = both.growths
+    known = msgspec.structs.replace(item, standing=CheckReason.KNOWN)
     alone = msgspec.structs.replace(both, growths=[other, known, *rest])
     assert results(alone)[0]["partialFingerprints"] == results(both)[1]["partialFingerprints"]
 
@@ -177,7 +177,7 @@ def test_fingerprints_stay_when_lines_move_and_rates_change() -> None:
     prints = [result["partialFingerprints"] for result in before]
     assert prints == [result["partialFingerprints"] for result in after]
     assert before[0]["locations"] != after[0]["locations"]
-    assert len({str(one) for one in prints}) == len(prints)
+    assert len({str(item) for item in prints}) == len(prints)
 
 
 def renamed(report: Report, **changes: str) -> Report:
@@ -226,7 +226,7 @@ def test_rules_have_help_and_each_result_points_at_its_own() -> None:
 
 def test_what_has_no_place_gets_the_one_that_is_given() -> None:
     made = failing()
-    nowhere = [msgspec.structs.replace(one, place="", places=[]) for one in made.growths]
+    nowhere = [msgspec.structs.replace(item, place="", places=[]) for item in made.growths]
     made = msgspec.structs.replace(made, growths=nowhere)
     uris = [
         location["physicalLocation"]["artifactLocation"]["uri"]

@@ -67,8 +67,8 @@ def light_of(name: str, theme: str) -> Colour:
     """Return a colour of the style sheet as linear light."""
     both = re.search(rf"--{name}: light-dark\(#(\w{{6}}), #(\w{{6}})\)", SHEET)
     assert both is not None, name
-    told = both[1 if theme == "light" else 2]
-    value = np.array([int(told[i : i + 2], 16) for i in (0, 2, 4)]) / 255
+    shown = both[1 if theme == "light" else 2]
+    value = np.array([int(shown[i : i + 2], 16) for i in (0, 2, 4)]) / 255
     return np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)
 
 

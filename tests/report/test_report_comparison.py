@@ -33,14 +33,14 @@ def changed(**changes: object) -> Comparison:
 
 def test_the_first_screen_tells_verdict_change_and_peak(text: str) -> None:
     hero = text[: text.index("Matched by what they are")]
-    for told in (
+    for shown in (
         "The leak is fixed",
         "298 MiB per validation → no growth",
         "Peak in validation",
         "did not do the same work",
         "batch size of validation: 32 before",
     ):
-        assert told in hero
+        assert shown in hero
 
 
 def test_each_grave_culprit_has_a_card_with_both_series(page: str) -> None:
@@ -152,8 +152,8 @@ def test_the_same_work_is_told_by_what_was_compared() -> None:
 
 
 def test_what_each_run_cost_is_told(text: str) -> None:
-    for told in ("3 min 31 s", "44 ms", "3 % (budget 2 %)", "5.7 GiB", "Errors suppressed"):
-        assert told in text
+    for shown in ("3 min 31 s", "44 ms", "3 % (budget 2 %)", "5.7 GiB", "Errors suppressed"):
+        assert shown in text
 
 
 def test_ranks_and_workers_stand_side_by_side(text: str) -> None:
@@ -182,10 +182,10 @@ def test_of_many_ranks_those_that_changed_most_come_first() -> None:
 
 def test_the_whole_comparison_can_be_copied() -> None:
     copies = comparison_page(samples.comparison()).data["copies"]
-    told = json.loads(copies["comparison-json"])
-    assert told["headline"] == samples.comparison().headline
-    assert len(told["culprits"]) == 3
-    assert told["before_timeline"] is None, "the drawings' points are left to the file"
+    shown = json.loads(copies["comparison-json"])
+    assert shown["headline"] == samples.comparison().headline
+    assert len(shown["culprits"]) == 3
+    assert shown["before_timeline"] is None, "the drawings' points are left to the file"
     assert copies["comparison-markdown"] == render_comparison_markdown(samples.comparison())
 
 

@@ -17,9 +17,9 @@ from leakscope.report import render_snapshot_html, render_snapshot_json, render_
 from leakscope.report.device_map import MAP_NARROW, MAP_WIDE, draw_map
 
 
-@pytest.mark.parametrize("told", ALL.values(), ids=ALL)
-def test_page_is_well_formed_and_loads_nothing(told: Explanation | SnapshotComparison) -> None:
-    seen = read_page(render_snapshot_html(told))
+@pytest.mark.parametrize("shown", ALL.values(), ids=ALL)
+def test_page_is_well_formed_and_loads_nothing(shown: Explanation | SnapshotComparison) -> None:
+    seen = read_page(render_snapshot_html(shown))
     assert seen.unclosed == []
     assert len(seen.ids) == len(set(seen.ids))
     assert set(seen.labelled_by) <= set(seen.ids)
@@ -28,11 +28,11 @@ def test_page_is_well_formed_and_loads_nothing(told: Explanation | SnapshotCompa
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-@pytest.mark.parametrize("told", [FAILED, COMPARISON], ids=["failed", "comparison"])
+@pytest.mark.parametrize("shown", [FAILED, COMPARISON], ids=["failed", "comparison"])
 def test_foreign_names_never_become_markup(
-    told: Explanation | SnapshotComparison, attack: str
+    shown: Explanation | SnapshotComparison, attack: str
 ) -> None:
-    harmless, seen = (read_page(render_snapshot_html(t)) for t in (told, hostile(told, attack)))
+    harmless, seen = (read_page(render_snapshot_html(t)) for t in (shown, hostile(shown, attack)))
     assert seen.unclosed == []
     assert seen.tags == harmless.tags
     assert seen.attributes <= harmless.attributes | {"title"}
@@ -40,11 +40,11 @@ def test_foreign_names_never_become_markup(
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-@pytest.mark.parametrize("told", [FAILED, COMPARISON], ids=["failed", "comparison"])
+@pytest.mark.parametrize("shown", [FAILED, COMPARISON], ids=["failed", "comparison"])
 def test_terminal_shows_foreign_names_without_their_escapes(
-    told: Explanation | SnapshotComparison, attack: str
+    shown: Explanation | SnapshotComparison, attack: str
 ) -> None:
-    text = render_snapshot_text(hostile(told, attack), width=80)
+    text = render_snapshot_text(hostile(shown, attack), width=80)
     assert not re.search(
         "[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2028\u2029\ud800-\udfff]", text
     )
@@ -56,17 +56,17 @@ def test_json_of_foreign_names_is_json(attack: str) -> None:
 
 
 def hostile(
-    told: Explanation | SnapshotComparison, attack: str
+    shown: Explanation | SnapshotComparison, attack: str
 ) -> Explanation | SnapshotComparison:
     """Return a copy whose every text but our own words carries the attack."""
-    tainted = infested(told, attack)
-    if isinstance(tainted, SnapshotComparison) and isinstance(told, SnapshotComparison):
-        pairs = zip(tainted.devices, told.devices, strict=True)
+    tainted = infested(shown, attack)
+    if isinstance(tainted, SnapshotComparison) and isinstance(shown, SnapshotComparison):
+        pairs = zip(tainted.devices, shown.devices, strict=True)
         devices = [msgspec.structs.replace(d, kind=was.kind) for d, was in pairs]
         return msgspec.structs.replace(tainted, devices=devices)
     assert isinstance(tainted, Explanation)
-    assert isinstance(told, Explanation)
-    pairs_of = zip(tainted.devices, told.devices, strict=True)
+    assert isinstance(shown, Explanation)
+    pairs_of = zip(tainted.devices, shown.devices, strict=True)
     return msgspec.structs.replace(
         tainted,
         devices=[
@@ -77,11 +77,11 @@ def hostile(
 
 
 @pytest.mark.parametrize("width", [40, 80, 100, 200])
-@pytest.mark.parametrize("told", ALL.values(), ids=ALL)
+@pytest.mark.parametrize("shown", ALL.values(), ids=ALL)
 def test_tables_of_the_terminal_keep_to_its_width(
-    told: Explanation | SnapshotComparison, width: int
+    shown: Explanation | SnapshotComparison, width: int
 ) -> None:
-    lines = render_snapshot_text(told, width=max(width, 80)).splitlines()
+    lines = render_snapshot_text(shown, width=max(width, 80)).splitlines()
     assert max(len(line) for line in lines) <= max(width, 80)
 
 
@@ -98,10 +98,10 @@ def test_terminal_says_what_matters() -> None:
 
 
 def test_json_tells_its_schema_and_decodes_to_the_same() -> None:
-    for told in (EXPLANATION, FAILED, EMPTY):
-        text = render_snapshot_json(told)
+    for shown in (EXPLANATION, FAILED, EMPTY):
+        text = render_snapshot_json(shown)
         assert json.loads(text)["schema_version"] == 1
-        assert msgspec.json.decode(text, type=Explanation) == told
+        assert msgspec.json.decode(text, type=Explanation) == shown
     again = msgspec.json.decode(render_snapshot_json(COMPARISON), type=SnapshotComparison)
     assert again == COMPARISON
 

@@ -48,9 +48,9 @@ def known(pages: dict[str, str]) -> Seen:
     """Every element and attribute that harmless pages have."""
     seen = Seen()
     for page in pages.values():
-        one = read_page(page)
-        seen.tags |= one.tags
-        seen.attributes |= one.attributes
+        item = read_page(page)
+        seen.tags |= item.tags
+        seen.attributes |= item.attributes
     return seen
 
 
@@ -248,16 +248,16 @@ def test_an_inconclusive_run_says_what_would_settle_it(pages: dict[str, str]) ->
 
 def test_what_would_settle_a_run_is_not_said_twice_on_its_page() -> None:
     report, wanted = samples.inconclusive(), "Only 1 boundary: profile at least 5 epochs."
-    told = msgspec.structs.replace(
+    reported = msgspec.structs.replace(
         report, headline=f"Inconclusive after 1 s. {wanted}", missing=[wanted]
     )
-    text = read_page(render_html(told)).text
+    text = read_page(render_html(reported)).text
     assert text.count(wanted) == 1
     assert "What would settle it" not in text
     assert "What was checked" in text
-    nothing = msgspec.structs.replace(told, growth=[], cleared=[])
+    nothing = msgspec.structs.replace(reported, growth=[], cleared=[])
     assert "What was checked" not in read_page(render_html(nothing)).text
-    more = msgspec.structs.replace(told, missing=[wanted, "A full census."])
+    more = msgspec.structs.replace(reported, missing=[wanted, "A full census."])
     text = read_page(render_html(more)).text
     assert text.count(wanted) == 1
     assert text.count("A full census.") == 1
@@ -333,8 +333,8 @@ def test_templates_only_place_what_was_computed() -> None:
 def test_out_of_memory_shows_what_was_live_and_what_would_have_fitted() -> None:
     page = render_html(samples.out_of_memory())
     text = read_page(page).text
-    for told in ("Why memory ran out", "Trainer.crops", "41 GiB", "activations and graphs"):
-        assert told in text
+    for reported in ("Why memory ran out", "Trainer.crops", "41 GiB", "activations and graphs"):
+        assert reported in text
     assert "would have helped" in text
     assert "would not help" in text
     assert "Why memory ran out" not in read_page(render_html(samples.leaking())).text
@@ -343,8 +343,8 @@ def test_out_of_memory_shows_what_was_live_and_what_would_have_fitted() -> None:
 def test_cures_that_were_tried_have_a_section() -> None:
     text = read_page(render_html(samples.cures_tried())).text
     assert "Which cleaning calls can help" in text
-    for told in ("after train: it helps", "it cannot help", "210 MiB", "41 ms", "not glibc"):
-        assert told in text
+    for reported in ("after train: it helps", "it cannot help", "210 MiB", "41 ms", "not glibc"):
+        assert reported in text
     assert "Which cleaning calls" not in read_page(render_html(samples.leaking())).text
 
 

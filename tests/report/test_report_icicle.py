@@ -131,10 +131,10 @@ def test_boxes_never_overlap_and_never_reach_beyond_their_holder(
     )
     laid = lay_out(nodes, weights)
     rows: dict[int, list[tuple[float, float]]] = {}
-    for one in laid:
-        assert one.row < MOST_ROWS
-        assert one.width >= LEAST_SHARE
-        rows.setdefault(one.row, []).append((one.left, one.left + one.width))
+    for item in laid:
+        assert item.row < MOST_ROWS
+        assert item.width >= LEAST_SHARE
+        rows.setdefault(item.row, []).append((item.left, item.left + item.width))
     for row, stretches in rows.items():
         stretches.sort()
         assert stretches[-1][1] <= 1 + 1e-9
@@ -212,8 +212,8 @@ def test_a_rank_is_told_by_its_number_and_so_are_its_workers() -> None:
     trains, loads = RetainedProcess(rank=3), RetainedProcess(rank=3, loader=1, worker=0)
     assert process_words(trains) == "rank 3"
     assert process_words(loads) == "rank 3, loader 1, worker 0"
-    anew = msgspec.structs.replace(loads, generation=4)
-    assert process_words(anew) == "rank 3, loader 1, worker 0, from pass 5 on"
+    again = msgspec.structs.replace(loads, generation=4)
+    assert process_words(again) == "rank 3, loader 1, worker 0, from pass 5 on"
     assert not process_words(RetainedProcess(), processes=1)
 
 
@@ -223,8 +223,8 @@ def test_ranks_lead_to_their_memory_where_it_is_on_the_page() -> None:
         return msgspec.structs.replace(retained_samples.retained(), process=process)
 
     report = rank_samples.report_of([rank_samples.rank(number) for number in range(3)], rank=1)
-    told = msgspec.structs.replace(report, retained=of(1), retained_elsewhere=[of(0)])
-    seen = read_page(render_html(told))
+    reported = msgspec.structs.replace(report, retained=of(1), retained_elsewhere=[of(0)])
+    seen = read_page(render_html(reported))
     links = [link for link in seen.links if link.startswith("#memory-of-")]
     assert links == ["#memory-of-1", "#memory-of-0"]
     assert {link[1:] for link in links} <= {*seen.ids}
@@ -232,8 +232,8 @@ def test_ranks_lead_to_their_memory_where_it_is_on_the_page() -> None:
 
 def test_passes_are_those_of_the_loader_not_of_the_worker() -> None:
     theirs = retained_samples.of_worker()
-    anew = msgspec.structs.replace(theirs.process, generation=4)
-    view = view_of(msgspec.structs.replace(theirs, process=anew))
+    again = msgspec.structs.replace(theirs.process, generation=4)
+    view = view_of(msgspec.structs.replace(theirs, process=again))
     assert view.moments == ["0:00 end of pass 5", "0:03 end of pass 6", "0:06 end of pass 7"]
 
 
@@ -326,9 +326,9 @@ def test_the_largest_tree_stays_small_on_the_page() -> None:
             for n in range(800)
         ),
     ]  # fmt: skip
-    one = retained_samples.census(0, 10, whole=130)
+    item = retained_samples.census(0, 10, whole=130)
     column: list[int | None] = [7_000_000_000 - 8_000_000 * n for n in range(801)]
-    censuses = [msgspec.structs.replace(one, bytes={"host": column}) for _ in range(12)]
+    censuses = [msgspec.structs.replace(item, bytes={"host": column}) for _ in range(12)]
     many = Retained(nodes=nodes, censuses=censuses, taken=300, first=0, last=11, shown=11)
     with_tree = msgspec.structs.replace(samples.leaking(), retained=many)
     without = msgspec.structs.replace(samples.leaking(), retained=None)

@@ -64,10 +64,10 @@ def checked(form: str, **changes: object) -> str:
 class TestEveryForm:
     def test_the_page(self, nature: Nature, words: str) -> None:
         page = render_html(report(nature=nature))
-        (told,) = re.findall(r'<aside class="known.*?</aside>', page, re.DOTALL)
-        assert f"<b>{words}:</b> {FAULT.title}. {FAULT.cause}" in told
-        assert f'<a href="{LINK}" rel="noreferrer">{LINK}</a>' in told
-        assert ('class="known fault"' in told) is (nature is Nature.FAULT)
+        (shown,) = re.findall(r'<aside class="known.*?</aside>', page, re.DOTALL)
+        assert f"<b>{words}:</b> {FAULT.title}. {FAULT.cause}" in shown
+        assert f'<a href="{LINK}" rel="noreferrer">{LINK}</a>' in shown
+        assert ('class="known fault"' in shown) is (nature is Nature.FAULT)
 
     def test_the_terminal(self, nature: Nature, words: str) -> None:
         for text in (
@@ -78,9 +78,9 @@ class TestEveryForm:
             assert f" {LINK}\n" in text
 
     def test_json(self, nature: Nature, words: str) -> None:
-        told = json.loads(render_json(report(nature=nature)))["culprits"][0]["known"]
-        assert words.startswith(f"Known {'fault' if told['nature'] == 'fault' else 'behaviour'}")
-        assert (told["link"], told["version"]) == (LINK, "1.3.0")
+        shown = json.loads(render_json(report(nature=nature)))["culprits"][0]["known"]
+        assert words.startswith(f"Known {'fault' if shown['nature'] == 'fault' else 'behaviour'}")
+        assert (shown["link"], shown["version"]) == (LINK, "1.3.0")
 
     def test_markdown_of_a_culprit(self, nature: Nature, words: str) -> None:
         text = culprit_markdown(report(nature=nature).culprits[0])
@@ -94,19 +94,19 @@ class TestEveryForm:
 
     def test_sarif_has_it_as_properties_too(self, nature: Nature, words: str) -> None:
         results = json.loads(checked("sarif", nature=nature))["runs"][0]["results"]
-        told = [
+        shown = [
             r["properties"]["knownCulprit"] for r in results if "knownCulprit" in r["properties"]
         ]
-        assert [(one["nature"], one["link"]) for one in told] == [(nature.value, LINK)]
+        assert [(item["nature"], item["link"]) for item in shown] == [(nature.value, LINK)]
 
 
 @pytest.mark.parametrize(("width", "most"), [(80, 30), (120, 30)])
 def test_a_terminal_tells_whole_titles_in_the_lines_that_it_has(width: int, most: int) -> None:
-    told = report(library="transformers", version="5.23.0", nature=Nature.USAGE, title=LONG)
+    shown = report(library="transformers", version="5.23.0", nature=Nature.USAGE, title=LONG)
     known = msgspec.structs.replace(FAULT, title=LONG)
-    culprits = [msgspec.structs.replace(one, known=known) for one in told.culprits * 3]
-    told = msgspec.structs.replace(told, culprits=culprits)
-    text = render_text(told, width=width)
+    culprits = [msgspec.structs.replace(item, known=known) for item in shown.culprits * 3]
+    shown = msgspec.structs.replace(shown, culprits=culprits)
+    text = render_text(shown, width=width)
     lines = text.splitlines()
     assert f"Known fault of accelerate 1.3.0: {LONG}" in " ".join(text.split())
     assert max(map(len, lines)) <= max(width, len(LINK) + 3)
@@ -117,12 +117,12 @@ def test_a_terminal_tells_whole_titles_in_the_lines_that_it_has(width: int, most
 def test_a_finding_says_so_too(known: Recognised | None) -> None:
     sample = leaking()
     findings = [msgspec.structs.replace(finding, known=known) for finding in sample.findings]
-    told = msgspec.structs.replace(sample, findings=findings)
+    shown = msgspec.structs.replace(sample, findings=findings)
     words = f"Known fault of accelerate 1.3.0: {FAULT.title}"
     texts = [
-        render_html(told).replace("</b>", "").replace("<b>", ""),
-        render_text(told, width=120),
-        json.loads(render_json(told))["findings"][0]["known"] and words,
+        render_html(shown).replace("</b>", "").replace("<b>", ""),
+        render_text(shown, width=120),
+        json.loads(render_json(shown))["findings"][0]["known"] and words,
     ]
     for text in texts:
         assert (words in (text or "")) is (known is not None)
@@ -132,13 +132,13 @@ def test_a_finding_says_so_too(known: Recognised | None) -> None:
 def test_a_row_of_a_comparison_says_so_too(known: Recognised | None) -> None:
     sample = comparison()
     changes = [msgspec.structs.replace(change, known=known) for change in sample.culprits]
-    told = msgspec.structs.replace(sample, culprits=changes)
+    shown = msgspec.structs.replace(sample, culprits=changes)
     words = "Known fault of accelerate 1.3.0"
-    assert (f"<b>{words}:</b>" in render_comparison_html(told)) is (known is not None)
-    assert (words in render_comparison_text(told, width=120)) is (known is not None)
-    assert (f"([{words}]({LINK}))" in comparison_markdown(told)) is (known is not None)
+    assert (f"<b>{words}:</b>" in render_comparison_html(shown)) is (known is not None)
+    assert (words in render_comparison_text(shown, width=120)) is (known is not None)
+    assert (f"([{words}]({LINK}))" in comparison_markdown(shown)) is (known is not None)
     assert (f"- **known:** {words}" in change_markdown(changes[0])) is (known is not None)
-    assert json.loads(render_comparison_json(told))["culprits"][0]["known"] == (
+    assert json.loads(render_comparison_json(shown))["culprits"][0]["known"] == (
         None if known is None else msgspec.to_builtins(known)
     )
 
@@ -147,9 +147,9 @@ def test_a_comparison_takes_over_what_either_run_says() -> None:
     before, after = report(), leaking()
     (first, *_) = compare(before, msgspec.structs.replace(after, culprits=[])).culprits
     assert (first.change, first.known) == (ChangeKind.FIXED, FAULT)
-    told = {change.name: change.known for change in compare(leaking(), before).culprits}
-    assert told[before.culprits[0].name] == FAULT
-    assert [name for name, known in told.items() if known] == [before.culprits[0].name]
+    shown = {change.name: change.known for change in compare(leaking(), before).culprits}
+    assert shown[before.culprits[0].name] == FAULT
+    assert [name for name, known in shown.items() if known] == [before.culprits[0].name]
 
 
 def test_who_says_so_is_told_where_it_is_a_project() -> None:
@@ -162,8 +162,8 @@ def test_who_says_so_is_told_where_it_is_a_project() -> None:
 )
 def test_a_link_that_is_no_address_is_never_one_to_follow(link: str) -> None:
     page = render_html(report(link=link))
-    (told,) = re.findall(r'<aside class="known.*?</aside>', page, re.DOTALL)
-    assert "<a " not in told
+    (shown,) = re.findall(r'<aside class="known.*?</aside>', page, re.DOTALL)
+    assert "<a " not in shown
     assert "<script>alert" not in page
     assert f"<{link}>" not in culprit_markdown(report(link=link).culprits[0])
     assert f"<{link}>" not in checked("markdown", link=link)

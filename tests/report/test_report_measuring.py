@@ -33,10 +33,10 @@ def overhead(*all_taken: Taken, **more: object) -> Overhead:
     )
 
 
-@pytest.mark.parametrize(("errors", "told"), [(0, "0"), (3, "3")])
-def test_how_many_errors_were_suppressed_is_always_told(errors: int, told: str) -> None:
+@pytest.mark.parametrize(("errors", "shown"), [(0, "0"), (3, "3")])
+def test_how_many_errors_were_suppressed_is_always_told(errors: int, shown: str) -> None:
     facts = measuring_view(overhead(taken(1)), 51, errors).facts
-    assert [fact.value for fact in facts if fact.label == "Errors suppressed"] == [told]
+    assert [fact.value for fact in facts if fact.label == "Errors suppressed"] == [shown]
 
 
 def test_censuses_are_summed_up_in_a_sentence() -> None:
@@ -74,11 +74,11 @@ def test_without_a_census_nothing_is_claimed() -> None:
 
 
 def test_gauges_of_bytes_and_of_things_are_written_apart() -> None:
-    told = [
+    shown = [
         Gauged(metric=name, unit=unit, meaning="m", readings=2, lowest=0, highest=2048, last=3)
         for name, unit in (("rss", "bytes"), ("threads", "count"))
     ]
-    rows = measuring_view(overhead(gauged=told), 1.0).gauges
+    rows = measuring_view(overhead(gauged=shown), 1.0).gauges
     assert [(row.highest.text, row.last.text) for row in rows] == [("2 KiB", "3 B"), ("2,048", "3")]
 
 
@@ -167,8 +167,8 @@ def test_the_forecast_says_how_long_the_limit_is_away_at_this_pace() -> None:
     assert forecast.unit == "epoch"
     work = msgspec.structs.replace(report.work, epochs=12, duration_s=12 * 60.0)
     near = msgspec.structs.replace(forecast, units_left=90.0)
-    lead = msgspec.structs.replace(report.culprits[0], forecast=near)
-    report = msgspec.structs.replace(report, culprits=[lead], work=work)
+    suspect = msgspec.structs.replace(report.culprits[0], forecast=near)
+    report = msgspec.structs.replace(report, culprits=[suspect], work=work)
     words = "That is the memory limit, some 90 minutes away at this pace."
     assert deadline_words(report) == words
     assert words in read_page(render_html(report)).text
@@ -183,11 +183,11 @@ def test_without_a_pace_only_the_limit_is_named() -> None:
 
 def growing(count: int, **fields: object) -> Report:
     """A report of so many culprits of 2 MiB a step each, a tenth of the growth."""
-    told = {
+    shown = {
         "growth": "across", "unit": "step", "bytes_per_unit": 2.0 * MIB, "share": 0.1,
         "severity": Severity.WARNING,
     }  # fmt: skip
-    first = msgspec.structs.replace(samples.leaking().culprits[0], **told)
+    first = msgspec.structs.replace(samples.leaking().culprits[0], **shown)
     last = msgspec.structs.replace(first, **fields)
     return msgspec.structs.replace(samples.leaking(), culprits=[first] * (count - 1) + [last])
 
@@ -196,8 +196,8 @@ def test_the_first_screen_says_how_fast_all_culprits_grow_together() -> None:
     words = "10 % of the growth; all 3 culprits grow by 6 MiB per step"
     assert together_words(growing(3)) == words
     assert f"{words}." in read_page(render_html(growing(3))).text
-    told = render_summary(growing(9), report_path="report.html")
-    assert "and 6 more culprits: see report.html; all together grow by 18 MiB per step\n" in told
+    shown = render_summary(growing(9), report_path="report.html")
+    assert "and 6 more culprits: see report.html; all together grow by 18 MiB per step\n" in shown
     assert together_words(growing(1)) == "10 % of the growth"
     assert together_words(growing(3, severity=Severity.NOTE)).startswith(
         "10 % of the growth; all 2 "

@@ -78,7 +78,7 @@ def test_backticks_set_code_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("most", "told"),
+    ("most", "shown"),
     [
         (1, "It keeps all."),
         (30, "It keeps all. See train.py:3."),
@@ -87,9 +87,9 @@ def test_backticks_set_code_apart() -> None:
         (80, "It keeps all. See train.py:3. Use `x. Y` instead. Or nothing."),
     ],
 )
-def test_the_first_sentences_end_where_a_sentence_does(most: int, told: str) -> None:
+def test_the_first_sentences_end_where_a_sentence_does(most: int, shown: str) -> None:
     text = "It keeps all. See train.py:3. Use `x. Y` instead. Or nothing."
-    assert first_sentences(text, most) == told
+    assert first_sentences(text, most) == shown
 
 
 ACCOUNT = "`Frames.decoded` keeps what is put into it. It is fed at a.py:19."

@@ -23,7 +23,7 @@ def run(
     batches: int = BATCHES,
     *,
     steps: int = STEPS,
-    told: bool = True,
+    shown: bool = True,
     every: int = 1,
 ) -> Timeline:
     """Return a run that validates after each epoch, which takes it one step's time."""
@@ -48,7 +48,7 @@ def run(
         spans.append(
             PhaseSpan(
                 phase="validation", occurrence=len(spans), epoch=epoch, start_s=begin, end_s=second,
-                steps=(steps, steps) if told else None,
+                steps=(steps, steps) if shown else None,
             )
         )  # fmt: skip
     lines = [Line(label="resident", metric="rss", points=points)]
@@ -96,7 +96,7 @@ def test_steps_and_validations_of_a_slower_run_lie_where_those_of_the_quick_one_
     for ours, theirs in zip(first, second, strict=True):
         assert ours == pytest.approx(theirs)
     steps = [seconds for seconds, step in quick.steps if step == round(step)]
-    assert axis.places(0, steps) == pytest.approx(axis.places(1, [3.7 * one for one in steps]))
+    assert axis.places(0, steps) == pytest.approx(axis.places(1, [3.7 * item for item in steps]))
 
 
 def test_what_only_one_run_stops_for_leaves_the_steps_of_both_together() -> None:
@@ -143,7 +143,7 @@ def test_ticks_are_round_steps_where_these_ended() -> None:
 
 
 def test_a_report_that_does_not_tell_the_steps_of_its_phases_is_widened_too() -> None:
-    older = run(told=False)
+    older = run(shown=False)
     newer = run()
     axis = axis_of(older, newer)
     assert stretches(axis, 0, older) == stretches(axis, 1, newer)

@@ -113,9 +113,9 @@ def test_where_nothing_leaks_what_is_listed_is_said_to_be_noted_only(render) -> 
 
 @pytest.mark.parametrize("render", [render_text, summary], ids=["report", "summary"])
 def test_a_note_beside_a_leak_is_marked_and_the_leak_is_not(render) -> None:
-    told = render(samples.leaking()).splitlines()
-    assert not [line for line in told if line.strip().startswith("Noted, but too little")]
-    marked = [line.strip() for line in told if line.endswith("(note)")]
+    shown = render(samples.leaking()).splitlines()
+    assert not [line for line in shown if line.strip().startswith("Noted, but too little")]
+    marked = [line.strip() for line in shown if line.endswith("(note)")]
     assert [line[:26] for line in marked] == ["3. train_epoch.total_loss "]
 
 
@@ -125,12 +125,12 @@ def test_where_nothing_is_listed_nothing_is_noted(render) -> None:
 
 
 @pytest.mark.parametrize(
-    ("notes", "said"),
+    ("notes", "sentence"),
     [(0, "and 2 more culprits: see"), (1, "and 1 more culprit, 1 note: see"),
      (2, "and 2 more notes: see")],
 )  # fmt: skip
 def test_what_is_left_to_the_report_is_counted_as_the_headline_counts(
-    notes: int, said: str
+    notes: int, sentence: str
 ) -> None:
     many = many_culprits(5)
     left = [
@@ -139,7 +139,7 @@ def test_what_is_left_to_the_report_is_counted_as_the_headline_counts(
         else culprit
         for number, culprit in enumerate(many.culprits)
     ]
-    assert said in summary(msgspec.structs.replace(many, culprits=left))
+    assert sentence in summary(msgspec.structs.replace(many, culprits=left))
 
 
 def many_culprits(count: int):
@@ -197,10 +197,10 @@ def test_doubts_and_changes_give_way_where_lines_are_few(count: int, width: int)
 @pytest.mark.parametrize("count", [1, 2, 5, 20, 200])
 def test_however_many_culprits_there_are_the_report_fits_thirty_lines(count: int) -> None:
     text = render_text(many_culprits(count))
-    told = len(re.findall(r"^\d+\. ", text, re.MULTILINE))
-    left = count - told
+    shown = len(re.findall(r"^\d+\. ", text, re.MULTILINE))
+    left = count - shown
     assert len(text.splitlines()) <= 30
-    assert told >= min(count, 2)
+    assert shown >= min(count, 2)
     assert ("see report.html" in text) == (left > 0)
     if left > 0:
         assert re.search(rf"and {left} more culprits?: see report\.html", text)
@@ -217,21 +217,24 @@ def test_each_culprit_has_its_course_its_share_and_its_line() -> None:
 
 
 def test_report_and_summary_give_one_answer_in_the_same_words() -> None:
-    report, said = render_text(samples.leaking(), width=80), summary(samples.leaking(), width=80)
-    lead = words.leading_suspect(samples.leaking())
-    assert lead is not None
-    for told in (
+    report, sentence = (
+        render_text(samples.leaking(), width=80),
+        summary(samples.leaking(), width=80),
+    )
+    suspect = words.leading_suspect(samples.leaking())
+    assert suspect is not None
+    for shown in (
         samples.leaking().headline[:40],
-        words.rate_words(lead),
-        words.share_words(lead.share, lead.growth),
-        f"fed at {words.source_place(lead)}",
-        lead.forecast.text,
-        f"→ {lead.remedy.title}",
+        words.rate_words(suspect),
+        words.share_words(suspect.share, suspect.growth),
+        f"fed at {words.source_place(suspect)}",
+        suspect.forecast.text,
+        f"→ {suspect.remedy.title}",
     ):
-        assert told in report
-        assert told in said
+        assert shown in report
+        assert shown in sentence
     second = [line.strip() for line in report.splitlines() if "crops" in line]
-    assert set(second) <= {line.strip() for line in said.splitlines()}
+    assert set(second) <= {line.strip() for line in sentence.splitlines()}
 
 
 def test_only_the_lines_that_change_are_shown_of_a_diff() -> None:
@@ -309,8 +312,8 @@ def test_a_comparison_tells_before_and_after() -> None:
 
 
 def test_a_comparison_says_its_word_once() -> None:
-    told = msgspec.structs.replace(samples.comparison(), headline="Fixed: a.xs no longer grows.")
-    assert render_comparison_text(told).startswith("✓ Fixed · a.xs no longer grows.\n")
+    shown = msgspec.structs.replace(samples.comparison(), headline="Fixed: a.xs no longer grows.")
+    assert render_comparison_text(shown).startswith("✓ Fixed · a.xs no longer grows.\n")
 
 
 def test_curves_of_both_runs_have_one_scale() -> None:
@@ -334,16 +337,16 @@ def test_a_comparison_of_many_amounts_fits_thirty_lines() -> None:
     peak = samples.comparison().peaks[0]
     many = [msgspec.structs.replace(peak, name=f"phase {n}") for n in range(40)]
     for count in (1, 8, 12, 40):
-        told = msgspec.structs.replace(samples.comparison(), peaks=many[:count])
-        assert len(render_comparison_text(told).splitlines()) <= 30
-    assert re.search(r"and \d+ more amounts that differ", render_comparison_text(told))
+        shown = msgspec.structs.replace(samples.comparison(), peaks=many[:count])
+        assert len(render_comparison_text(shown).splitlines()) <= 30
+    assert re.search(r"and \d+ more amounts that differ", render_comparison_text(shown))
 
 
 def test_a_comparison_tells_what_is_within_the_noise_and_what_the_runs_cost() -> None:
     first, *others = samples.comparison().culprits
     doubtful = msgspec.structs.replace(first, doubt="both intervals overlap")
-    told = msgspec.structs.replace(samples.comparison(), culprits=[doubtful, *others])
-    text = " ".join(render_comparison_text(told).split())
+    shown = msgspec.structs.replace(samples.comparison(), culprits=[doubtful, *others])
+    text = " ".join(render_comparison_text(shown).split())
     assert "~ within the noise: Trainer.all_pred_boxes: both intervals overlap" in text
     assert "the runs took 3 min 31 s and 3 min 18 s; leakscope 3 % and 1 % of that" in text
 
@@ -448,10 +451,10 @@ def test_of_a_program_that_just_ended_nothing_is_said(ended: str) -> None:
 def test_what_would_settle_a_run_is_told_once() -> None:
     report = samples.inconclusive()
     first, second = "Only 1 boundary: go on.", "Another thing."
-    told = msgspec.structs.replace(
+    shown = msgspec.structs.replace(
         report, headline=f"Inconclusive after 1 s. {first}", missing=[first, second]
     )
-    for text in (render_text(told), render_summary(told, report_path="report.html")):
+    for text in (render_text(shown), render_summary(shown, report_path="report.html")):
         assert text.count("Only 1 boundary") == 1
         assert "to settle it: Another thing." in text
 

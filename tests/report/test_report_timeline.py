@@ -103,17 +103,17 @@ def test_phases_too_short_to_be_seen_are_left_to_a_closer_look() -> None:
     short = [msgspec.structs.replace(s, end_s=s.start_s + 0.01) for s in timeline.spans]
     brief = msgspec.structs.replace(timeline, spans=short, phases_begun=500)
     page = render_html(msgspec.structs.replace(samples.clean(), timeline=brief))
-    told = f"looking closer shows them: {len(short)} of 500, evenly over the run."
-    assert told in read_page(page).text
+    shown = f"looking closer shows them: {len(short)} of 500, evenly over the run."
+    assert shown in read_page(page).text
 
 
 def test_epochs_are_marked_where_they_began_though_few_phases_are_told() -> None:
     timeline = samples.timeline(points=40)
-    told = msgspec.structs.replace(
+    shown = msgspec.structs.replace(
         timeline, spans=timeline.spans[:2], epochs=[(0.0, 0), (50.0, 700), (99.0, 1400)],
         epochs_begun=1401,
     )  # fmt: skip
-    report = msgspec.structs.replace(samples.clean(), timeline=told)
+    report = msgspec.structs.replace(samples.clean(), timeline=shown)
     assert timeline_of(report)["epochs"] == [[0.0, 1], [50.0, 701], [99.0, 1401]]
     text = read_page(render_html(report)).text
     assert "3 of 1,401 epochs, evenly over the run" in text
@@ -217,8 +217,8 @@ def test_of_many_phases_that_are_not_shaded_some_are_named() -> None:
     span = PhaseSpan(phase="", occurrence=0, epoch=0, start_s=0.0, end_s=0.001)
     spans = [msgspec.structs.replace(span, phase=f"part {number}") for number in range(5)]
     long = msgspec.structs.replace(span, phase="train", end_s=90.0)
-    told = unshaded_words([*spans, long], (0.0, 100.0))
-    assert told.startswith("Too short to be shaded: part 0, part 1, part 2 and 2 more; ")
+    shown = unshaded_words([*spans, long], (0.0, 100.0))
+    assert shown.startswith("Too short to be shaded: part 0, part 1, part 2 and 2 more; ")
     assert unshaded_words([long], (0.0, 100.0)) == ""
 
 
@@ -234,7 +234,7 @@ def test_a_worker_that_tells_the_time_has_its_place() -> None:
 def test_the_first_culprit_is_drawn_and_told_without_a_script() -> None:
     report = samples.leaking()
     plain = msgspec.structs.replace(report, culprits=[])
-    with_lead, without = (read_page(render_html(one)).text for one in (report, plain))
+    with_lead, without = (read_page(render_html(item)).text for item in (report, plain))
     assert "Trainer.all_pred_boxes begins at 298 MiB" in with_lead
     assert "Trainer.all_pred_boxes begins at" not in without
     dashed = re.compile(r'class="line"[^>]* stroke-dasharray="5 3"')

@@ -73,9 +73,9 @@ def test_what_a_worker_holds_is_of_its_last_look() -> None:
 
 def test_a_pass_is_explained_where_workers_count_in_it() -> None:
     page = report_page(in_workers())
-    assert page.lead is not None
-    assert page.lead.rate is not None
-    assert page.lead.rate.unit_meaning == page.words["pass"] == words.TERMS["pass"]
+    assert page.leading is not None
+    assert page.leading.rate is not None
+    assert page.leading.rate.unit_meaning == page.words["pass"] == words.TERMS["pass"]
     assert "pass" not in report_page(samples.clean()).words
 
 
@@ -93,6 +93,6 @@ def test_children_that_grow_in_a_clean_run_are_told_why_that_is_none() -> None:
     clean = msgspec.structs.replace(samples.clean(), workers=[ROW], growth=uneven)
     assert "as uneven as where a cache fills" in noise_words(clean)
     assert "judged by its own recording" in noise_words(clean)
-    told = noise_words(msgspec.structs.replace(clean, growth=even))
-    assert "uneven as" not in told
-    assert "judged by its own recording" in told
+    shown = noise_words(msgspec.structs.replace(clean, growth=even))
+    assert "uneven as" not in shown
+    assert "judged by its own recording" in shown

@@ -169,7 +169,7 @@ def subscribes():
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         ("", "bus.py:6 or bus.py:7 or bus.py:8"),
         (
@@ -179,11 +179,11 @@ def subscribes():
     ],
 )
 def test_where_nothing_tells_which_line_feeds_none_is_left_out(
-    tmp_path: Path, more: str, said: str
+    tmp_path: Path, more: str, message: str
 ) -> None:
     (tmp_path / "bus.py").write_text(BUS.format(more=more))
     (growth,) = found_in(tmp_path / "bus.py", "subscribes")["subscribes"]
-    assert growth["fed_by"] == said
+    assert growth["fed_by"] == message
 
 
 NAMES = """
@@ -358,8 +358,8 @@ def test_threads_that_do_not_end_are_told_once_with_what_they_hold(tmp_path: Pat
     lines = THREADS.splitlines()
     for name, statement in leaks.items():
         (growth,) = found[name]
-        held = "What running threads hold (threading._active)"
-        assert (growth["holder"], growth["objects"]) == (held, 1)
+        kept = "What running threads hold (threading._active)"
+        assert (growth["holder"], growth["objects"]) == (kept, 1)
         assert growth["bytes"] > 2000
         at = next(n for n, text in enumerate(lines, 1) if statement in text)
         assert growth["fed_by"] == f"waiting.py:{at}"
@@ -530,7 +530,7 @@ def test_what_a_scenario_raises_is_handed_on() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"steps": 0}, "steps is a whole number from 1 on, not 0"),
         ({"steps": True}, "steps is a whole number from 1 on, not True"),
@@ -544,8 +544,8 @@ def test_what_a_scenario_raises_is_handed_on() -> None:
         ({"ignore": 5}, "ignore is a list of names, not 5"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(options: dict[str, Any], said: str) -> None:
+def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
     from leakscope.model.errors import LeakscopeError
 
-    with pytest.raises(LeakscopeError, match=said):
+    with pytest.raises(LeakscopeError, match=message):
         leakscope.find_growth(lambda: None, **options)

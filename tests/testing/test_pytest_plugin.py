@@ -282,16 +282,16 @@ def test_rounds(leakscope):
 def test_what_pytest_gathers_of_a_test_is_not_counted(tmp_path: Path, options: list[str]) -> None:
     ran = run_pytest(tmp_path, TELLS, *options)
     assert set(ran.failures) == {"test_warns_once_for_each_text"}, ran.out
-    said = ran.failures["test_warns_once_for_each_text"]
-    assert said.startswith("test_it.__warningregistry__ grows by ")
-    assert "_showwarnmsg_impl" not in said
+    message = ran.failures["test_warns_once_for_each_text"]
+    assert message.startswith("test_it.__warningregistry__ grows by ")
+    assert "_showwarnmsg_impl" not in message
 
 
 def test_a_fixture_that_gathers_is_named(suite: Ran) -> None:
-    said = suite.failures["test_parametrised[1000]"]
-    assert said.startswith("Server.seen grows by ")
-    assert said.splitlines()[0].endswith(f"fed by {suite.line_of('self.seen[number]')}")
-    assert "path: test_parametrised()·server.seen" in said
+    message = suite.failures["test_parametrised[1000]"]
+    assert message.startswith("Server.seen grows by ")
+    assert message.splitlines()[0].endswith(f"fed by {suite.line_of('self.seen[number]')}")
+    assert "path: test_parametrised()·server.seen" in message
 
 
 def test_what_a_test_raises_stays_what_it_is(suite: Ran) -> None:
@@ -428,8 +428,8 @@ def test_a_fault_of_ours_is_a_warning(
     options = ["-W", "error"] if strict else []
     ran = run_pytest(tmp_path, FAULTY.format(module=module, function=function), *options)
     assert ran.code == 0, ran.out
-    said = "leakscope could not measure test_it.py::test_leaks (ValueError: our fault)"
-    assert said in ran.out
+    message = "leakscope could not measure test_it.py::test_leaks (ValueError: our fault)"
+    assert message in ran.out
     assert ("LeakscopeWarning" in ran.out) is not strict
 
 
@@ -517,8 +517,8 @@ def test_own(leakscope):
 def test_lines_of_other_tests_are_not_said_to_feed(tmp_path: Path) -> None:
     ran = run_pytest(tmp_path, SEVERAL)
     own, helper = ran.line_of("from its own"), ran.line_of("from a helper")
-    for name, said in {"test_own": f"{own} or {helper}", "test_by_a_helper": helper}.items():
-        assert ran.failures[name].partition("\n")[0].endswith(f"fed by {said}"), name
+    for name, message in {"test_own": f"{own} or {helper}", "test_by_a_helper": helper}.items():
+        assert ran.failures[name].partition("\n")[0].endswith(f"fed by {message}"), name
 
 
 NOTING = """

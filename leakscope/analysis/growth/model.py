@@ -63,8 +63,6 @@ class GrowthJudgement:
     """By which to forecast: of the tail's second half where it slows down, else the same."""
     tail_from: float
     """The work done where the tail begins."""
-    tail_to: float
-    """Where what is known to be kept ends."""
     gained_before: float
     """What was gained before the tail, from the first reading."""
     gained: float
@@ -421,7 +419,6 @@ def _concluded(
         rate=rate,
         late_rate=late,
         tail_from=float(x[0]) if len(x) else begin,
-        tail_to=float(x[-1]) if len(x) else begin,
         gained_before=first - float(series.kept_y[0]) if len(series.kept_y) else 0.0,
         gained=float(y[-1] - y[0]) if len(y) else 0.0,
         breaks=breaks,

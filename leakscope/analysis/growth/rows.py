@@ -58,8 +58,6 @@ class Grower:
     y: FloatArray
     observed: IntArray
     """All censuses at which it could be seen."""
-    observed_x: FloatArray
-    """Units done at those."""
     per_boundary: float = 0.0
     """Across: bytes per boundary of the recording, whatever the unit."""
     spread: float = 0.0
@@ -254,7 +252,6 @@ def grower_of(
         x=x,
         y=y,
         observed=observed,
-        observed_x=track.work[table.at[observed]].astype(np.float64),
         per_boundary=slope.rate,
         spread=spread_of(table.count[path, columns], y),
     )
@@ -299,7 +296,6 @@ def in_units(observations: Observations, places: Places, grower: Grower) -> Grow
         gained=trend.bytes_per_unit * worked,
         units=max(unit.total, worked),
         x=x,
-        observed_x=unit.done[table.at[grower.observed]],
         items_per_unit=items_per_unit(table, grower.path, grower.columns, x),
     )
 
@@ -469,7 +465,6 @@ def _climb(table: RowTable, through: Passages, path: int, device: str) -> Grower
         x=x,
         y=values[columns],
         observed=columns,
-        observed_x=x,
         spread=spread_of(table.count[path, columns], values[columns]),
         items_per_unit=items_per_unit(table, path, columns, x),
         repeats=len(climbed),

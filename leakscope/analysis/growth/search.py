@@ -200,7 +200,7 @@ def _at_the_rate_of(
         grower.trend, bytes_per_unit=slope.rate, interval=(slope.low, slope.high), points=len(x)
     )
     return replace(
-        grower, trend=trend, columns=columns, x=x, y=y, observed=columns, observed_x=x,
+        grower, trend=trend, columns=columns, x=x, y=y, observed=columns,
         gained=slope.rate * units, units=units, per_boundary=slope.rate,
     )  # fmt: skip
 

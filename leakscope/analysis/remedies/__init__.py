@@ -6,7 +6,7 @@ comes last. A diff is offered only where the change is safe as far as the source
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from leakscope.analysis.remedies import (
     caches,
@@ -18,8 +18,6 @@ from leakscope.analysis.remedies import (
     tensors,
 )
 from leakscope.analysis.remedies.context import CulpritContext
-from leakscope.analysis.source import FeedingLine, SourceIndex
-from leakscope.model.census import CensusRow
 from leakscope.model.known import KnownCulprit
 from leakscope.model.report import Remedy
 
@@ -70,40 +68,11 @@ PATTERNS: tuple[Callable[[CulpritContext], Remedy | None], ...] = (
 )
 
 
-def propose(
-    row: CensusRow,
-    *,
-    growth: str,
-    unit: str,
-    phase: str,
-    feeding: list[FeedingLine],
-    sources: SourceIndex,
-    items_per_unit: float | None = None,
-    known: KnownCulprit | None = None,
-    above: Sequence[CensusRow] = (),
-    inside: Sequence[CensusRow] = (),
-    shrank: bool = False,
-    falls_back: bool = True,
-) -> Remedy:
+def propose(case: CulpritContext, known: KnownCulprit | None = None) -> Remedy:
     """Return the remedy for a culprit, with a diff where its pattern is recognised.
 
-    Args:
-        row: The culprit's row at its highest census.
-        growth: ``across`` or ``within``.
-        unit: What the growth is counted by: ``step``, ``validation``, ``epoch``, …
-        phase: The phase in which it grows.
-        feeding: Its feeding lines, best first.
-        sources: The recorded sources.
-        items_per_unit: Items added per unit, where known.
-        known: The entry of the catalogue that describes it, whose remedy comes first.
-        above: The rows on the way from the root to it, outermost first.
-        inside: The rows that are named through it, the nearest first.
-        shrank: Whether it was seen shorter than before, and then to grow again.
-        falls_back: Where it grows within a phase: whether it was seen to be given back.
-
+    That of the entry of the catalogue that describes it comes first.
     """
-    how = row, growth, unit, phase
-    case = CulpritContext(*how, feeding, sources, items_per_unit, above, inside, shrank, falls_back)
     return catalogue.prefer_known_remedy(known, _general(case))
 
 

@@ -115,7 +115,7 @@ def recognise_dict_cache(case: CulpritContext) -> Remedy | None:
         f"Bound {case.name}",
         "",
         f"{case.name} is a cache that never drops a key ({case.measure() or 'unbounded'}); "
-        f"`{case.line.text if case.line else ''}` at {case.where()} adds them.",
+        f"`{case.line_text}` at {case.where()} adds them.",
         f"Drop the oldest key once there are more than {bound} or as many as pay; "
         "functools.lru_cache(maxsize=N) on the function does it by use instead of by age.",
         case.still_reachable(),

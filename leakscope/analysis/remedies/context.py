@@ -29,10 +29,15 @@ class CulpritContext:
     """Everything that a remedy may be judged by."""
 
     row: CensusRow
+    """Its row at its highest census."""
     growth: str
+    """``across`` or ``within``."""
     unit: str
+    """What the growth is counted by: ``step``, ``validation``, ``epoch``, …"""
     phase: str
+    """In which it grows."""
     feeding: list[FeedingLine]
+    """Its feeding lines, best first."""
     sources: SourceIndex
     items_per_unit: float | None = None
     above: Sequence[CensusRow] = ()
@@ -63,6 +68,11 @@ class CulpritContext:
     def line(self) -> FeedingLine | None:
         """The likeliest feeding line."""
         return self.feeding[0] if self.feeding else None
+
+    @property
+    def line_text(self) -> str:
+        """That line as it is written, empty without one."""
+        return self.line.text if self.line else ""
 
     @cached_property
     def statement(self) -> Statement | None:
@@ -496,8 +506,7 @@ def attributes_of_name(name: str, scope: CodeScope) -> set[str]:
     return {
         node.attr
         for node in ast.walk(scope.node)
-        if isinstance(node, ast.Attribute)
-        and name in {n.id for n in ast.walk(node.value) if isinstance(n, ast.Name)}
+        if isinstance(node, ast.Attribute) and name in names_in(node.value)
     }
 
 
@@ -537,10 +546,14 @@ def backward_called(name: str, scope: CodeScope) -> bool:
     for node in ast.walk(scope.node):
         if not isinstance(node, ast.Call) or _tail(node.func) not in {"backward", "grad"}:
             continue
-        mentioned = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-        if name in mentioned:
+        if name in names_in(node):
             return True
     return False
+
+
+def names_in(node: ast.AST) -> set[str]:
+    """Return the names that stand anywhere in a node."""
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
 def _target_names(node: ast.Assign) -> set[str]:

@@ -12,6 +12,7 @@ from leakscope.analysis.remedies.context import (
     backward_called,
     derived_attributes,
     goes_backward,
+    names_in,
     reads,
     releases,
     uses,
@@ -195,7 +196,7 @@ def recognise_running_total(case: CulpritContext) -> Remedy | None:
     return case.remedy(
         f"Add {written}, not the tensor, to {case.name}",
         "",
-        f"{case.name} is a tensor that remembers how it was computed: `{_first(case)}` at "
+        f"{case.name} is a tensor that remembers how it was computed: `{case.line_text}` at "
         f"{case.where()} chains the whole graph of each iteration to it, activations included.",
         _why(case, method),
         case.still_reachable(),
@@ -210,7 +211,7 @@ def _may_be_a_number(case: CulpritContext, addend: ast.expr) -> bool:
         return False
     every = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
     arguments = {argument.arg for argument in every} - {"self", "cls"}
-    return any(isinstance(n, ast.Name) and n.id in arguments for n in ast.walk(addend))
+    return bool(names_in(addend) & arguments)
 
 
 def is_cut(node: ast.expr) -> bool:
@@ -261,7 +262,7 @@ def _number_will_do(case: CulpritContext, addends: list[ast.expr]) -> bool:
             return False
     if case.holds_only_scalars() or _is_formatted(case):
         return True
-    names = {n.id for a in addends for n in ast.walk(a) if isinstance(n, ast.Name)}
+    names = set().union(*map(names_in, addends))
     return scope is not None and any(
         backward_called(name, scope) or "item" in attributes_of_name(name, scope) for name in names
     )
@@ -285,10 +286,6 @@ def _why(case: CulpritContext, method: str) -> str:
         "Its value is still used as a tensor, so .detach() keeps that and drops the graph; "
         "where a float will do, .item() is smaller still."
     )
-
-
-def _first(case: CulpritContext) -> str:
-    return case.line.text if case.line else ""
 
 
 def _called(text: str, method: str) -> str:
@@ -317,7 +314,7 @@ def recognise_moving_average(case: CulpritContext) -> Remedy | None:
     return case.remedy(
         f"Detach what is averaged into {case.name}",
         "",
-        f"`{case.line.text if case.line else ''}` at {case.where()} computes the next value from "
+        f"`{case.line_text}` at {case.where()} computes the next value from "
         "the last one and from outputs that carry their graph, so the operations of every step so "
         f"far hang on it, with what they saved ({case.measure() or 'more each time'}).",
         "An average needs no gradient: .detach() keeps the value and drops the graph, or compute "
@@ -384,7 +381,7 @@ def recognise_hidden_state(case: CulpritContext) -> Remedy | None:
     return case.remedy(
         f"Detach {case.name} between batches",
         "",
-        f"`{case.line.text if case.line else ''}` at {case.where()} computes the next state from "
+        f"`{case.line_text}` at {case.where()} computes the next state from "
         "the last one, so the graph of every batch so far hangs on it.",
         f"Cutting it before each batch ({state}.detach(), for an LSTM each of its two tensors) "
         "keeps the value and truncates backpropagation at the batch; "

@@ -12,6 +12,7 @@ from leakscope.analysis.remedies.context import (
     argument_of,
     calls_of,
     derived_attributes,
+    names_in,
     reads,
 )
 from leakscope.analysis.source.index import places_that_call
@@ -204,7 +205,7 @@ def recognise_figures(case: CulpritContext) -> Remedy | None:
     return case.remedy(
         "Close each figure after saving it",
         "",
-        f"`{case.line.text if case.line else ''}` at {case.where()} opens a figure that pyplot "
+        f"`{case.line_text}` at {case.where()} opens a figure that pyplot "
         f"keeps until it is closed ({case.measure() or 'one more each time'}).",
         f"Call {pyplot or 'plt'}.close({figure or 'fig'}) after the last use, or build it without "
         "pyplot: matplotlib.figure.Figure() is freed like any object.",
@@ -258,7 +259,7 @@ def _figure_diff(case: CulpritContext, pyplot: str, figure: str) -> str | None:
         return None
     names = _names_of(statement.node)
     block = statement.block[statement.block.index(statement.node) :]
-    using = [part for part in block if names & _read(part)] or block[:1]
+    using = [part for part in block if names & names_in(part)] or block[:1]
     if any(_escapes(part, figure) for part in using):
         return None
     return case.edits().insert_after(using[-1], f"{pyplot}.close({figure})").diff()
@@ -273,10 +274,6 @@ def _names_of(node: ast.stmt) -> set[str]:
         n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
     }
     return stored | {"plt", "pyplot"}
-
-
-def _read(node: ast.stmt) -> set[str]:
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
 
 
 def _escapes(part: ast.stmt, figure: str) -> bool:

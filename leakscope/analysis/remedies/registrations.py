@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from leakscope.analysis.remedies.context import CulpritContext, calls_of, reads
+from leakscope.analysis.remedies.context import CulpritContext, calls_of, names_in, reads
 from leakscope.analysis.source.program import LOOPS, Statement, UserProgram, own_nodes
 from leakscope.model.census import CensusRow, RootKind
 from leakscope.model.path_pattern import parse_path, parse_steps
@@ -21,7 +21,7 @@ def recognise_hooks(case: CulpritContext) -> Remedy | None:
     return case.remedy(
         "Register the hook once, or remove it by its handle",
         "",
-        f"`{case.line.text if case.line else ''}` at {case.where()} adds one more hook each time "
+        f"`{case.line_text}` at {case.where()} adds one more hook each time "
         "and throws the handle away, so all of them stay registered, run, and keep what they "
         "refer to.",
         "Register before the loop, or keep the handle and call handle.remove() when done.",
@@ -40,7 +40,8 @@ def _registers(call: ast.expr) -> bool:
 
 
 def _hook_diff(case: CulpritContext, statement: Statement, node: ast.Expr) -> str | None:
-    if not statement.loops or "handle" in _names(statement) or "handles" in _names(statement):
+    is_handled = {"handle", "handles"} & names_in(statement.scope.node)
+    if not statement.loops or is_handled:
         return None
     inner = statement.loops[-1]
     edits = case.edits()
@@ -73,11 +74,11 @@ def _is_over_parts(loop: ast.stmt, registration: ast.Expr) -> bool:
     """
     if not isinstance(loop, ast.For):
         return False
-    items = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
+    items = names_in(loop.target)
     call = registration.value
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
         owner = call.func.value
-        if any(isinstance(n, ast.Name) and n.id in items for n in ast.walk(owner)):
+        if names_in(owner) & items:
             return True
     text = ast.unparse(loop.iter)
     return any(word in text for word in ("modules", "layers", "children", "blocks", "parameters"))
@@ -89,10 +90,6 @@ def _leaves_early(loop: ast.stmt) -> bool:
         for part in _body(loop)
         for node in ast.walk(part)
     )
-
-
-def _names(statement: Statement) -> set[str]:
-    return {n.id for n in ast.walk(statement.scope.node) if isinstance(n, ast.Name)}
 
 
 def recognise_modules_made(case: CulpritContext) -> Remedy | None:
@@ -175,7 +172,7 @@ def _called_at(case: CulpritContext) -> str:
     for use in reads(case.references):
         loop = use.statement.node
         if isinstance(loop, (ast.For, ast.AsyncFor)) and _goes_over(loop.iter, use.node):
-            names = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
+            names = names_in(loop.target)
             for node in (n for part in loop.body for n in ast.walk(part)):
                 called = node.func if isinstance(node, ast.Call) else None
                 if isinstance(called, ast.Name) and called.id in names:

@@ -112,7 +112,7 @@ def recognise_concatenation(case: CulpritContext) -> Remedy | None:
     return case.remedy(
         f"Don't enlarge {case.name} with {joiner}",
         "",
-        f"`{case.line.text if case.line else ''}` at {case.where()} copies all of {case.name} each "
+        f"`{case.line_text}` at {case.where()} copies all of {case.name} each "
         "time and never drops anything.",
         f"{graph}Keep the running figure that is read later, a window of fixed length "
         f"({case.variable}[-N:]), or write the parts to disk.",

@@ -36,11 +36,11 @@ from leakscope.analysis.source.mutations import (
     replaces,
 )
 from leakscope.analysis.source.program import (
-    COMPREHENSIONS,
     CodeScope,
     SourceFiles,
     Statement,
     UserProgram,
+    has_comprehension,
     own_nodes,
 )
 from leakscope.analysis.source.references import References
@@ -191,7 +191,7 @@ class Heat:
             names = _called_names(statement)
             called |= names
             self._calls.setdefault(statement.scope, set()).update(names)
-            if statement.loops or _has_comprehension(statement):
+            if statement.loops or has_comprehension(statement.node):
                 repeated |= names
         for name, group in self._functions.items():
             uncalled = name not in called
@@ -213,10 +213,6 @@ def _called_names(statement: Statement) -> set[str]:
         for node in own_nodes(statement.node)
         if isinstance(node, ast.Call)
     }
-
-
-def _has_comprehension(statement: Statement) -> bool:
-    return any(isinstance(node, COMPREHENSIONS) for node in own_nodes(statement.node))
 
 
 def _starts_hot(scope: CodeScope, uncalled: bool, repeated: bool) -> bool:

@@ -11,6 +11,7 @@ from leakscope.analysis.source.program import (
     CodeScope,
     Statement,
     UserProgram,
+    has_comprehension,
     own_nodes,
 )
 from leakscope.analysis.source.references import ContainerPlace, ItemVariables, References
@@ -181,7 +182,7 @@ class _Finder:
             found = self.references.steps_from(target.value, scope)
             yield from [Mutation(statement, target, "setattr", EXACT)] * (() in found)
         for form, distance in self.rebinding(target, value, statement):
-            yield Mutation(statement, target, form, distance, _is_comprehension(value))
+            yield Mutation(statement, target, form, distance, has_comprehension(value))
             source = self.reading(value, statement, depth=3) if distance == EXACT else None
             if source is not None and source is not statement and self.makes_link(source):
                 yield Mutation(source, source.node, "link", distance)
@@ -431,10 +432,6 @@ def _with_repetition(node: ast.AST, inside: bool = False) -> Iterator[tuple[ast.
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, (ast.stmt, ast.excepthandler, ast.match_case)):
             yield from _with_repetition(child, inside)
-
-
-def _is_comprehension(value: ast.expr) -> bool:
-    return any(isinstance(node, COMPREHENSIONS) for node in own_nodes(value))
 
 
 def _is_empty(value: ast.expr) -> bool:

@@ -212,6 +212,11 @@ def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
             yield from own_nodes(child)
 
 
+def has_comprehension(node: ast.AST) -> bool:
+    """Return whether a comprehension is among a statement's or expression's own nodes."""
+    return any(isinstance(part, COMPREHENSIONS) for part in own_nodes(node))
+
+
 _ATTRIBUTE_MAKERS = frozenset(
     {"setattr", "__setattr__", "register_buffer", "register_parameter", "add_state", "add_module"}
 )

@@ -29,6 +29,7 @@ from leakscope.analysis.growth.exclusions import named_in_libraries
 from leakscope.analysis.growth.rows import Grower, bytes_when_full
 from leakscope.analysis.processes.endings import shortage_at_the_end
 from leakscope.analysis.remedies import propose
+from leakscope.analysis.remedies.context import CulpritContext
 from leakscope.analysis.remedies.records import errors_in
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.source import FeedingLine, SourceIndex
@@ -449,18 +450,20 @@ def find_origins(
         allocated_at=allocated_at if row.user else [],
         excerpts=_excerpts(sources, shown),
         remedy=propose(
-            row,
-            growth=grower.growth,
-            falls_back=grower.falls_back,
-            unit=grower.unit,
-            phase=grower.phase,
-            items_per_unit=grower.items_per_unit,
-            feeding=feeding,
-            sources=sources,
-            known=known,
-            above=[table.latest[path] for path in table.ancestors(grower.path)],
-            inside=[table.latest[path] for path in table.descendants(grower.path)],
-            shrank=_shrank(table.length[grower.path]),
+            CulpritContext(
+                row,
+                growth=grower.growth,
+                falls_back=grower.falls_back,
+                unit=grower.unit,
+                phase=grower.phase,
+                items_per_unit=grower.items_per_unit,
+                feeding=feeding,
+                sources=sources,
+                above=[table.latest[path] for path in table.ancestors(grower.path)],
+                inside=[table.latest[path] for path in table.descendants(grower.path)],
+                shrank=_shrank(table.length[grower.path]),
+            ),
+            known,
         ),
     )
 

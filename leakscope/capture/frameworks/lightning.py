@@ -201,12 +201,6 @@ class LightningHooks(FrameworkCallback):
         """All is over: record no more, unless somebody else does."""
         self._end()
 
-    def _end(self, error: BaseException | None = None) -> None:
-        try:
-            self._upkeep.end()
-        finally:
-            self.training.end(error)
-
     def _evaluation_begins(self, trainer: Any, name: str) -> None:
         if not trainer.sanity_checking:
             self.training.enter(name, batches_of(trainer, name, 0))

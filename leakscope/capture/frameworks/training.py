@@ -292,6 +292,13 @@ class FrameworkCallback:
     """What has a training to tell of; its hooks are :func:`contained`."""
 
     training: Training
+    _upkeep: Upkeep
+
+    def _end(self, error: BaseException | None = None) -> None:
+        try:
+            self._upkeep.end()
+        finally:
+            self.training.end(error)
 
 
 def ours_once(callbacks: Iterable[Any]) -> list[Any]:

@@ -201,12 +201,6 @@ class LeakScopeCallback(TrainerCallback, FrameworkCallback):  # type: ignore[mis
         finally:
             self._end()
 
-    def _end(self, error: BaseException | None = None) -> None:
-        try:
-            self._upkeep.end()
-        finally:
-            self.training.end(error)
-
     def _report_step_before_evaluating(self) -> None:
         """A callback before this one may evaluate where it hears that a step is over."""
         if self._has_stepped and not self._is_step_reported and self.training.phase == TRAIN:

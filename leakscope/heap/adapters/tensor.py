@@ -13,7 +13,6 @@ variables hand out what they hold as it is: the tensor, or whatever a pack hook 
 
 from __future__ import annotations
 
-import math
 import sys
 from contextlib import AbstractContextManager
 from types import GetSetDescriptorType
@@ -169,41 +168,6 @@ def _memory(storage: Any, access: TensorAccess, address: int | None) -> Memory |
         address or 0,
         is_foreign=not resizable,
     )
-
-
-class StorageReach(NamedTuple):
-    """What a view can read."""
-
-    begin: int
-    """From the beginning of its storage, or an address."""
-    end: int
-    nbytes: int
-    """How many bytes of that at most."""
-
-
-def tensor_reach(tensor: object, access: TensorAccess) -> StorageReach | None:
-    """Return what a tensor can read, from the beginning of its storage; None if torch won't say."""
-    try:
-        sizes = access.shape.__get__(tensor)
-        strides, offset = access.stride(tensor), access.offset(tensor)
-        item = access.item_bytes(tensor)
-    except ours(Exception):
-        return None
-    steps = list(zip(sizes, strides, strict=True))
-    distinct = math.prod(size if stride or not size else 1 for size, stride in steps)
-    span = 1 + sum((size - 1) * stride for size, stride in steps) if distinct else 0
-    return StorageReach(offset * item, (offset + span) * item, distinct * item)
-
-
-def fills(tensor: object, nbytes: int, access: TensorAccess) -> bool:
-    """Say whether a tensor's items are as many bytes as its storage.
-
-    That it repeats some just as often as it leaves others out is not looked for.
-    """
-    try:
-        return bool(access.nbytes.__get__(tensor) == nbytes)
-    except ours(Exception):
-        return False
 
 
 def wrapped_by(tensor: object, access: TensorAccess) -> object:

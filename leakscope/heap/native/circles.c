@@ -1,5 +1,5 @@
 /* Circles of references that keep garbage from being freed at once: for what is selected, the shortest
- * through it, or through the nearest that refers to it. The same rules as reference/relations.py.
+ * through it, or through the nearest that refers to it. The same rules as reference_oracle/relations.py.
  */
 #include "walk.h"
 

@@ -1,6 +1,6 @@
 /* Who else holds a container, and who else holds what it names and does not keep alive alone:
  * emptying it frees nothing then. A few samples from its middle tell; at its ends stand what came last
- * and what was kept for another reason. The same rules as reference/relations.py.
+ * and what was kept for another reason. The same rules as reference_oracle/relations.py.
  */
 #include "walk.h"
 

@@ -1,7 +1,16 @@
-"""The walk in plain Python: the fallback where nothing was compiled, the native engine's oracle.
+"""The walk in plain Python: the fallback where nothing was compiled.
 
-Source of how shares are computed: LeakShare of BLeak (Vilk and Berger, PLDI 2018), as LeakCanary's
-``LeakShareCalculator.kt`` carries it out.
+It has a census' core: names, retained sizes, tensors, arrays, mappings and images. Of what the
+native engine answers besides it knows nothing: shares, other holders, circles, what can't be read,
+Arrow, ``io.StringIO``, ctypes; and every walk is a whole one. ``tests/heap/reference_oracle`` adds
+that, to hold the native engine against it.
+
+To ask for a node of an autograd graph makes a Python object for it, which the node then keeps for
+life, and torch frees nodes that have one by recursion: some 190 bytes of stack for each node in a
+row. A chain of fifty thousand, which a program may well make and torch alone frees without
+recursion, would then crash the program. So a chain is measured while it is asked for, and left
+alone beyond that. ``python benchmarks/heap/graphs.py`` measures what asking costs: the time a node,
+and some hundred bytes left behind with each.
 """
 
 from __future__ import annotations
@@ -10,8 +19,7 @@ import gc
 import itertools
 import sys
 from collections import deque
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
@@ -19,24 +27,35 @@ from leakscope.heap.adapters.memory import KnownTypes, Memory
 from leakscope.heap.adapters.tensor import MOST_OPAQUE, Parts, TensorAccess
 from leakscope.heap.pausing import others_change_autograd
 from leakscope.heap.reference.edges import EdgeReader, Payload, Rank
-from leakscope.heap.reference.relations import LONGEST_CHAIN, has_long_chain, settle_extents
-from leakscope.heap.reference.selection import Graph, WalkPhase, answer
-from leakscope.heap.reference.unread import find_unread
+from leakscope.heap.reference.extents import settle_extents
+from leakscope.heap.reference.selection import Graph, Relate, WalkPhase, answer
 
-__all__ = [
-    "leak_shares",
-    "walk",
-]
-
-
+LONGEST_CHAIN = 5000
+"""Autograd nodes in a row; where a chain is longer, no more of it is asked for."""
 _MOST_REFERRERS = 8
 _WAITING = (WalkPhase.BARRIER, WalkPhase.HIDDEN)
 
 
 def walk(
-    request: Any, access: TensorAccess | None, known: KnownTypes, parts: Parts
+    request: Any,
+    access: TensorAccess | None,
+    known: KnownTypes,
+    parts: Parts,
+    *,
+    reader_type: type[EdgeReader] = EdgeReader,
+    relate: Relate | None = None,
 ) -> dict[str, Any] | None:
-    """Walk as asked and return the columns of a ``WalkResult``; see :mod:`leakscope.heap.graph`."""
+    """Walk as asked and return the columns of a ``WalkResult``; see :mod:`leakscope.heap.graph`.
+
+    Args:
+        request: the ``WalkRequest``.
+        access: torch's accessors.
+        known: types with memory of their own.
+        parts: what tensors consist of.
+        reader_type: what reads objects; the oracle's sees more.
+        relate: finds what the fallback doesn't.
+
+    """
     began = perf_counter()
     autograd_changes = access is not None and others_change_autograd(request.own_passes)
     if autograd_changes and request.needs_autograd:
@@ -45,7 +64,7 @@ def walk(
     enabled = gc.isenabled()
     try:
         gc.disable()
-        reader = EdgeReader(
+        reader = reader_type(
             access,
             known,
             request.marked_types,
@@ -53,16 +72,13 @@ def walk(
             parts,
             reads_autograd=not autograd_changes,
         )
-        walker = _Walker(request, reader)
+        walker = Walker(request, reader, everything)
         walker.graph.graph_truncated = autograd_changes
         walker.walk_user()
         if request.full:
-            walker.walk_rest(everything)
+            walker.walk_rest()
         settle_extents(walker.graph, reader.exported_memory)
-        find_unread(walker.graph, access, known.array, walker.node_of, everything, reader.has_parts)
-        columns = answer(walker.graph, request, walker.pinned())
-        if request.keep_graph:
-            columns["graph"] = outline(walker.graph, columns["devices"])
+        columns = answer(walker, relate)
     finally:
         if enabled:
             gc.enable()
@@ -72,14 +88,17 @@ def walk(
     return columns
 
 
-class _Walker:
+class Walker:
     """Breadth-first from the roots, phase by phase; a phase enters nothing of an earlier one."""
 
-    def __init__(self, request: Any, reader: EdgeReader) -> None:
-        self._request = request
-        self._reader = reader
+    def __init__(self, request: Any, reader: EdgeReader, everything: list[object]) -> None:
+        self.request = request
+        self.reader = reader
+        self.everything = everything
+        """Our own list of what the collector tracks; empty unless the walk is a full one."""
         self.graph = Graph()
-        self._index: dict[int, int] = {}
+        self.index: dict[int, int] = {}
+        """Numbers of nodes, by the addresses of their objects."""
         self._queues: tuple[deque[int], ...] = (deque(), deque(), deque(), deque())
         self._phase = WalkPhase.USER
         self._made: deque[int] = deque()
@@ -94,24 +113,24 @@ class _Walker:
 
     def walk_user(self) -> None:
         """Walk from the user's roots; library roots, barriers and hidden objects stay outside."""
-        roots = self._request.roots
-        first = len(roots) if self._request.library_from is None else self._request.library_from
-        request = self._request
+        roots = self.request.roots
+        first = len(roots) if self.request.library_from is None else self.request.library_from
+        request = self.request
         hidden = [request, roots, request.barriers, request.hidden, request.pinned]
         for value in [*hidden, *request.hidden]:
             self._reserve(value, WalkPhase.HIDDEN)
-        for value in self._request.barriers:
+        for value in self.request.barriers:
             self._reserve(value, WalkPhase.BARRIER)
-        stages = set(self._request.stages)
+        stages = set(self.request.stages)
         for i, value in enumerate(roots[:first]):
             if i in stages:
                 self._drain(everything=False)
             self._seed(value, i)
         self._drain()
 
-    def walk_rest(self, everything: list[object]) -> None:
+    def walk_rest(self) -> None:
         """Walk from library roots, from barriers, from our own, and then whatever is left."""
-        request = self._request
+        request = self.request
         self._phase = WalkPhase.LIBRARY
         if request.library_from is not None:
             for i in range(request.library_from, len(request.roots)):
@@ -119,22 +138,22 @@ class _Walker:
         self._drain()
         self._walk_from(WalkPhase.OTHER, self._waiting(WalkPhase.BARRIER))
         self._walk_from(WalkPhase.HIDDEN, self._waiting(WalkPhase.HIDDEN))
-        for value in self._reader.given():
+        for value in self.reader.handed_in():
             self._reserve(value, WalkPhase.HIDDEN)
-        kept_by_native = self._kept_by_native_code(everything)
+        kept_by_native = self._kept_by_native_code()
         kept = [value for value in kept_by_native if self._is_kept_by_torch(value)]
         self._walk_from(
             WalkPhase.NATIVE, [v for v in kept_by_native if not self._is_kept_by_torch(v)]
         )
         self._walk_each(WalkPhase.NATIVE, kept)
         for are_kept in (False, True):
-            garbage = [v for v in everything if self._is_kept_by_torch(v) == are_kept]
+            garbage = [v for v in self.everything if self._is_kept_by_torch(v) == are_kept]
             self._walk_each(WalkPhase.GARBAGE, garbage)
 
     def _walk_each(self, phase: WalkPhase, values: list[object]) -> None:
         """Walk from one value after the other; not from storages whose memory tensors led to."""
         for value in values:
-            if id(value) not in self._index and self._has_met(value):
+            if id(value) not in self.index and self._has_met(value):
                 self._reserve(value, WalkPhase.HIDDEN)
             else:
                 self._walk_from(phase, [value])
@@ -149,9 +168,10 @@ class _Walker:
         columns = zip(self.graph.objects, self.graph.phase, strict=True)
         return [value for value, waiting in columns if waiting == phase]
 
-    def _kept_by_native_code(self, everything: list[object]) -> list[object]:
+    def _kept_by_native_code(self) -> list[object]:
         """Return the unreached objects with more references than unreached objects hold."""
-        left = [o for o in everything if id(o) not in self._index and o is not everything]
+        everything = self.everything
+        left = [o for o in everything if id(o) not in self.index and o is not everything]
         ours = _reference_counts([object()])[0] + 1  # the list of everything is one more
         counts = _reference_counts(left)
         references = {id(o): count - ours for o, count in zip(left, counts, strict=True)}
@@ -159,7 +179,7 @@ class _Walker:
             for target in self._everything_below(value):
                 if id(target) in references:
                     references[id(target)] -= 1
-        for storage in {id(s) for s in map(self._reader.storage_of, left) if s is not None}:
+        for storage in {id(s) for s in map(self.reader.storage_of, left) if s is not None}:
             if storage in references:  # held once by the memory that all its tensors share
                 references[storage] -= 1
         return [o for o in left if references[id(o)] > 0]
@@ -168,32 +188,32 @@ class _Walker:
         """Say whether torch keeps the Python object of what lives in C++ and is told of by others:
         it does so of each that was ever asked for.
         """
-        facts = self._reader.facts(value)
+        facts = self.reader.facts(value)
         return facts.rank is Rank.GRAPH or facts.payload is Payload.STORAGE
 
     def _has_met(self, value: object) -> bool:
         """Say whether the memory of a storage was met already."""
-        if self._reader.facts(value).payload is not Payload.STORAGE:
+        if self.reader.facts(value).payload is not Payload.STORAGE:
             return False
-        memory = [r for r in self._reader.referents(value, everything=True) if type(r) is Memory]
-        return any(_key(one) in self._index for one in memory)
+        memory = [r for r in self.reader.referents(value, everything=True) if type(r) is Memory]
+        return any(_key(region) in self.index for region in memory)
 
     def _everything_below(self, value: object) -> list[object]:
-        if self._reader.facts(value).rank is Rank.GRAPH:
+        if self.reader.facts(value).rank is Rank.GRAPH:
             return gc.get_referents(value)  # all else belongs to C++, as the node itself
-        found = self._reader.referents(value, everything=True)
-        if self._reader.facts(value).tensor and self._may_query_graph():
-            found.append(self._reader.maker(value))
+        found = self.reader.referents(value, everything=True)
+        if self.reader.facts(value).tensor and self._may_query_graph():
+            found.append(self.reader.maker(value))
         return found
 
     def _seed(self, value: object, root: int) -> None:
-        node = self._index.get(id(value))
+        node = self.index.get(id(value))
         if node is None:
             node = self._add(value, -1, root)
         elif self.graph.phase[node] != WalkPhase.BARRIER and not self._enterable(node):
             return
         self.graph.take(node, self._phase, root)
-        late = self._reader.facts(value).rank is Rank.LATE
+        late = self.reader.facts(value).rank is Rank.LATE
         self._queues[Rank.LATE if late else Rank.PLAIN].append(node)
 
     def _enterable(self, node: int) -> bool:
@@ -204,15 +224,15 @@ class _Walker:
         return phase == WalkPhase.HIDDEN == self._phase and not self.graph.entered[node]
 
     def _reserve(self, value: object, phase: WalkPhase) -> None:
-        if id(value) not in self._index:
+        if id(value) not in self.index:
             self.graph.phase[self._add(value, -1, phase.root)] = phase
 
     def _add(self, value: object, parent: int, root: int) -> int:
         node = self.graph.add(value, parent, root, self._phase)
-        self._index[_key(value)] = node
+        self.index[_key(value)] = node
         if type(value) is not Memory:
-            facts = self._reader.facts(value)
-            shallow, data = self._reader.own_bytes(value)
+            facts = self.reader.facts(value)
+            shallow, data = self.reader.own_bytes(value)
             self.graph.describe(node, facts, shallow, data)
         return node
 
@@ -235,16 +255,16 @@ class _Walker:
         graph.enter(node)
         if type(value) is Memory:
             return
-        facts = self._reader.facts(value)
+        facts = self.reader.facts(value)
         if facts.node is not None and not self._may_query_graph():
             graph.graph_truncated = True
             return
         graph.graph_count += facts.node is not None
-        for target in self._reader.referents(value, everything=not self._cuts()):
+        for target in self.reader.referents(value, everything=not self._cuts()):
             self._follow(node, target)
         if facts.tensor:
             self._mark_gradient(value)
-            if not self._reader.is_leaf(value):
+            if not self.reader.is_leaf(value):
                 graph.keeps_graph[node] = True
                 graph.successors[node].append(node)  # the place of its maker
                 self._made.append(node)
@@ -255,7 +275,7 @@ class _Walker:
             graph.graph_truncated = True
             return
         place = len(graph.successors[node]) - 1
-        maker = self._reader.maker(graph.objects[node])
+        maker = self.reader.maker(graph.objects[node])
         if maker is not None:
             self._follow(node, maker)
         if len(graph.successors[node]) > place + 1:
@@ -264,21 +284,21 @@ class _Walker:
     def _may_query_graph(self) -> bool:
         """Say whether autograd may be asked for one more node: see ``native/chains.c``."""
         graph = self.graph
-        if not self._reader.reads_autograd:
+        if not self.reader.reads_autograd:
             return False
-        if graph.graph_is_deep or graph.graph_count >= self._request.graph_budget:
+        if graph.graph_is_deep or graph.graph_count >= self.request.graph_budget:
             return False
         if graph.graph_count >= self._measured + LONGEST_CHAIN:
             self._measured = graph.graph_count
-            graph.graph_is_deep = has_long_chain(graph.successors, graph.autograd_nodes())
+            graph.graph_is_deep = _has_long_chain(graph.successors, graph.autograd_nodes())
         return not graph.graph_is_deep
 
     def _mark_gradient(self, tensor: object) -> None:
-        gradient = self._reader.gradient(tensor)
-        if gradient is not None and id(gradient) in self._index:
-            node = self._index[id(gradient)]
+        gradient = self.reader.gradient(tensor)
+        if gradient is not None and id(gradient) in self.index:
+            node = self.index[id(gradient)]
             self.graph.is_gradient[node] = True
-            self.graph.is_frozen[node] |= self._reader.is_frozen(tensor)
+            self.graph.is_frozen[node] |= self.reader.is_frozen(tensor)
 
     def _note_referrer(self, node: int, target: object) -> None:
         """That an instance refers to its class, and an object to itself, says nothing."""
@@ -288,17 +308,13 @@ class _Walker:
         if type(value) is not target and node not in known and len(known) < _MOST_REFERRERS:
             known.append(node)
 
-    def node_of(self, value: object) -> int | None:
-        """Return the number of an object's node; None where it was not met."""
-        return self._index.get(id(value))
-
     def opaque(self) -> list[object]:
         """Return the tensors whose memory was not told."""
         graph = self.graph
         found = (
             graph.objects[n]
             for n in graph.order
-            if graph.phase[n] != WalkPhase.HIDDEN and self._reader.is_opaque(graph.objects[n])
+            if graph.phase[n] != WalkPhase.HIDDEN and self.reader.is_opaque(graph.objects[n])
         )
         return list(itertools.islice(found, MOST_OPAQUE))
 
@@ -306,7 +322,7 @@ class _Walker:
         """Return the nodes of what is pinned and was reached, and the nodes that refer to each."""
         found = {}
         for key, referrers in self.referrers.items():
-            node = self._index.get(key, -1)
+            node = self.index.get(key, -1)
             if (
                 node >= 0
                 and self.graph.entered[node]
@@ -319,11 +335,11 @@ class _Walker:
         graph = self.graph
         if self.referrers:
             self._note_referrer(node, target)
-        found = self._index.get(_key(target))
+        found = self.index.get(_key(target))
         if found is None:
             rank = self._rank(target)
             if rank is Rank.CUT and self._cuts():
-                if self._phase is WalkPhase.USER and self._request.full:
+                if self._phase is WalkPhase.USER and self.request.full:
                     self._reserve(target, WalkPhase.BARRIER)
                 return
             found = self._add(target, node, graph.root[node])
@@ -335,7 +351,7 @@ class _Walker:
             graph.successors[node].append(found)
 
     def _rank(self, target: object) -> Rank:
-        return Rank.PLAIN if type(target) is Memory else self._reader.facts(target).rank
+        return Rank.PLAIN if type(target) is Memory else self.reader.facts(target).rank
 
     def _cuts(self) -> bool:
         """Whether types, modules and namespaces are out of bounds now."""
@@ -361,74 +377,34 @@ def _reference_counts(values: list[object]) -> list[int]:
     return [sys.getrefcount(value) for value in values]
 
 
-_STAYS = -1
-"""Stands among the groups for what is reached past all of them."""
+def _has_long_chain(successors: list[list[int]], graph: set[int]) -> bool:
+    """Return whether some autograd nodes in a row are too many.
+
+    Args:
+        successors: by node, the nodes it leads to.
+        graph: the autograd nodes among them.
+
+    """
+    length: dict[int, int] = {}
+    return any(_is_deep(start, successors, graph, length) for start in sorted(graph))
 
 
-@dataclass(frozen=True)
-class Outline:
-    """A walked graph without its objects."""
-
-    bytes: list[int]
-    device: list[int]
-    successors: list[list[int]]
-    seeds: list[int]
-    devices: int
-
-
-def outline(graph: Graph, devices: list[str]) -> Outline:
-    """Return nodes and edges as numbers only."""
-    return Outline(
-        bytes=[s + d for s, d in zip(graph.shallow, graph.data, strict=True)],
-        device=[devices.index(graph.device(n)) for n in range(len(graph.objects))],
-        successors=graph.successors,
-        seeds=graph.seeds,
-        devices=len(devices),
-    )
-
-
-def leak_shares(
-    graph: Outline, groups: list[list[int]]
-) -> list[tuple[list[int], list[int], list[int]]]:
-    """Return per group its share and its exclusive bytes by device, and whom it shares with."""
-    barred = {node for group in groups for node in group}
-    reaching: list[set[int]] = [set() for _ in graph.bytes]
-    _spread(graph, reaching, _STAYS, [s for s in graph.seeds if s not in barred], barred)
-    for number, group in enumerate(groups):
-        _spread(graph, reaching, number, group, set())
-    outer = _outer(reaching, groups)
-    shares = [([0] * graph.devices, [0] * graph.devices, set[int]()) for _ in groups]
-    for node, reached_by in enumerate(reaching):
-        if _STAYS in reached_by or not graph.bytes[node]:
+def _is_deep(
+    start: int, successors: list[list[int]], graph: set[int], length: dict[int, int]
+) -> bool:
+    """Measure a node and all below it, deepest first; say whether a chain is too long."""
+    path = [] if start in length else [(start, iter(successors[start]))]
+    opened = {node for node, _ in path}
+    while path:
+        node, targets = path[-1]
+        unseen = (t for t in targets if t in graph and t not in opened and t not in length)
+        below = next(unseen, None)
+        if below is not None:
+            opened.add(below)
+            path.append((below, iter(successors[below])))
             continue
-        inner = reached_by.difference(*(outer[number] for number in reached_by))
-        for number in inner:
-            share, exclusive, others = shares[number]
-            share[graph.device[node]] += graph.bytes[node] // len(inner)
-            exclusive[graph.device[node]] += graph.bytes[node] if len(inner) == 1 else 0
-            others |= inner - {number}
-    return [(share, exclusive, sorted(others)) for share, exclusive, others in shares]
-
-
-def _spread(
-    graph: Outline, reaching: list[set[int]], number: int, start: Iterable[int], barred: set[int]
-) -> None:
-    """Note everything that can be reached from ``start`` past what is barred or stays anyway."""
-    waiting = list(start)
-    for node in waiting:
-        reaching[node].add(number)
-    while waiting:
-        for target in graph.successors[waiting.pop()]:
-            if target in barred or number in reaching[target] or _STAYS in reaching[target]:
-                continue
-            reaching[target].add(number)
-            waiting.append(target)
-
-
-def _outer(reaching: list[set[int]], groups: list[list[int]]) -> list[set[int]]:
-    """Return per group those around it: they reach it and are not reached back."""
-    reached = [
-        {n for node in group for n in reaching[node]} - {number, _STAYS}
-        for number, group in enumerate(groups)
-    ]
-    return [{n for n in by if number not in reached[n]} for number, by in enumerate(reached)]
+        path.pop()
+        length[node] = 1 + max((length.get(t, 0) for t in successors[node]), default=0)
+        if length[node] >= LONGEST_CHAIN:
+            return True
+    return False

@@ -1,4 +1,4 @@
-"""What one object refers to, as the reference sees it: traversal, payloads, and what is cut."""
+"""What an object refers to, as the reference sees it: traversal, payloads, and what is cut."""
 
 from __future__ import annotations
 
@@ -12,20 +12,13 @@ from leakscope.heap.adapters.buffers import (
     array_bytes,
     array_memory,
     array_referents,
-    arrow_memory,
-    c_data_bytes,
-    c_data_memory,
-    canvas_bytes,
     exported_memory,
     frame_bytes,
     image_bytes,
     is_image_core,
-    is_of_arrow,
     lone_texts,
     record_base,
     record_bytes,
-    text_buffer_bytes,
-    text_pieces,
 )
 from leakscope.heap.adapters.memory import KnownTypes, Memory, mapped_memory
 from leakscope.heap.adapters.tensor import (
@@ -67,17 +60,13 @@ class Payload(Enum):
     ARRAY = 1
     RECORD = 2
     MAPPING = 3
-    C_DATA = 4
-    TEXT_BUFFER = 5
-    BYTES_BUFFER = 6
+    BYTES_BUFFER = 4
     """Its bytes have a node, and its own size counts them too."""
-    EXPORTER = 7
+    EXPORTER = 5
     """Its own memory, which it lends to others."""
-    ARROW = 8
-    IMAGE = 9
-    STORAGE = 10
+    IMAGE = 6
+    STORAGE = 7
     """torch's, held by itself."""
-    CANVAS = 11
 
 
 class TypeFacts(NamedTuple):
@@ -115,8 +104,8 @@ class EdgeReader:
         reads_autograd: bool = True,
     ) -> None:
         self.reads_autograd = reads_autograd
-        self._access = access
-        self._known = known
+        self.access = access
+        self.known = known
         self._marked = marked
         self._late = late
         self._parts = parts or {}
@@ -133,7 +122,7 @@ class EdgeReader:
 
     def _study(self, kind: type) -> TypeFacts:
         mro = mro_of(kind)
-        access = self._access
+        access = self.access
         tensor = access is not None and _has(mro, access.tensor)
         node = node_facts(mro) if access is not None and not tensor else None
         return TypeFacts(
@@ -150,23 +139,18 @@ class EdgeReader:
         )
 
     def _payload(self, kind: type, mro: tuple[type, ...]) -> Payload:
-        known = self._known
-        if self._access is not None and _has(mro, self._access.storage):
+        known = self.known
+        if self.access is not None and _has(mro, self.access.storage):
             return Payload.STORAGE
         for payload, types in (
             (Payload.ARRAY, (known.array,)),
             (Payload.RECORD, (known.record,)),
             (Payload.MAPPING, (known.mapping,)),
-            (Payload.C_DATA, (known.c_data,)),
-            (Payload.TEXT_BUFFER, (known.text_buffer,)),
             (Payload.BYTES_BUFFER, (known.bytes_buffer,)),
-            (Payload.CANVAS, (known.canvas,)),
             (Payload.EXPORTER, (bytes, bytearray, known.numbers)),
         ):
-            if any(one is not None and _has(mro, one) for one in types):
+            if any(kind is not None and _has(mro, kind) for kind in types):
                 return payload
-        if is_of_arrow(mro, known):
-            return Payload.ARROW
         return Payload.IMAGE if is_image_core(kind) else Payload.NONE
 
     def own_bytes(self, value: object) -> tuple[int, int]:
@@ -177,18 +161,12 @@ class EdgeReader:
             return shallow, 0
         match payload:
             case Payload.ARRAY:
-                shallow += frame_bytes(value, self._known.array)
-                return shallow, array_bytes(value, self._known.array)
+                shallow += frame_bytes(value, self.known.array)
+                return shallow, array_bytes(value, self.known.array)
             case Payload.RECORD:
-                return shallow, record_bytes(value, self._known.record)
-            case Payload.C_DATA:
-                return shallow, c_data_bytes(value)
-            case Payload.TEXT_BUFFER:
-                return shallow, text_buffer_bytes(value)
+                return shallow, record_bytes(value, self.known.record)
             case Payload.IMAGE:
                 return shallow, image_bytes(value)
-            case Payload.CANVAS:
-                return shallow, canvas_bytes(value)
             case Payload.BYTES_BUFFER:
                 return object.__sizeof__(value) + header_bytes(type(value)), 0
         return shallow, 0
@@ -199,9 +177,7 @@ class EdgeReader:
             return 0, 0
         match self.facts(value).payload:
             case Payload.ARRAY:
-                return array_memory(value, self._known.array)
-            case Payload.C_DATA:
-                return c_data_memory(value)
+                return array_memory(value, self.known.array)
             case Payload.EXPORTER:
                 return exported_memory(value)
         return 0, 0
@@ -223,8 +199,8 @@ class EdgeReader:
         if facts.dict:
             shown = {id(r) for r in found}
             found += [key for key in lone_texts(value) if id(key) not in shown]
-        if facts.tensor and self._access is not None:
-            found += self._tensor_referents(value, facts, self._access)
+        if facts.tensor and self.access is not None:
+            found += self._tensor_referents(value, facts, self.access)
         elif facts.node is not None:
             found += node_referents(value, facts.node)
         elif facts.saved:
@@ -239,17 +215,13 @@ class EdgeReader:
         found: list[object | None] = []
         match payload:
             case Payload.ARRAY:
-                found += array_referents(value, self._known.array)
+                found += array_referents(value, self.known.array)
             case Payload.RECORD:
-                found.append(record_base(value, self._known.record))
+                found.append(record_base(value, self.known.record))
             case Payload.MAPPING:
                 found.append(mapped_memory(value))
-            case Payload.TEXT_BUFFER:
-                found += text_pieces(value)
-            case Payload.ARROW:
-                found += arrow_memory(value, self._known)
             case Payload.STORAGE:
-                found.append(storage_memory(value, self._access) if self._access else None)
+                found.append(storage_memory(value, self.access) if self.access else None)
         return [r for r in found if id(r) not in _NOTHING]
 
     def _tensor_referents(
@@ -281,12 +253,12 @@ class EdgeReader:
 
     def is_opaque(self, value: object) -> bool:
         """Return whether a value is a tensor of a plain kind that tells of no storage."""
-        access = self._access
+        access = self.access
         if access is None or type(value) is Memory or not self.facts(value).plain:
             return False
         return not self.has_parts(value) and lacks_storage(value, access)
 
-    def given(self) -> list[object]:
+    def handed_in(self) -> list[object]:
         """Return the objects in which parts were handed in."""
         found: list[object] = [self._parts, *self._parts.values()]
         for parts in self._parts.values():
@@ -296,10 +268,10 @@ class EdgeReader:
     def storage_of(self, value: object) -> object | None:
         """Return the Python object of a tensor's storage: the storage itself keeps it."""
         facts = self.facts(value)
-        if self._access is None or not facts.has_storage:
+        if self.access is None or not facts.has_storage:
             return None
         try:
-            storage: object = self._access.untyped_storage(value)
+            storage: object = self.access.untyped_storage(value)
         except ours(Exception):
             return None
         return storage
@@ -309,7 +281,7 @@ class EdgeReader:
 
         Of other tensors asking would warn.
         """
-        access = self._access
+        access = self.access
         if access is None or not self.reads_autograd:
             return None
         if not (self.is_leaf(tensor) or access.retains_grad.__get__(tensor)):
@@ -319,18 +291,18 @@ class EdgeReader:
 
     def is_frozen(self, tensor: object) -> bool:
         """Return whether a tensor requires no gradient."""
-        return self._access is not None and not self._access.requires_grad.__get__(tensor)
+        return self.access is not None and not self.access.requires_grad.__get__(tensor)
 
     def is_leaf(self, tensor: object) -> bool:
         """Return whether no autograd node made a tensor."""
-        return self._access is None or bool(self._access.is_leaf.__get__(tensor))
+        return self.access is None or bool(self.access.is_leaf.__get__(tensor))
 
     def maker(self, tensor: object) -> object:
         """Return the autograd node that made a tensor.
 
         Asking leaves a Python object behind that lives as long as the node.
         """
-        found: object = None if self._access is None else self._access.grad_fn.__get__(tensor)
+        found: object = None if self.access is None else self.access.grad_fn.__get__(tensor)
         return found
 
 

@@ -12,16 +12,14 @@ same on arrays of C integers.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
 from leakscope.heap.adapters.memory import FILE, HOST, Memory
 from leakscope.heap.reference.edges import TypeFacts
-from leakscope.heap.reference.relations import Sharing, circles_among
 
-_MOST_QUERIED = 32
-"""Of how much garbage circles are looked for."""
 _MOST_DEPTH = 511
 """Depths are counted up to here; from there on the order of the walk tells parents first."""
 
@@ -65,7 +63,6 @@ class Graph:
         self.successors: list[list[int]] = []
         self.seeds: list[int] = []
         self.order: list[int] = []
-        self.unread: dict[int, int] = {}
         self.graph_count = 0
         self.graph_truncated = False
         self.graph_is_deep = False
@@ -129,7 +126,7 @@ class Graph:
         return value.device if type(value) is Memory else HOST
 
 
-class _Retained:
+class RetainedSizes:
     """Dominators and retained sums over one virtual root (the last number)."""
 
     def __init__(self, graph: Graph) -> None:
@@ -147,17 +144,12 @@ class _Retained:
         nodes = [int(f is not None and f.node is not None) for f in graph.facts] + [0]
         self.bytes = {d: retained_sums(self.dominator, order, v) for d, v in own.items()}
         self.graph_nodes = retained_sums(self.dominator, order, nodes)
-        self.unread = _unread_sums(graph, self.dominator, order)
         self.reached = {d: _reached_sums(graph, v) for d, v in own.items()}
-        self.virtual = virtual
+        self.order = order
 
     def total(self, node: int) -> int:
         """Return the retained bytes of a node on all devices."""
         return sum(column[node] for column in self.bytes.values())
-
-    def unused(self, node: int) -> int:
-        """Return how much of that no tensor and no array can read."""
-        return sum(column[node] for column in self.unread.values())
 
     def worth(self, graph: Graph, node: int) -> int:
         """Return by what a node is selected: under user roots also by what is named through it."""
@@ -175,33 +167,48 @@ def _reached_sums(graph: Graph, own: list[int]) -> list[int]:
     return sums
 
 
-def _unread_sums(graph: Graph, dominator: list[int], order: list[int]) -> dict[str, list[int]]:
-    own: dict[str, list[int]] = {}
-    for node, nbytes in graph.unread.items():
-        own.setdefault(graph.device(node), [0] * len(dominator))[node] = nbytes
-    return {device: retained_sums(dominator, order, column) for device, column in own.items()}
+@dataclass(frozen=True)
+class Relations:
+    """What the fallback doesn't look for, and the oracle of the tests does."""
+
+    holders: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+    """Who else holds a container or an item of it, by both; a container by itself twice."""
+    circles: dict[int, list[int]] = field(default_factory=dict)
+    """The circle that keeps a node of garbage from being freed."""
+    unread: dict[str, list[int]] = field(default_factory=dict)
+    """By device and node, what of the retained bytes can't be read."""
+    outline: Any = None
+    """The graph without its objects."""
+
+    def unused(self, node: int) -> int:
+        """Return how much of what a node retains can't be read."""
+        return sum(column[node] for column in self.unread.values())
 
 
-def answer(graph: Graph, request: Any, pinned: dict[int, list[int]]) -> dict[str, Any]:
+Relate = Callable[[Any, RetainedSizes, set[int]], Relations]
+"""Relates the heaviest nodes of a walk to others, given its walker and what nodes retain."""
+
+
+def answer(walker: Any, relate: Relate | None) -> dict[str, Any]:
     """Return the columns of a ``WalkResult`` without times.
 
     Args:
-        graph: what was walked.
-        request: the ``WalkRequest``.
-        pinned: pinned nodes, with those that refer to each.
+        walker: whose walk is over.
+        relate: finds what the fallback doesn't.
 
     """
-    retained = _Retained(graph)
+    graph, request, pinned = walker.graph, walker.request, walker.pinned()
+    retained = RetainedSizes(graph)
     heaviest = _chosen(graph, retained, request)
     chosen = heaviest | _lineage(graph, pinned)
-    holders = _holders(graph, retained, request, heaviest)
-    circles = _circles(graph, retained, request, heaviest)
+    related = Relations() if relate is None else relate(walker, retained, heaviest)
+    holders, circles = related.holders, related.circles
     chosen_nodes = chosen.union(*pinned.values(), *holders.values(), *circles.values())
     named = _in_order(graph, _lineage(graph, chosen_nodes))
     position = {node: i for i, node in enumerate(named)}
     visible = [n for n in graph.order if graph.phase[n] != WalkPhase.HIDDEN]
     return {
-        "nodes": _node_columns(graph, retained, request, named, chosen)
+        "nodes": _node_columns(graph, retained, related, request, named, chosen)
         | {
             "referrers": [[position[r] for r in pinned.get(n, [])] for n in named],
             "others": [[position[o] for o in holders.get((n, n), [])] for n in named],
@@ -229,36 +236,11 @@ def answer(graph: Graph, request: Any, pinned: dict[int, list[int]]) -> dict[str
         "native_bytes": _phase_bytes(graph, WalkPhase.NATIVE) if request.full else None,
         "hidden_bytes": _phase_bytes(graph, WalkPhase.HIDDEN) if request.full else 0,
         "types": _totals(graph, visible) if request.count_types else [],
+        "graph": related.outline,
     }
 
 
-def _holders(
-    graph: Graph, retained: _Retained, request: Any, chosen: set[int]
-) -> dict[tuple[int, int], list[int]]:
-    """Return who else holds chosen containers and sampled items of theirs, by both."""
-    containers = sorted(n for n in chosen if graph.phase[n] == WalkPhase.USER)
-
-    def may_hold(node: int) -> bool:
-        facts = graph.facts[node]
-        is_graph = graph.by_graph[node] or facts is None or facts.node is not None
-        return graph.phase[node] in {WalkPhase.USER, WalkPhase.LIBRARY} and not is_graph
-
-    return Sharing(graph, retained, request.cutoff_bytes).holders(containers, may_hold)
-
-
-def _circles(
-    graph: Graph, retained: _Retained, request: Any, chosen: set[int]
-) -> dict[int, list[int]]:
-    """Return the circles of the heaviest garbage by what they keep from being freed."""
-    garbage = [n for n in chosen if graph.phase[n] == WalkPhase.GARBAGE]
-    garbage.sort(key=lambda n: (-retained.total(n), graph.depth[n], n))
-    if not garbage or sum(map(retained.total, garbage)) < max(1, request.circle_bytes):
-        return {}
-    walked = [n for n in graph.order if graph.phase[n] == WalkPhase.GARBAGE]
-    return circles_among(graph, walked, garbage[:_MOST_QUERIED])
-
-
-def _chosen(graph: Graph, retained: _Retained, request: Any) -> set[int]:
+def _chosen(graph: Graph, retained: RetainedSizes, request: Any) -> set[int]:
     """Return the heaviest objects that a person could name, the user's first."""
     heavy = [
         (graph.phase[n] != WalkPhase.USER, -retained.worth(graph, n), graph.depth[n], n)
@@ -319,7 +301,12 @@ def _totals(graph: Graph, visible: list[int]) -> list[tuple[type, int, int, dict
 
 
 def _node_columns(
-    graph: Graph, retained: _Retained, request: Any, named: list[int], chosen: set[int]
+    graph: Graph,
+    retained: RetainedSizes,
+    related: Relations,
+    request: Any,
+    named: list[int],
+    chosen: set[int],
 ) -> dict[str, list[Any]]:
     position = {node: i for i, node in enumerate(named)}
     others = [d for d in retained.devices if d != "host"]
@@ -338,24 +325,24 @@ def _node_columns(
         "reached_bytes": [
             {d: v[n] for d, v in retained.reached.items() if v[n] or d == "host"} for n in named
         ],
-        "unused_bytes": [{d: v[n] for d, v in retained.unread.items() if v[n]} for n in named],
+        "unused_bytes": [{d: v[n] for d, v in related.unread.items() if v[n]} for n in named],
         "graph_nodes": [retained.graph_nodes[n] for n in named],
         "keeps_graph": [graph.keeps_graph[n] for n in named],
-        "holds": [_groups(graph, retained, request, children.get(n, [])) for n in named],
+        "holds": [_groups(graph, retained, related, request, children.get(n, [])) for n in named],
         "number": named,
         "sealed": [-1] * len(named),
         "recent_bytes": [-1] * len(named),
     }
 
 
-def _above(retained: _Retained, node: int, chosen: set[int]) -> int:
+def _above(retained: RetainedSizes, node: int, chosen: set[int]) -> int:
     above = retained.dominator[node]
     while above >= 0 and above not in chosen:
         above = retained.dominator[above]
     return above
 
 
-def _children(retained: _Retained, chosen: set[int]) -> dict[int, list[int]]:
+def _children(retained: RetainedSizes, chosen: set[int]) -> dict[int, list[int]]:
     children: dict[int, list[int]] = defaultdict(list)
     for node, above in enumerate(retained.dominator):
         if above in chosen:
@@ -363,7 +350,9 @@ def _children(retained: _Retained, chosen: set[int]) -> dict[int, list[int]]:
     return children
 
 
-def _groups(graph: Graph, retained: _Retained, request: Any, children: list[int]) -> list[Any]:
+def _groups(
+    graph: Graph, retained: RetainedSizes, related: Relations, request: Any, children: list[int]
+) -> list[Any]:
     by_type: dict[int, list[int]] = defaultdict(list)
     for node in children:
         facts = graph.facts[node]
@@ -375,7 +364,7 @@ def _groups(graph: Graph, retained: _Retained, request: Any, children: list[int]
             len(nodes),
             sum(retained.total(n) for n in nodes),
             [graph.objects[n] for n in nodes[: request.max_samples]],
-            sum(retained.unused(n) for n in nodes),
+            sum(related.unused(n) for n in nodes),
         )
         for nodes in by_type.values()
     ]

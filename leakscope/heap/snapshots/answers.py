@@ -161,7 +161,7 @@ class Holding:
 class OfType(Printed):
     """The objects of a type, or of several that a name or a base class stands for."""
 
-    asked: str
+    kind: str
     types: tuple[TypeRow, ...]
     rows: tuple[CensusRow, ...]
     """Those with a name of their own, the heaviest first."""
@@ -200,7 +200,7 @@ class OfType(Printed):
         sizes = human_bytes(self.bytes)
         payload = sum(self.payload_bytes.values())
         sizes += f", and {human_bytes(payload)} of tensor storage" if payload else ""
-        return AnswerPage(f"{self.asked}: {plural(self.count, 'object')}, {sizes}", tables=tables)
+        return AnswerPage(f"{self.kind}: {plural(self.count, 'object')}, {sizes}", tables=tables)
 
 
 class RowColumns(NamedTuple):

@@ -233,16 +233,16 @@ class Snapshot(Printed):
             TypeError: ``kind`` is neither a class nor text.
 
         """
-        asked = kind if type(kind) is str else _qualified_name(kind)
-        found = self._types_called(asked, any_module=type(kind) is str, subclasses=subclasses)
+        wanted = kind if type(kind) is str else _qualified_name(kind)
+        found = self._types_called(wanted, any_module=type(kind) is str, subclasses=subclasses)
         if not found and type(kind) is str:
             known = dict.fromkeys(
                 name for row in self.type_rows for name in (bare(row.type), row.type)
             )
-            raise LookupError(f"no object's type is called {asked!r}{_near(asked, known)}")
+            raise LookupError(f"no object's type is called {wanted!r}{_near(wanted, known)}")
         names = {row.type for row in found}
         return OfType(
-            asked=asked,
+            kind=wanted,
             types=tuple(found),
             rows=tuple(sorted((r for r in self.rows if r.type in names), key=is_heavier)),
             held_in=tuple(self._holdings(names)),
@@ -408,11 +408,11 @@ def _check_number(number: int, name: str) -> None:
         raise ValueError(f"{name} is a number from 1 on, not {number!r}")
 
 
-def _check_alike(one: Options, other: Options) -> None:
+def _check_alike(first: Options, second: Options) -> None:
     differing = [
-        f"{name}={getattr(other, name)!r} and {getattr(one, name)!r}"
+        f"{name}={getattr(second, name)!r} and {getattr(first, name)!r}"
         for name in Options.__dataclass_fields__
-        if getattr(one, name) != getattr(other, name)
+        if getattr(first, name) != getattr(second, name)
     ]
     if differing:
         raise ValueError(

@@ -59,8 +59,7 @@ def _verdict(comparison: Comparison, paper: Paper) -> list[str]:
     outcome, word = wording.outcome_of(comparison)
     label = f"{wording.MARKS[outcome]} {word}"
     headline = wording.headline_after(word, comparison.headline)
-    lines = paper.wrap(f"{label} · {headline}")
-    return [lines[0].replace(label, paper.paint(label, outcome), 1), *lines[1:]]
+    return paper.titled(label, outcome, headline)
 
 
 def _details(comparison: Comparison, paper: Paper, room: int) -> list[str]:

@@ -1,14 +1,4 @@
-"""What the reference walker tells beside the graph: chains, circles, other holders, shared extents
-of memory.
-
-To ask for a node of an autograd graph makes a Python object for it, which the node then keeps for
-life, and torch frees nodes that have one by recursion: some 190 bytes of stack for each node in a
-row. A chain of fifty thousand, which a program may well make and torch alone frees without
-recursion, would then crash the program. So a chain is measured while it is asked for, and left
-alone beyond that.
-
-``python benchmarks/heap/graphs.py`` measures what asking costs: the time a node, and some hundred
-bytes left behind with each.
+"""Circles among garbage, and who else holds what a container holds.
 
 A circle is the shortest through a selected object, or through the nearest that refers to it:
 attributes and items are followed before code. The same rules as ``native/circles.c``.
@@ -16,61 +6,17 @@ attributes and items are followed before code. The same rules as ``native/circle
 Emptying a container whose items others hold too frees nothing. A few samples from its middle tell:
 at its ends stand what came last and what was kept for another reason. The same rules as
 ``native/holders.c``.
-
-``torch.from_numpy`` keeps an array, and its memory, where no traversal sees. Foreign memory, which
-did not come from its holder's own allocator, is settled when the walk is over: it is part of a
-Python object's memory, or of other such memory, or maps a file. The same rules as
-``native/extents.c``.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from leakscope.heap.adapters.memory import FILE, HOST, Mappings, Memory, read_mappings
 from leakscope.heap.anatomy import mro_of
 from leakscope.heap.reference.edges import Rank
-
-LONGEST_CHAIN = 5000
-
-
-def has_long_chain(successors: list[list[int]], graph: set[int]) -> bool:
-    """Return whether some autograd nodes in a row are too many.
-
-    Args:
-        successors: by node, the nodes it leads to.
-        graph: the autograd nodes among them.
-
-    """
-    length: dict[int, int] = {}
-    return any(_is_deep(start, successors, graph, length) for start in sorted(graph))
-
-
-def _is_deep(
-    start: int, successors: list[list[int]], graph: set[int], length: dict[int, int]
-) -> bool:
-    """Measure a node and all below it, deepest first; say whether a chain is too long."""
-    path = [] if start in length else [(start, iter(successors[start]))]
-    opened = {node for node, _ in path}
-    while path:
-        node, targets = path[-1]
-        unseen = (t for t in targets if t in graph and t not in opened and t not in length)
-        below = next(unseen, None)
-        if below is not None:
-            opened.add(below)
-            path.append((below, iter(successors[below])))
-            continue
-        path.pop()
-        length[node] = 1 + max((length.get(t, 0) for t in successors[node]), default=0)
-        if length[node] >= LONGEST_CHAIN:
-            return True
-    return False
-
 
 _LONGEST_CIRCLE = 64
 _MOST_EDGES = 1 << 18
@@ -253,88 +199,3 @@ def _gathers(kind: type) -> bool:
     Compared by identity: no metaclass is asked.
     """
     return any(base is gathering for base in mro_of(kind) for gathering in (list, dict, set, deque))
-
-
-_SMALLEST_MAPPED = 65536
-"""The system isn't asked about less."""
-
-
-@dataclass
-class _Extent:
-    memory: Memory
-    node: int
-    owner: int = -1
-
-    @property
-    def end(self) -> int:
-        return self.memory.address + self.memory.nbytes
-
-
-def settle_extents(graph: Any, exported: Callable[[object], tuple[int, int]]) -> None:
-    """Give foreign memory to whom it belongs, and tell what is no private memory.
-
-    Args:
-        graph: what was walked; changed in place.
-        exported: returns address and size of the memory that an object owns and lends.
-
-    """
-    extents = [
-        _Extent(value, node)
-        for node, value in enumerate(graph.objects)
-        if type(value) is Memory and value.address and value.device == HOST
-    ]
-    if not any(extent.memory.is_foreign for extent in extents):
-        return
-    extents.sort(key=_by_address)
-    _find_owners(graph, extents, exported)
-    _find_containers(extents)
-    mappings: Mappings | None = None
-    for extent in extents:
-        if extent.owner >= 0:
-            _give_to_owner(graph, extent)
-        elif extent.memory.is_foreign and extent.memory.nbytes >= _SMALLEST_MAPPED:
-            mappings = mappings or read_mappings()
-            _note_backing(graph, extent, mappings)
-
-
-def _by_address(extent: _Extent) -> tuple[int, int, bool, int]:
-    """Of those that begin alike first the largest, then what is its holder's own."""
-    memory = extent.memory
-    return memory.address, -memory.nbytes, memory.is_foreign, extent.node
-
-
-def _find_owners(
-    graph: Any, extents: list[_Extent], exported: Callable[[object], tuple[int, int]]
-) -> None:
-    begins = [extent.memory.address for extent in extents]
-    for number in graph.order:
-        address, nbytes = exported(graph.objects[number])
-        first, end = bisect_left(begins, address), bisect_left(begins, address + nbytes)
-        for extent in extents[first:end] if address else ():
-            if extent.memory.is_foreign and extent.owner < 0:
-                extent.owner = number
-
-
-def _find_containers(extents: list[_Extent]) -> None:
-    """Foreign memory within other memory is part of that."""
-    around: _Extent | None = None
-    for extent in extents:
-        if around is None or extent.end > around.end:
-            around = extent
-        elif extent.memory.is_foreign and extent.owner < 0:
-            extent.owner = around.node if around.owner < 0 else around.owner
-
-
-def _give_to_owner(graph: Any, extent: _Extent) -> None:
-    """Of two phases, the earlier has the memory; within one, an edge says that both hold it."""
-    ours, theirs = graph.phase[extent.node], graph.phase[extent.owner]
-    if theirs <= ours:
-        graph.data[extent.node] = 0
-    if theirs == ours:
-        graph.successors[extent.node].append(extent.owner)
-
-
-def _note_backing(graph: Any, extent: _Extent, mappings: Mappings) -> None:
-    graph.backing[extent.node] = mappings.backing_of(extent.memory.address)
-    if graph.backing[extent.node] == FILE:
-        graph.data[extent.node] = 0

@@ -7,42 +7,40 @@ as ``native/unread.c``.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from leakscope.heap.adapters.buffers import array_address, array_base, array_bytes, array_reach
+from leakscope.heap.adapters.buffers import array_bytes, array_memory
 from leakscope.heap.adapters.memory import Memory
-from leakscope.heap.adapters.tensor import StorageReach, TensorAccess, fills, tensor_reach
+from leakscope.heap.adapters.tensor import TensorAccess
 from leakscope.heap.reference.edges import Payload
 from leakscope.heap.reference.selection import WalkPhase
+from leakscope.model.errors import ours
 
 _LONGEST_CHAIN_OF_BASES = 16
 
 
-def find_unread(
-    graph: Any,
-    access: TensorAccess | None,
-    ndarray: type | None,
-    node_of: Callable[[object], int | None],
-    everything: list[object],
-    has_parts: Callable[[object], bool],
-) -> None:
-    """Note in ``graph.unread`` how much of each storage and array can't be read.
+def find_unread(walker: Any) -> dict[int, int]:
+    """Return by node how much of each storage and array can't be read.
 
-    Args:
-        graph: what was walked, its extents settled.
-        access: torch's accessors; of a torch that doesn't count as expected nothing is noted.
-        ndarray: NumPy's array, where it was imported.
-        node_of: returns the node of an object.
-        everything: our own list of what the collector tracks; may be empty.
-        has_parts: says of a tensor whether it consists of others.
-
+    Of a torch that doesn't count as expected nothing is said.
     """
-    if access is None or access.storage_use_count is not None:
-        _Search(graph, access, ndarray, node_of, everything, has_parts).find()
+    access, known = walker.reader.access, walker.reader.known
+    if access is not None and access.storage_use_count is None:
+        return {}
+    search = _Search(
+        walker.graph,
+        access,
+        known.array,
+        lambda value: walker.index.get(id(value)),
+        walker.everything,
+        walker.reader.has_parts,
+    )
+    return search.find()
 
 
 @dataclass
@@ -61,16 +59,16 @@ class _Search:
     """Regions of which there are arrays."""
     whole: set[int] = field(default_factory=set)
 
-    def find(self) -> None:
-        """Find the regions that are seen in part, and what is left of them."""
-        graph = self.graph
+    def find(self) -> dict[int, int]:
+        """Return the regions that are seen in part, and what is left of them."""
+        graph, found = self.graph, {}
         tensors = [
             n for n in graph.order if self._is_tensor(n) and graph.phase[n] != WalkPhase.HIDDEN
         ]
         views = [n for n in graph.order if self._is_view(n)]
         partial = {*self._partial_by_tensors(tensors), *self._partial_by_views(views)}
         if not partial:
-            return
+            return {}
         self.ours = {id(value) for value in self.everything}
         tensors = [n for n in tensors if self._region_of_tensor(n) in partial]
         views = [n for n in views if self._region_of_array(n)[0] in partial]
@@ -84,7 +82,8 @@ class _Search:
         for region in partial - self.whole:
             unread = graph.data[region] - _bytes_read(sorted(reaches[region]))
             if unread > 0 and graph.phase[region] != WalkPhase.HIDDEN:
-                graph.unread[region] = unread
+                found[region] = unread
+        return found
 
     def _is_tensor(self, node: int) -> bool:
         facts = self.graph.facts[node]
@@ -290,3 +289,66 @@ def _of_a_variable() -> int:
 
 _OF_A_VARIABLE = _of_a_variable()
 """What is counted of an object that a variable alone refers to."""
+
+
+def array_base(array: Any, ndarray: Any) -> object:
+    """Return whose memory an array is part of; None where it is its own."""
+    found: object = _read(array, ndarray, "base")
+    return found
+
+
+def array_address(array: Any, ndarray: Any) -> int:
+    """Return where the first item of an array lies."""
+    return array_memory(array, ndarray)[0]
+
+
+def array_reach(array: Any, ndarray: Any) -> tuple[int, int, int] | None:
+    """Return from which address to which an array reads, and how many bytes of that at most."""
+    if not _read(array, ndarray, "size"):
+        return None
+    item = int(_read(array, ndarray, "itemsize"))
+    steps = list(zip(_read(array, ndarray, "shape"), _read(array, ndarray, "strides"), strict=True))
+    spans = [(count - 1) * stride for count, stride in steps]
+    first = array_address(array, ndarray)
+    distinct = item * math.prod(count for count, stride in steps if stride)
+    begin = first + sum(span for span in spans if span < 0)
+    return begin, first + sum(span for span in spans if span > 0) + item, distinct
+
+
+class StorageReach(NamedTuple):
+    """What a view can read."""
+
+    begin: int
+    """From the beginning of its storage, or an address."""
+    end: int
+    nbytes: int
+    """How many bytes of that at most."""
+
+
+def tensor_reach(tensor: object, access: TensorAccess) -> StorageReach | None:
+    """Return what a tensor can read, from the beginning of its storage; None if torch won't say."""
+    try:
+        sizes = access.shape.__get__(tensor)
+        strides, offset = access.stride(tensor), access.offset(tensor)
+        item = access.item_bytes(tensor)
+    except ours(Exception):
+        return None
+    steps = list(zip(sizes, strides, strict=True))
+    distinct = math.prod(size if stride or not size else 1 for size, stride in steps)
+    span = 1 + sum((size - 1) * stride for size, stride in steps) if distinct else 0
+    return StorageReach(offset * item, (offset + span) * item, distinct * item)
+
+
+def fills(tensor: object, nbytes: int, access: TensorAccess) -> bool:
+    """Say whether a tensor's items are as many bytes as its storage.
+
+    That it repeats some just as often as it leaves others out is not looked for.
+    """
+    try:
+        return bool(access.nbytes.__get__(tensor) == nbytes)
+    except ours(Exception):
+        return False
+
+
+def _read(array: Any, ndarray: Any, name: str) -> Any:
+    return vars(ndarray)[name].__get__(array)
