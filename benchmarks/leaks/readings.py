@@ -1,7 +1,7 @@
 """What a reader takes from what a tool prints: a few accusations, the greatest first.
 
 One function a tool, from its raw output to accusations; ``README.md`` says each rule in words. A
-rule knows nothing of the truth. What a tool has no way to say (a rate, a verdict) isn't asked of it.
+rule knows nothing of the truth. What a tool has no way to say (a rate, a verdict) isn't expected.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def read_pympler(looks: list[str]) -> list[Accusation]:
 
 
 def read_guppy(printed: str) -> list[Accusation]:
-    """Return the kinds of ``heap()`` relative to the first look, as the table of the last has them."""
+    """Return the kinds in the last table of ``heap()``, which is relative to the first look."""
     rows = re.findall(r"^ *\d+ +\d+ +\d+ +(\d+) +\d+ +\d+ +\d+ (.+)$", printed, re.MULTILINE)
     names = {kind.removeprefix("dict of ").split(".")[-1].strip(): int(size) for size, kind in rows}
     return _greatest(names, LEAST_BYTES)

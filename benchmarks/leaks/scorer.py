@@ -1,4 +1,4 @@
-"""Holds accusations against the truth of a pair, in each of the ways in which a tool may be right."""
+"""Holds accusations against the truth of a pair, in each way in which a tool may be right."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-FRAMES, ROWS = 10, 10
+FRAMES, ROWS = 1, 10
 
 
 class LookAfterLines:

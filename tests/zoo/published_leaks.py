@@ -4,7 +4,7 @@
 
 The releases are installed from the package index, without dependencies, into a folder of their
 own each. Prints a line for each run and the sum; the exit code is 0 whatever the score.
-``benchmarks/leaks/run.py`` runs other tools on the same programs.
+``benchmarks/leaks/leak_benchmark.py`` runs other tools on the same programs.
 """
 
 from __future__ import annotations

@@ -19,7 +19,9 @@ async def show_order(request):
 
 
 async def fetch(session, number):
-    async with session.get(f"/shop/users/{number}/orders/{number * 7}/items/1/photos") as response:  # feeds
+    async with session.get(
+        f"/shop/users/{number}/orders/{number * 7}/items/1/photos"
+    ) as response:  # feeds
         return len(await response.text())
 
 

@@ -5,12 +5,13 @@ https://jira.mongodb.org/browse/PYTHON-5571).
 """
 
 import random
+import time
 from decimal import Decimal
 
 import bson
 from bson.errors import InvalidDocument
 
-DOCUMENTS, LINES = 100000, 12
+PER_SECOND, SECONDS, LINES = 2500, 12, 20
 
 
 def order(rng, number):
@@ -31,11 +32,14 @@ def encode(document):
 def main():
     rng = random.Random(0)
     stored = rejected = 0
-    for number in range(1, DOCUMENTS + 1):
+    begun = time.monotonic()
+    for number in range(1, PER_SECOND * SECONDS + 1):
+        if number % 50 == 0:
+            time.sleep(max(0.0, begun + number / PER_SECOND - time.monotonic()))
         encoded = encode(order(rng, number))
         stored += len(encoded or b"")
         rejected += encoded is None
-        if number % 20000 == 0:
+        if number % 6000 == 0:
             print(f"{number} documents, {stored} bytes, {rejected} rejected", flush=True)
 
 

@@ -1,6 +1,6 @@
 """Run leakscope and its peers on leaks of libraries, leaking and repaired, and score what they say.
 
-    python benchmarks/leaks/run.py [--only GLOB] [--tools NAMES] [--quick] [--again] [--manifest]
+    python benchmarks/leaks/leak_benchmark.py [--only GLOB] [--tools NAMES] [--quick] [--again]
 
 Each pair is a program and two releases of a library (``tests/zoo/published``). What each tool said
 is kept in ``results.json``, with its version and the day; runs that are there aren't made again,
@@ -11,7 +11,7 @@ unless ``--again`` says so. Prints the table that ``README.md`` has. ``--quick``
 from __future__ import annotations
 
 import argparse
-import datetime
+import datetime as dt
 import fnmatch
 import json
 import os
@@ -39,7 +39,7 @@ from published_truth import PAIRS  # noqa: E402
 
 RESULTS = HERE / "results.json"
 QUICK = ("aiohttp_cookie_paths", "msgspec_raw", "numpy_reductions", "param_pipelines")
-TIMEOUT_S = 300
+TIMEOUT_S = 180
 KEPT_ENTRIES = 5
 PEERS = {
     "tracemalloc": (readings.read_tracemalloc, ""),
@@ -101,7 +101,9 @@ def run_leakscope(program: Path, folder: Path, libraries: list[Path]) -> tuple[A
 def run_watched(tool: str) -> Callable[[Path, Path, list[Path]], tuple[Any, str]]:
     def run(program: Path, folder: Path, libraries: list[Path]) -> tuple[Any, str]:
         output = folder / "printed.json"
-        fault = start([str(HERE / "watched.py"), tool, str(output), str(program)], folder, libraries)
+        fault = start(
+            [str(HERE / "watched.py"), tool, str(output), str(program)], folder, libraries
+        )
         return (json.loads(output.read_text()) if output.exists() else None), fault
 
     return run
@@ -152,7 +154,7 @@ def perform(tool: str, release: Release, into: Path) -> dict[str, Any]:
     return {
         "tool": tool,
         "version": version_of(tool, into),
-        "day": f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d}",
+        "day": f"{dt.datetime.now(dt.timezone.utc):%Y-%m-%d}",
         "pair": release.name,
         "release": release.which,
         "packages": list(release.packages),
@@ -177,7 +179,7 @@ def version_of(tool: str, into: Path) -> str:
     if tool == "tracemalloc":
         return f"Python {sys.version.split()[0]}"
     found = list((into / ".peers").glob(f"{tool}-*.dist-info"))
-    return found[0].name.split("-")[1] if found else version(tool)
+    return found[0].stem.split("-")[1] if found else version(tool)
 
 
 def marks_of(entry: dict[str, Any]) -> Marks:
@@ -191,7 +193,9 @@ def table(entries: list[dict[str, Any]]) -> str:
     """Return the tools' rows, as Markdown."""
     head = (
         "| tool | leaking | right first | … by container | … by line | right within three "
-        "| accuses nothing | called clean | repaired | accused | no result |\n" + "| --- " * 11 + "|"
+        "| accuses nothing | called clean | repaired | accused | no result |\n"
+        + "| --- " * 11
+        + "|"
     )
     rows = [head]
     for tool in TOOLS:
@@ -209,7 +213,7 @@ def table_row(name: str, s: Sum) -> str:
 
 
 def pair_rows(entries: list[dict[str, Any]]) -> str:
-    """Return what each tool said of each pair, as Markdown: its first accusation and in which way."""
+    """Return in which way each tool was right about each pair, as Markdown."""
     tools = [tool for tool in TOOLS if any(entry["tool"] == tool for entry in entries)]
     rows = ["| pair | " + " | ".join(tools) + " |", "| --- " * (len(tools) + 1) + "|"]
     told = {(e["pair"], e["tool"], e["release"]): e for e in entries}
