@@ -168,7 +168,8 @@ def perform(tool: str, release: Release, into: Path) -> dict[str, Any]:
 def shortened(accusation: Accusation) -> Accusation:
     """Return an accusation without this machine's folders."""
     lines = tuple(short_place(place) for place in accusation.lines)
-    return Accusation(short_place(accusation.name), lines, round(accusation.size))
+    name, size = short_place(accusation.name), round(accusation.size)
+    return Accusation(name, lines, size, accusation.is_container)
 
 
 def short_place(place: str) -> str:
@@ -185,7 +186,7 @@ def version_of(tool: str, into: Path) -> str:
 def marks_of(entry: dict[str, Any]) -> Marks:
     """Return the marks of an entry of ``results.json``."""
     release = Release(entry["pair"], entry["release"] == "leaking")
-    said = [Accusation(one["name"], tuple(one["lines"]), one["size"]) for one in entry["said"]]
+    said = [Accusation(**{**one, "lines": tuple(one["lines"])}) for one in entry["said"]]
     return mark(known(release.case, release), said, entry["verdict"], entry["fault"])
 
 

@@ -26,6 +26,8 @@ class Accusation:
     """Places that it gives, ``file:line``."""
     size: float = 0.0
     """Bytes, or objects where the tool counts."""
+    is_container: bool = False
+    """Whether the name claims to be what grows: a right line doesn't mend a wrong name then."""
 
 
 def read_leakscope(report: dict[str, Any]) -> list[Accusation]:
@@ -36,6 +38,7 @@ def read_leakscope(report: dict[str, Any]) -> list[Accusation]:
             str(entry.get("name") or entry["kind"]),
             tuple(entry["fed_at"][:1]),
             entry["bytes_per_unit"] or 0.0,
+            is_container="name" in entry,
         )
         for entry in entries
         if entry["severity"] != "note"

@@ -23,6 +23,8 @@ class Known:
 
     def ways(self, accusation: Accusation) -> list[str]:
         """Return the ways in which an accusation is right: container, type, line."""
+        if accusation.is_container and accusation.name not in self.containers:
+            return []
         places = {place.rpartition("/")[2] for place in accusation.lines}
         right = (
             accusation.name in self.containers,

@@ -97,6 +97,12 @@ def test_a_tool_may_be_right_by_container_by_type_or_by_line():
     assert mark(TRUTH, [Accusation("Jar", ("crawl.py:8",))]).first == ()
 
 
+def test_a_wrong_container_isn_t_made_right_by_its_line():
+    wrong = Accusation("Crawler.queue", ("crawl.py:7",), is_container=True)
+    assert mark(TRUTH, [wrong]).first == ()
+    assert not mark(TRUTH, [wrong]).within
+
+
 def test_a_right_accusation_counts_among_the_first_three_alone():
     wrong, right = Accusation("dict"), Accusation("Cookie")
     assert mark(TRUTH, [wrong, wrong, right]).within
