@@ -235,6 +235,8 @@ def cell(leaking: dict[str, Any] | None, repaired: dict[str, Any] | None) -> str
     if one.fault:
         return "–"
     first = "+".join(one.first) or ("within three" if one.within else "wrong")
+    if first == "wrong" and any(said["name"] == "unexplained" for said in leaking["said"][:1]):
+        first = "unnamed"
     text = first if one.accuses else (one.verdict or "nothing")
     return text + (", accuses repaired" if repaired and marks_of(repaired).accuses else "")
 
