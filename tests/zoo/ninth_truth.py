@@ -1,7 +1,7 @@
 """What is true of the ninth set: programs written without a look at how verdicts are made.
 
 Bytes were counted from shapes, and held against the C heap of runs of two lengths without
-leakscope. The libraries of ``published/`` are of the versions that their programs say.
+leakscope.
 """
 
 from __future__ import annotations
@@ -144,51 +144,3 @@ NINTH: dict[str, Truth] = {
     "healthy_uneven_documents": healthy(),
     "healthy_ttl_sessions": healthy(),
 }  # fmt: skip
-
-PACKAGES: dict[str, tuple[str, ...]] = {
-    "zeroconf_cache": ("zeroconf==0.24.4", "ifaddr"),
-    "pydantic_generic_pages": ("pydantic==1.9.0",),
-    "marshmallow_dataclass_frames": (
-        "marshmallow_dataclass==8.5.5", "marshmallow==3.15.0", "typing_inspect",
-    ),
-    "sentry_propagator": ("sentry-sdk==2.42.1",),
-    "socketio_rejected": ("python-socketio==1.8.1", "python-engineio==1.7.0", "six"),
-    "asgiref_locals": ("asgiref==3.1.0",),
-}  # fmt: skip
-"""What is to be installed, without dependencies, into a folder that ``PYTHONPATH`` names."""
-
-PUBLISHED: dict[str, Truth] = {
-    "zeroconf_cache": Truth(
-        (Leak(("DNSCache.cache", "main.cache.cache"), kept={"minute": 78970000}),)
-    ),
-    "pydantic_generic_pages": Truth(
-        (
-            Leak(
-                ("pydantic.generics._generic_types_cache", "_generic_types_cache"),
-                also=("pydantic.generics._assigned_parameters", "_assigned_parameters"),
-            ),
-        )
-    ),
-    "marshmallow_dataclass_frames": Truth(
-        (
-            Leak(
-                ("marshmallow_dataclass._internal_class_schema", "_internal_class_schema"),
-                kept={"step": 25209},
-            ),
-        )
-    ),
-    "sentry_propagator": Truth(
-        (
-            Leak(
-                ("sentry_sdk.scope.global_event_processors", "global_event_processors"),
-            ),
-        )
-    ),
-    "socketio_rejected": Truth(
-        (Leak(("Server.environ", "main.server.environ"), kept={"minute": 24230814}),)
-    ),
-    "asgiref_locals": Truth(
-        (Leak(("Local._storage", "current._storage", "current"), kept={"minute": 113108160}),)
-    ),
-}
-"""Leaks of libraries, in the release before the one that repaired them."""
