@@ -35,6 +35,8 @@ POLL_S = 0.2
 CALM_S = 5.0
 """So long a first or last look waits for a backward pass to be over."""
 NAME = "leakscope"
+_UNWANTED = "typing_extensions"
+"""msgspec takes it if it can; it changes :mod:`typing` for good, and adds nothing since 3.11."""
 OLDEST = (3, 10)
 
 
@@ -123,7 +125,9 @@ class Visit:
             sys.meta_path.remove(self._carrier)
         added = [name for name in set(sys.modules) - self._modules if self._came_along(name)]
         taken_back = self._modules_not_shared(added)
-        forget_fork_hooks([sys.modules[name] for name in taken_back])
+        modules = [sys.modules[name] for name in taken_back if name.partition(".")[0] == NAME]
+        forget_fork_hooks(modules)
+        forget_kinds_of_records(modules)
         for name in taken_back:
             sys.modules.pop(name, None)
         for place in set(sys.path_importer_cache) - self._importers:
@@ -340,6 +344,8 @@ class Carrier:
             return PathFinder.find_spec(name, path or [self.places[NAME]], target)
         if top in getattr(sys, "stdlib_module_names", ()):
             return None
+        if top == _UNWANTED and sys.version_info >= (3, 11):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
         found = self._of_the_program(name, path, target)
         if found is not None:
             self.asked.add(name)
@@ -378,19 +384,31 @@ def forget_fork_hooks(modules: Sequence[ModuleType]) -> None:
 
     It has no way to say so; but the functions lie in lists that the collector knows.
     """
-    functions = [
-        value
-        for module in modules
-        if module.__name__.startswith(NAME)
-        for value in vars(module).values()
-        if type(value) is FunctionType and value.__module__ == module.__name__
-    ]
-    if not functions:
-        return
+    functions = [value for value in _made_in(modules) if type(value) is FunctionType]
     known = {id(function) for function in functions}
-    for holder in gc.get_referrers(*functions):
+    for holder in gc.get_referrers(*functions) if functions else ():
         if type(holder) is list and holder is not functions and all(map(callable, holder)):
             holder[:] = [each for each in holder if id(each) not in known]
+
+
+def forget_kinds_of_records(modules: Sequence[ModuleType]) -> None:
+    """Have msgspec forget which records of these modules it can decode: it keeps them for good."""
+    kinds = [value for value in _made_in(modules) if type(value).__name__ == "StructMeta"]
+    sets = [each for each in gc.get_referrers(*kinds) if type(each) is frozenset] if kinds else []
+    for holder in gc.get_referrers(*sets) if sets else ():
+        if type(holder) is dict:
+            for known in sets:
+                holder.pop(known, None)
+
+
+def _made_in(modules: Sequence[ModuleType]) -> list[object]:
+    """Return the functions and classes of modules."""
+    return [
+        value
+        for module in modules
+        for value in vars(module).values()
+        if _module_of(value) == module.__name__
+    ]
 
 
 def forget_this_thread() -> None:
@@ -404,8 +422,12 @@ def forget_this_thread() -> None:
 
 
 def _module_of(value: object) -> str:
-    try:
-        name = value.__module__ if isinstance(value, (type, FunctionType)) else ""
-    except AttributeError:
+    """Return where a class or function is from, without running anything of the program's."""
+    kind = type(value)
+    if kind is FunctionType:
+        name: object = value.__module__
+    elif issubclass(kind, type):
+        name = type.__dict__["__dict__"].__get__(value).get("__module__")
+    else:
         return ""
-    return name if isinstance(name, str) else ""
+    return name if type(name) is str else ""
