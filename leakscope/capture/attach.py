@@ -367,7 +367,8 @@ class Attachment:
             self._send(Injection(self.target.pid, statement), patience)
             return self._await_start()
         except BaseException:
-            if not self._withdraw():
+            self._withdraw()
+            if (self._folder / visit.CLAIMED).exists():
                 self.ask_to_stop()
                 self.await_leaving()
             raise
@@ -478,11 +479,20 @@ class Attachment:
                 return False
 
     def _send_remotely(self, injection: Injection) -> None:
-        version = (sys.version_info[0], sys.version_info[1])
-        own = Path(f"/proc/{self.target.pid}/exe").readlink()
-        python = sys.executable if self.target.version == version else str(own)
+        pid = self.target.pid
         self._write("enter.py", injection.statement.replace("{page}", "0"))
-        deliver_remotely(self.target.pid, self._inside / "enter.py", python)
+        command, number = [sys.executable], str(pid)
+        if self.target.version != sys.version_info[:2] or not _shares_mounts(pid):
+            own = Path(f"/proc/{pid}/exe").readlink()
+            command = [str(own)]
+            if not _shares_mounts(pid):
+                # Its own interpreter, with its own libraries, by the number that it knows it by.
+                root = Path(f"/proc/{pid}/root").readlink()
+                inside = Path("/") / own.relative_to(root) if own.is_relative_to(root) else own
+                entering = ["nsenter", f"--target={pid}", "--mount", "--pid", "--root"]
+                command = [*entering, str(inside)]
+                number = status_of(pid).get("NSpid", number).split()[-1]
+        deliver_remotely(int(number), self._inside / "enter.py", command)
 
     def _await_claim(self, seconds: float) -> bool:
         return self._await(lambda: not (self._folder / visit.REQUEST).exists(), seconds)

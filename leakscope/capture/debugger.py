@@ -104,21 +104,24 @@ def deliver(injection: Injection) -> bool:
             gdb.detach()
 
 
-def deliver_remotely(pid: int, script: Path, python: str) -> None:
+def deliver_remotely(pid: int, script: Path, python: list[str]) -> None:
     """Have a Python of 3.14 or newer run a script, by ``sys.remote_exec``.
 
     Args:
-        pid: the process.
+        pid: the process, by the number that this interpreter knows it by.
         script: a file, by the path that the process knows it by.
-        python: an interpreter of the process' own version.
+        python: the command of an interpreter of the process' own version.
 
     Raises:
         DebuggerError: the interpreter refuses.
 
     """
     code = "import sys; sys.remote_exec(int(sys.argv[1]), sys.argv[2])"
-    command = [python, "-I", "-c", code, str(pid), str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [*python, "-I", "-c", code, str(pid), str(script)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as fault:
+        raise DebuggerError(f"{python[0]} can't be started ({fault.strerror})") from fault
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
         raise DebuggerError(f"sys.remote_exec refused: {last}")

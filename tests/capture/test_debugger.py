@@ -57,11 +57,11 @@ def test_newer_pythons_are_handed_a_script_by_remote_exec(tmp_path: Path) -> Non
         "sys.argv = ['-c', *sys.argv[sys.argv.index('-c') + 2:]]\n"
         "exec(code)",
     )
-    deliver_remotely(os.getpid(), tmp_path / "enter.py", python)
+    deliver_remotely(os.getpid(), tmp_path / "enter.py", [python])
     assert (tmp_path / "enter.py.ran").read_text() == str(os.getpid())
 
 
 def test_what_the_interpreter_says_against_it_is_passed_on(tmp_path: Path) -> None:
     python = fake_python(tmp_path, "sys.exit('PermissionError: not allowed')")
     with pytest.raises(DebuggerError, match="not allowed"):
-        deliver_remotely(os.getpid(), tmp_path / "enter.py", python)
+        deliver_remotely(os.getpid(), tmp_path / "enter.py", [python])
