@@ -58,6 +58,7 @@ import gc, json, os, signal, sys, threading, time
 print("up", flush=True)
 
 def state():
+    gc.collect()
     def named(things):
         return [repr(type(each)) if callable(each) else repr(each) for each in things]
     return {
@@ -66,7 +67,7 @@ def state():
         "path": sys.path, "finders": named(sys.meta_path), "callbacks": named(gc.callbacks),
         "threads": [t.name for t in threading.enumerate()],
         "lists": sum(type(o) is list and bool(o) and all(callable(f) and
-                 getattr(f, "__module__", "").startswith("leakscope") for f in o)
+                 str(getattr(f, "__module__", "")).startswith("leakscope") for f in o)
                  for o in gc.get_objects()),
         "known": sorted(p for p in sys.path_importer_cache if "leakscope" in p),
         "handlers": [repr(signal.getsignal(n)) for n in range(1, 32)],
@@ -84,7 +85,7 @@ def torches():
                dataloader._SingleProcessDataLoaderIter.__init__,
                dataloader._BaseDataLoaderIter.__next__]
     return {"torch": [id(method) for method in methods],
-            "torch hooks": [len(torch.optim.optimizer._global_optimizer_post_hooks),
+            "torch hooks": [len(sys.modules["torch.optim.optimizer"]._global_optimizer_post_hooks),
                             len(torch.nn.modules.module._global_forward_hooks)]}
 
 before = state()
