@@ -44,6 +44,8 @@ class BoundaryClock:
         self._stop: _Signal | None = None
         self._next = 0.0
         self._waited_since = 0.0
+        self.on_wake: Callable[[], object] | None = None
+        """Called each time that the thread wakes, whether a boundary is due or not."""
 
     def start(self) -> None:
         """Begin to watch the time, in this thread's process."""
@@ -123,6 +125,8 @@ def _run_thread(clock: weakref.ref[BoundaryClock], stop: _Signal) -> None:
                 if alive is None:
                     return
                 alive.tick()
+                if alive.on_wake is not None:
+                    alive.on_wake()
                 del alive
         except BaseException:  # the interpreter is shutting down, or what reads the clock is gone
             return

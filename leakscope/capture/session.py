@@ -183,6 +183,19 @@ class Session:
         """Reach a boundary that somebody else has found, in the phase that is open."""
         self.gate.dispatch(self._reach_inside, kind, label)
 
+    def on_wake(self, call: Callable[[], object]) -> bool:
+        """Have ``call`` called some times a second, in a thread of ours that forks don't meet.
+
+        Return False, with nothing arranged, where there is no such thread.
+        """
+        if self._time is not None:
+            self._time.on_wake = call
+        return self._time is not None
+
+    def take_snapshot(self) -> None:
+        """Take a census that was asked for, now and in any thread, beside all series."""
+        self.gate.take_turn(partial(self._look, at_once=True))
+
     def claim_phase_control(self) -> bool:
         """Find no phases and steps from now on: the caller tells them to ``tracker.external``.
 

@@ -2,7 +2,7 @@
 
 Exit codes: ``run`` ends exactly as the program did. Otherwise 0 is success, 1 a fault that one
 sentence on stderr explains, 2 a command line that makes no sense or a threshold that was met;
-``snapshot`` has two more.
+``snapshot`` has two more, ``attach`` one.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ __all__ = ["leakscope", "main"]
 _EPILOG = """\b
 Examples:
   leakscope run train.py --epochs 10
+  leakscope attach 4711 --for 10m
   leakscope runs --sort verdict
   leakscope show leakscope-runs/20250101-120000-train --follow
   leakscope report leakscope-runs/20250101-120000-train --format text
@@ -40,14 +41,14 @@ Exit codes: `run` ends as the program does; otherwise
   0  all is well
   1  a fault, explained by one sentence on stderr (LEAKSCOPE_DEBUG=1 adds the traceback)
   2  a command line that makes no sense, --fail-on was met, check fails, or verify finds no fix
-  3  `snapshot`: no census came in time
+  3  `snapshot`: no census came in time; `attach`: no safe point was reached in time
   4  `snapshot`: the process ended meanwhile
 """
 
 
 _COMMANDS = (
-    "run", "runs", "show", "snapshot", "monitor", "report", "explain", "compare", "verify", "check",
-    "merge", "mcp", "cuda", "gpu", "doctor",
+    "run", "attach", "runs", "show", "snapshot", "monitor", "report", "explain", "compare", "verify",
+    "check", "merge", "mcp", "cuda", "gpu", "doctor",
 )  # fmt: skip
 _MODULES = {"show": "runs", "merge": "runs", "explain": "report"}
 """Where small commands live; the module of any other has its name."""

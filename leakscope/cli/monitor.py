@@ -92,7 +92,7 @@ def monitor(
 
     options = configured_options(say, out=out, force=force, report=report, quiet=quiet)
     child = _start(command) if command else None
-    with _forward_termination(child):
+    with forward_termination(child):
         number = child.pid if child else pid or _find(name or "")
         try:
             watcher, path = _attach(number, options, words=command)
@@ -124,7 +124,7 @@ def _start(command: tuple[str, ...]) -> subprocess.Popen[bytes]:
 
 
 @contextlib.contextmanager
-def _forward_termination(child: subprocess.Popen[bytes] | None) -> Iterator[None]:
+def forward_termination(child: subprocess.Popen[bytes] | None) -> Iterator[None]:
     """Hand what asks us to end on to a command of ours; else let it end the watching, as Ctrl-C."""
     signals = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is signal.SIG_DFL]
     with contextlib.ExitStack() as stack:

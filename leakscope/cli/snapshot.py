@@ -60,7 +60,7 @@ class _EndedError(Exception):
 
 
 @dataclass(frozen=True)
-class _CensusTaken:
+class CensusTaken:
     """A census and where it came from."""
 
     recorded: RecordedProcess
@@ -109,7 +109,7 @@ def snapshot(pid: int, *, wait: float, form: str) -> None:
         _give_up(
             f"no census of {recorded.name} in {wait:g} s: {_why_none(recorded.pid)}", NO_CENSUS
         )
-    answer = _CensusTaken(recorded, taken)
+    answer = CensusTaken(recorded, taken)
     if form == "json":
         from leakscope.report.json import render_plain_json
 
@@ -205,7 +205,7 @@ def _why_none(pid: int) -> str:
     )
 
 
-def as_plain(answer: _CensusTaken) -> dict[str, Any]:
+def as_plain(answer: CensusTaken) -> dict[str, Any]:
     """Return what ``--format json`` shows."""
     import msgspec
 
@@ -232,7 +232,7 @@ def as_plain(answer: _CensusTaken) -> dict[str, Any]:
     }
 
 
-def as_text(answer: _CensusTaken) -> str:
+def as_text(answer: CensusTaken) -> str:
     """Return what is shown in the terminal."""
     from leakscope.analysis.columns.series import HOST
     from leakscope.analysis.findings.out_of_memory import biggest, describe_moment, devices_of

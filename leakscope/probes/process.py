@@ -63,6 +63,16 @@ class ProcessProbe(GuardedProbe):
         fields = self._fields()
         return int(fields[1]), int(fields[2])
 
+    def __del__(self) -> None:
+        """Close the descriptor, if it is still ours in this process."""
+        try:
+            if self._pid == os.getpid() and os.readlink(f"/proc/self/fd/{self._fd}") == (  # noqa: PTH115
+                f"/proc/{self._pid}/statm"
+            ):
+                os.close(self._fd)
+        except Exception:  # another /proc, or the interpreter is ending
+            return
+
     def _fields(self) -> list[bytes]:
         try:
             fields = os.pread(self._fd, 256, 0).split()
