@@ -104,8 +104,7 @@ def become(folder: Path, script: str, supervisor: int) -> NoReturn:
     """Be the child of ``leakscope run script``."""
     from leakscope.capture import launch
     from leakscope.capture.options import SessionOptions
-    from leakscope.capture.program import Program
-    from leakscope.capture.run_directory import this_world
+    from leakscope.capture.run_directory import Program, this_world
     from leakscope.cli.run import prepare
 
     os.setpgid(0, 0)

@@ -639,7 +639,7 @@ def _copy(found: Path | None, name: str, place: Path) -> None:
 
 def _watcher_of(pid: int) -> Callable[[], bool]:
     """Return what tells whether the process is gone, and not only its number in use."""
-    from leakscope.probes import OutsideProcess
+    from leakscope.probes.process import OutsideProcess
 
     process = OutsideProcess(pid, since=time.time())
     return lambda: not process.is_alive

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import CodeType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from leakscope.capture.program import Program
+from leakscope.capture.run_directory import Program
 from leakscope.model.errors import UnwritableError, is_interrupt
 
 if TYPE_CHECKING:

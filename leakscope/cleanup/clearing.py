@@ -29,8 +29,7 @@ from leakscope.cleanup.levels import (
     trim_function,
     why_no_device,
 )
-from leakscope.cleanup.logs import say
-from leakscope.cleanup.statistics import pinned_memory
+from leakscope.cleanup.statistics import pinned_memory, say
 from leakscope.model.text import human_bytes, plural
 
 COLLECT = "gc.collect()"

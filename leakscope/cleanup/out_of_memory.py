@@ -28,9 +28,8 @@ from leakscope.cleanup.clearing import (
     difference,
 )
 from leakscope.cleanup.levels import device_levels
-from leakscope.cleanup.logs import say
 from leakscope.cleanup.scope import decorated
-from leakscope.cleanup.statistics import HostMemory, LiveTensors, live_tensors, memory_stats
+from leakscope.cleanup.statistics import HostMemory, LiveTensors, live_tensors, memory_stats, say
 from leakscope.model.text import human_bytes, human_share
 from leakscope.probes.out_of_memory import (
     HOST,

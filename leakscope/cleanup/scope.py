@@ -25,7 +25,7 @@ from leakscope.cleanup.levels import (
     device_levels,
     host_level,
 )
-from leakscope.cleanup.logs import say
+from leakscope.cleanup.statistics import say
 from leakscope.model.text import human_bytes
 
 P = ParamSpec("P")

@@ -47,10 +47,10 @@ Exit codes: `run` ends as the program does; otherwise
 
 
 _COMMANDS = (
-    "run", "attach", "runs", "show", "snapshot", "monitor", "report", "explain", "compare", "verify",
-    "check", "merge", "mcp", "cuda", "gpu", "doctor",
+    "run", "attach", "runs", "show", "snapshot", "monitor", "report", "explain", "compare",
+    "verify", "check", "merge", "mcp", "cuda", "gpu", "doctor",
 )  # fmt: skip
-_MODULES = {"show": "runs", "merge": "runs", "explain": "report"}
+_MODULES = {"cuda": "gpu", "show": "runs", "merge": "runs", "explain": "report"}
 """Where small commands live; the module of any other has its name."""
 
 

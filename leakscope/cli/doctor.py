@@ -79,7 +79,7 @@ def examine() -> Health:
     from leakscope.capture.capabilities import query_capabilities
     from leakscope.configuration import read_configuration, read_known_culprits, read_suppressions
     from leakscope.model.documents import Health, Item, State
-    from leakscope.probes.capabilities import memory_abilities
+    from leakscope.probes.environment import memory_abilities
 
     configuration = read_configuration()
     faults = [*configuration.faults, *_bad_limit(configuration)]

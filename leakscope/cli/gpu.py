@@ -1,4 +1,8 @@
-"""``leakscope gpu``: who uses each GPU, what is left over, and what can be freed."""
+"""Commands about GPUs.
+
+``leakscope gpu`` tells who uses each, what is left over and what can be freed; ``leakscope cuda``
+explains snapshots of torch's CUDA allocator, without torch or a GPU.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,25 @@ from leakscope.model.errors import EXIT_ERROR
 
 if TYPE_CHECKING:
     from leakscope.cleanup.survey import GpuProcess, GpuSurvey
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-_EPILOG = """\b
+from leakscope.cli.output import (
+    format_of,
+    format_option,
+    is_stdout,
+    out_option,
+    print_text,
+    shows_color,
+    write_output,
+)
+from leakscope.model.errors import NoSnapshotError
+
+if TYPE_CHECKING:
+    from leakscope.model.allocator import AllocatorSnapshot
+    from leakscope.model.explanation import Explanation, SnapshotComparison
+
+_GPU_EPILOG = """\b
 Examples:
   leakscope gpu                every process on each GPU, and what can be freed
   leakscope gpu --stats-only   the figures alone
@@ -36,7 +57,7 @@ Exit codes:
 """
 
 
-@click.command(epilog=_EPILOG)
+@click.command(epilog=_GPU_EPILOG)
 @click.option("--stats-only", is_flag=True, help="Figures and processes, without advice.")
 @click.option("--force", is_flag=True, help="Ask for each leftover whether to end it.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
@@ -84,3 +105,78 @@ def _end_leftovers(leftovers: list[GpuProcess]) -> None:
         )
         ended = end_leftover(process) if answer.strip() == str(process.pid) else "Left alone."
         click.echo(ended)
+
+
+_CUDA_EPILOG = """\b
+Examples:
+  leakscope cuda snapshot.pickle                       explains it in the terminal
+  leakscope cuda snapshot.pickle --out page.html       writes a page with a map of the memory
+  leakscope cuda step1.pickle step2.pickle step3.pickle    what grew between them
+
+\b
+A snapshot is what torch.cuda.memory._dump_snapshot("snapshot.pickle") writes, of torch 2.0 or
+newer; a pickle or JSON of memory_snapshot() or _snapshot(), gzipped or not. Nothing in the file is
+executed.
+
+\b
+Exit codes:
+  0  explained
+  1  a file is no snapshot, or can't be read or written
+  2  a command line that makes no sense
+"""
+
+
+@click.command(epilog=_CUDA_EPILOG)
+@click.argument(
+    "snapshots", metavar="SNAPSHOT...", nargs=-1, required=True, type=click.Path(path_type=Path)
+)
+@format_option("text")
+@out_option()
+@click.option("--device", type=click.IntRange(min=0), default=None, help="Only this device.")
+def cuda(
+    snapshots: tuple[Path, ...], *, form: str | None, out: Path | None, device: int | None
+) -> None:
+    """Explain a snapshot of torch's CUDA allocator, or what grew between several.
+
+    What is live and for what, cache and holes told apart, the peak, and why memory ran out.
+    """
+    from leakscope.analysis.allocator import compare_snapshots, explain, read_snapshot
+
+    form = form or format_of(out, "text")
+    read = [read_snapshot(path) for path in snapshots]
+    check_device(read, device)
+    document: Explanation | SnapshotComparison = (
+        explain(read[0], device) if len(read) == 1 else compare_snapshots(read, device)
+    )
+    write_output(_rendered(document, form, out), out, form)
+    if not is_stdout(out):
+        print_text(f"leakscope: {document.headline}\nleakscope: explanation in {out}")
+
+
+def check_device(snapshots: list[AllocatorSnapshot], device: int | None) -> None:
+    """Refuse a device that none of the snapshots holds.
+
+    Raises:
+        NoSnapshotError: there is no such device.
+
+    """
+    known = sorted({number for snapshot in snapshots for number in snapshot.devices})
+    if device is not None and device not in known:
+        content = ", ".join(f"cuda:{number}" for number in known) or "no device's memory"
+        raise NoSnapshotError(
+            f"There is no cuda:{device} in it; it holds {content}.", slug="no-device"
+        )
+
+
+def _rendered(document: Explanation | SnapshotComparison, form: str, out: Path | None) -> str:
+    from leakscope.report import (
+        render_snapshot_html,
+        render_snapshot_json,
+        render_snapshot_text,
+    )
+
+    if form == "html":
+        return render_snapshot_html(document)
+    if form == "json":
+        return render_snapshot_json(document)
+    return render_snapshot_text(document, width=terminal_width(100), color=shows_color(out))

@@ -23,7 +23,7 @@ from typing import NoReturn
 
 import click
 
-from leakscope.capture.program import STDIN, Program, ProgramKind, interpreter_options
+from leakscope.capture.run_directory import STDIN, Program, ProgramKind, interpreter_options
 from leakscope.model.run import ASKED_TO_END
 from leakscope.probes.cgroup import memory_events
 from leakscope.probes.process import catches

@@ -33,8 +33,14 @@ from leakscope.capture.options import (
     chosen_trackers,
     configured_options,
 )
-from leakscope.capture.program import Program, interpreter_options
-from leakscope.capture.run_directory import RUNS, World, claim, this_world
+from leakscope.capture.run_directory import (
+    RUNS,
+    Program,
+    World,
+    claim,
+    interpreter_options,
+    this_world,
+)
 from leakscope.cli.output import explain, say
 from leakscope.cli.program import (
     OWN_WORDS,

@@ -393,7 +393,7 @@ Exit codes:
 def merge(runs: tuple[Path, ...], *, out: Path, force: bool) -> None:
     """Put the recordings of RUNS, ranks of one training, into one run directory."""
     from leakscope.cli.report import conclude, write_reports
-    from leakscope.recording.merging import merge_runs
+    from leakscope.recording.reader import merge_runs
 
     merged = merge_runs(runs, out, force=force)
     page = write_reports(merged.path, conclude(merged.path))

@@ -32,7 +32,7 @@ from leakscope.recording import open_run
 from leakscope.recording.directory import REDACTED, find_run, read_manifest
 
 if TYPE_CHECKING:
-    from leakscope.capture.program import Program
+    from leakscope.capture.run_directory import Program
     from leakscope.model.comparison import CulpritChange
     from leakscope.model.record import RunManifest
     from leakscope.model.report import Culprit, Report

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leakscope.model.lazy_exports import exports
+from leakscope.model import exports
 
 if TYPE_CHECKING:
     from leakscope.heap.census import CensusTaker

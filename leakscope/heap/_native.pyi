@@ -1,7 +1,7 @@
 from types import FrameType
 from typing import Any
 
-from leakscope.heap.adapters.memory import KnownTypes
+from leakscope.heap.adapters.buffers import KnownTypes
 from leakscope.heap.adapters.tensor import Parts, TensorAccess
 from leakscope.heap.graph import WalkRequest
 

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from leakscope.heap import reference
-from leakscope.heap.adapters.memory import known_types
+from leakscope.heap.adapters.buffers import known_types
 from leakscope.heap.adapters.tensor import Parts, TensorAccess, read_parts, tensor_access
 from leakscope.heap.pausing import is_in_backward, wait_for_autograd
 

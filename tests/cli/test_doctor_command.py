@@ -17,7 +17,7 @@ from leakscope.cleanup.nvidia import DriverReading, Gpu
 from leakscope.cli import leakscope
 from leakscope.cli.doctor import _torch, device_items, examine
 from leakscope.model.documents import Health, InForce, Item, State
-from leakscope.probes.capabilities import memory_abilities
+from leakscope.probes.environment import memory_abilities
 from leakscope.report import json_schema
 from leakscope.report.terminal import render_health_json, render_health_text
 

@@ -13,8 +13,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from leakscope.capture.program import Program, interpreter_options
-from leakscope.capture.run_directory import World
+from leakscope.capture.run_directory import Program, World, interpreter_options
 from leakscope.cli import leakscope as commands
 from leakscope.cli.output import exit_code_of
 from leakscope.cli.program import ProgramEnding, split_command_line

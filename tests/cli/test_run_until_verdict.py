@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from leakscope.capture.program import Program
+from leakscope.capture.run_directory import Program
 from leakscope.cli.program import Lengthening, to_lengthening
 from leakscope.recording import open_run
 

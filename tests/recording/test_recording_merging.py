@@ -13,8 +13,7 @@ from leakscope.model.errors import LeakscopeError, NoRunError
 from leakscope.model.record import HeaderRecord, RunManifest
 from leakscope.recording import RecordingWriter, RunDirectory, open_run
 from leakscope.recording.format import read_frames
-from leakscope.recording.merging import merge_runs
-from leakscope.recording.reader import open_headers
+from leakscope.recording.reader import merge_runs, open_headers
 
 CHUNKS = 4 << 20
 """Journals are read a MiB at a time; a frame that ends in the next needs both for a moment."""

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from leakscope.analysis.accounting.ledger import host_ledger
-from leakscope.analysis.accounting.mappings import kind_series
+from leakscope.analysis.accounting.native import kind_series
 from leakscope.analysis.accounting.terms import Term, garbage_series, next_collection
 from leakscope.analysis.columns.series import FloatArray
 from leakscope.analysis.growth import judge, policy

@@ -9,16 +9,16 @@ import msgspec
 import numpy as np
 
 from leakscope.analysis.accounting.ledger import WITHOUT_NAME, host_ledger
-from leakscope.analysis.accounting.mappings import where_mapped
-from leakscope.analysis.accounting.native import NativeGrowth, growing_allocations
+from leakscope.analysis.accounting.native import NativeGrowth, growing_allocations, where_mapped
 from leakscope.analysis.accounting.terms import Term, unnamed_at
 from leakscope.analysis.columns.series import HOST, FloatArray, IntArray
-from leakscope.analysis.findings.leaked_references import (
-    GIVE_BACK,
-    diagnose_leaked_references,
-)
 from leakscope.analysis.findings.loops import explain_loop
-from leakscope.analysis.findings.registries import Registration, find_registration
+from leakscope.analysis.findings.native_references import (
+    GIVE_BACK,
+    Registration,
+    diagnose_leaked_references,
+    find_registration,
+)
 from leakscope.analysis.findings.training_loop import gradient_cycle, is_gradient_cycle
 from leakscope.analysis.growth import judge, policy
 from leakscope.analysis.growth.exclusions import (

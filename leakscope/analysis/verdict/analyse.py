@@ -10,8 +10,12 @@ import msgspec
 import numpy as np
 
 from leakscope.analysis.accounting.ledger import find_growth, find_ledgers, with_imputed
-from leakscope.analysis.accounting.mappings import cleared_files, find_mappings
-from leakscope.analysis.accounting.native import contents_of_growers, find_peak
+from leakscope.analysis.accounting.native import (
+    cleared_files,
+    contents_of_growers,
+    find_mappings,
+    find_peak,
+)
 from leakscope.analysis.accounting.phases import find_components, find_phases, find_timeline
 from leakscope.analysis.accounting.run_facts import (
     LONGEST_MESSAGE,

@@ -43,7 +43,7 @@ from leakscope.capture.sites import call_site
 from leakscope.capture.trackers import memory_figures
 from leakscope.capture.workers import start_method
 from leakscope.cleanup import cleanup_every as repeated_cleanup
-from leakscope.cleanup.logs import say, silent_logger
+from leakscope.cleanup.statistics import say, silent_logger
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.errors import is_interrupt
 from leakscope.model.text import plural

@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager
 from types import GetSetDescriptorType
 from typing import Any, NamedTuple
 
-from leakscope.heap.adapters.memory import HOST, SHARED, Memory
+from leakscope.heap.adapters.buffers import HOST, SHARED, Memory
 from leakscope.model.errors import ours
 
 Accessor = Any

@@ -9,6 +9,8 @@ from types import FrameType, FunctionType, ModuleType, TracebackType
 from typing import Any, NamedTuple
 
 from leakscope.heap.adapters.buffers import (
+    KnownTypes,
+    Memory,
     array_bytes,
     array_memory,
     array_referents,
@@ -17,10 +19,10 @@ from leakscope.heap.adapters.buffers import (
     image_bytes,
     is_image_core,
     lone_texts,
+    mapped_memory,
     record_base,
     record_bytes,
 )
-from leakscope.heap.adapters.memory import KnownTypes, Memory, mapped_memory
 from leakscope.heap.adapters.tensor import (
     NodeFacts,
     Parts,

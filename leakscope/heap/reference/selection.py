@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from leakscope.heap.adapters.memory import FILE, HOST, Memory
+from leakscope.heap.adapters.buffers import FILE, HOST, Memory
 from leakscope.heap.reference.edges import TypeFacts
 
 _MOST_DEPTH = 511

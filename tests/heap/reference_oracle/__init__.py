@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from leakscope.heap import reference
-from leakscope.heap.adapters.memory import KnownTypes
+from leakscope.heap.adapters.buffers import KnownTypes
 from leakscope.heap.adapters.tensor import Parts, TensorAccess
 from leakscope.heap.reference.selection import (
     Graph,

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from leakscope.heap.adapters.memory import KnownTypes, Memory
+from leakscope.heap.adapters.buffers import KnownTypes, Memory
 
 _MOST_PARENTS = 16
 

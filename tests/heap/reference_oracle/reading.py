@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leakscope.heap.adapters.memory import Memory
+from leakscope.heap.adapters.buffers import Memory
 from leakscope.heap.anatomy import mro_of
 from leakscope.heap.reference.edges import EdgeReader, Payload
 from reference_oracle.buffers import (

@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from leakscope.heap.adapters.buffers import array_bytes, array_memory
-from leakscope.heap.adapters.memory import Memory
+from leakscope.heap.adapters.buffers import Memory, array_bytes, array_memory
 from leakscope.heap.adapters.tensor import TensorAccess
 from leakscope.heap.reference.edges import Payload
 from leakscope.heap.reference.selection import WalkPhase
