@@ -10,13 +10,14 @@ are given their values outside of its loops: ``entry = journal[task]`` names a t
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 import sys
 import threading
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextvars import Context, ContextVar, copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from leakscope.heap import anatomy
@@ -31,6 +32,14 @@ WORKER = "worker"
 """The function that a worker's own names are said to belong to."""
 _PACKAGE = __name__.partition(".")[0]
 _SHELLS = frozenset({"IPython", "ipykernel"})
+_TASK_SETS = ("_all_tasks", "_scheduled_tasks")
+"""Weak sets of :mod:`asyncio.tasks`: of CPython up to 3.11, and of 3.12 and 3.13."""
+_MOST_TASKS = 500
+"""Tasks whose variables are looked at: a service may have thousands that are alike."""
+_AWAITED: dict[type, Any] = {
+    types.CoroutineType: vars(types.CoroutineType)["cr_await"],
+    types.GeneratorType: vars(types.GeneratorType)["gi_yieldfrom"],
+}
 _NO_NAME = ".@"
 """What variables begin with that nobody wrote: those of comprehensions, and of pytest's asserts."""
 _HISTORY = re.compile(r"__main__·_(_{0,2}|\d+|i{1,3}|i\d+|ih|oh|dh)")
@@ -66,6 +75,8 @@ class Roots:
     ownership: Ownership
     sealed: SealedRoots | None = None
     """Those of earlier walks, which go by numbers from :data:`SEALED_ROOT` on."""
+    loops: list[object] = field(default_factory=list)
+    """Event loops: every task leads to its own, and that to all that waits."""
     _by_id: dict[int, list[str]] | None = None
 
     def objects(self) -> list[Any]:
@@ -160,7 +171,13 @@ def find_roots(
         stages.append(len(user))
         user += history
     calls = _called_by_user(ownership)
+    tasks = _tasks()
+    waiting = list(tasks)
     for frame in _outermost_first(unwound):
+        if waiting and frame.f_code.co_flags & inspect.CO_COROUTINE:
+            stages.append(len(user))
+            user += _locals_of_tasks(waiting, ownership, definitions, hidden)
+            waiting = []
         if is_own_file(frame.f_code.co_filename):
             hidden += _own_values(frame)
         elif ownership.owns_code(frame.f_code, frame.f_globals):
@@ -173,13 +190,18 @@ def find_roots(
                 user += _generators(generators[id(frame)], function, definitions)
         elif full or frame in calls:
             library += _locals(frame, ownership, definitions, hidden, user=False)
+    stages.append(len(user))
+    user += _locals_of_tasks(waiting, ownership, definitions, hidden)
     if not full:
         stages.append(len(user))
     objects = _library_objects(ownership, imported) if imported else []
     if full:
         objects = sealed.objects(ownership) if sealed else _library_objects(ownership)
     hidden += [anatomy.module_dict(module) for module in ownership.own_modules()]
-    return Roots(user + library, len(user), objects, hidden, stages, ownership, sealed)
+    loops = {id(loop): loop for loop in map(_loop_of, tasks)}
+    return Roots(
+        user + library, len(user), objects, hidden, stages, ownership, sealed, [*loops.values()]
+    )
 
 
 def _add_by_depth(
@@ -235,6 +257,56 @@ def _outermost_first(unwound: Sequence[types.FrameType]) -> list[types.FrameType
     # Before the frames that now handle the exception, and may have a name for it.
     handler = max((at for at, frame in enumerate(mine, 1) if frame in unwound), default=len(mine))
     return [*mine[:handler], *left, *mine[handler:], *(f for stack in others for f in stack)]
+
+
+def _tasks() -> list[Any]:
+    """Return asyncio's tasks, the oldest first."""
+    task_type = getattr(sys.modules.get("_asyncio"), "Task", None)
+    if task_type is None:
+        return []
+    found: dict[int, Any] = {}
+    for name in _TASK_SETS:
+        known = anatomy.instance_dict(getattr(sys.modules.get("asyncio.tasks"), name, None))
+        alive = [reference() for reference in list((known or {}).get("data", ()))]
+        found |= {id(task): task for task in alive if type(task) is task_type}
+    return sorted(found.values(), key=lambda task: _age(task_type.get_name(task)))
+
+
+def _locals_of_tasks(
+    tasks: Sequence[Any], ownership: Ownership, definitions: Definitions, hidden: list[Any]
+) -> list[Root]:
+    """Return the roots for the variables of tasks, of each the outermost frame's first.
+
+    While the loop waits for events no frame of theirs is running, and what their variables hold
+    would have no name. They are one stage, whichever is running: each leads to others that wait for
+    the same, and names must not depend on that.
+    """
+    return [
+        root
+        for task in tasks[:_MOST_TASKS]
+        for frame in _awaiting(type(task).get_coro(task))
+        if ownership.owns_code(frame.f_code, frame.f_globals)
+        for root in _locals(frame, ownership, definitions, hidden)
+    ]
+
+
+def _loop_of(task: Any) -> object:
+    return vars(type(task))["_loop"].__get__(task)
+
+
+def _age(name: str) -> tuple[int, str]:
+    """Order tasks as asyncio numbers them: ``Task-9`` before ``Task-10``."""
+    return len(name), name
+
+
+def _awaiting(coroutine: Any) -> Iterator[types.FrameType]:
+    """Yield the frames of a coroutine and of those that it awaits."""
+    while type(coroutine) in _AWAITED:
+        frame = frame_of(coroutine)
+        if frame is None:
+            return
+        yield frame
+        coroutine = anatomy.slot_value(_AWAITED[type(coroutine)], coroutine)
 
 
 def _globals(ownership: Ownership, definitions: Definitions, hidden: list[Any]) -> list[Root]:
@@ -424,6 +496,7 @@ def walk_request(roots: Roots, *, full: bool, own: Sequence[object] = ()) -> Wal
         roots=roots.objects(),
         library_from=roots.user_count if full else len(roots.named),
         full=full,
+        barriers=roots.loops,
         hidden=[*roots.hidden, *own, roots],
         stages=roots.stages,
         marked_types=module_and_optimizer,

@@ -23,9 +23,17 @@ from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind, Event
 
 _TOLD_OTHERWISE = frozenset(
-    {Event.SAVED_FILE, Event.COLLECTION_0, Event.COLLECTION_1, Event.EVALUATION, Event.NEW_SHAPE}
+    {
+        Event.SAVED_FILE,
+        Event.COLLECTION_0,
+        Event.COLLECTION_1,
+        Event.COLLECTION_2,
+        Event.EVALUATION,
+        Event.NEW_SHAPE,
+    }
 )
-"""Recorded events that are no candidates by themselves: parts of another, or too many."""
+"""Recorded events that are no candidates by themselves: parts of another, or, as collections are,
+what follows from growth."""
 
 
 @dataclass(frozen=True)

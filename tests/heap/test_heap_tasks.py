@@ -1,0 +1,66 @@
+"""Variables of asyncio's tasks, which have names though no frame of theirs is running."""
+
+from __future__ import annotations
+
+import asyncio
+import types
+
+import pytest
+
+from leakscope.heap.census import CensusTaker
+from leakscope.model.census import CensusRow, CensusScope
+
+MIB = 1 << 20
+PROGRAM = """
+import asyncio
+
+async def look(take):
+    await asyncio.sleep(0.01)
+    return await asyncio.get_running_loop().run_in_executor(None, take)
+
+async def worker(number, stop):
+    session = {"cookies": [bytearray(1 << 20)]}
+    await wait(stop)
+
+async def wait(stop):
+    waiting = [bytearray(1 << 18)]
+    await stop.wait()
+
+async def crawl(take, count):
+    jar = [bytearray(1 << 21)]
+    stop = asyncio.Event()
+    workers = [asyncio.create_task(worker(number, stop)) for number in range(count)]
+    census = await look(take)
+    stop.set()
+    await asyncio.gather(*workers)
+    return census
+"""
+
+
+def rows_of(tmp_path, scope: CensusScope, count: int) -> dict[str, CensusRow]:
+    """Take a census in another thread while all tasks of a program wait."""
+    file = tmp_path / "service.py"
+    program = types.ModuleType("service")
+    program.__file__ = str(file)
+    exec(compile(PROGRAM, str(file), "exec"), vars(program))
+    taker = CensusTaker(project_root=str(tmp_path))
+    census = asyncio.run(program.crawl(lambda: taker.take(scope), count))
+    vars(program).clear()
+    return {row.path: row for row in census.rows}
+
+
+@pytest.mark.parametrize("scope", list(CensusScope))
+def test_what_waiting_tasks_hold_has_their_variables_names(tmp_path, scope):
+    rows = rows_of(tmp_path, scope, 3)
+    assert rows["crawl()·jar"].host_bytes == pytest.approx(2 * MIB, rel=0.05)
+    session = rows["worker()·session"]
+    assert (session.count, session.name) == (3, "worker.session")
+    assert session.host_bytes == pytest.approx(3 * MIB, rel=0.05)
+    assert rows["wait()·waiting"].count == 3
+    assert rows["crawl()·jar"].user
+
+
+def test_a_program_without_tasks_has_no_such_names(tmp_path):
+    rows = rows_of(tmp_path, CensusScope.FOCUSED, 0)
+    assert "crawl()·jar" in rows
+    assert "worker()·session" not in rows
