@@ -94,7 +94,6 @@ class CensusTaker:
         self._seal, self._sealed_roots, self._sealed_rows = Seal(), SealedRoots(), SealedRows()
         # A worker is a copy: to go through all that it inherited would cost a census.
         self._baseline = GraphBaseline() if work_items is None else None
-        self._folded = 0
         self._modules = 0
         """How many modules were imported when the baseline was made, or last added to."""
         self._memory_before: RowMemory | None = None
@@ -253,8 +252,6 @@ class CensusTaker:
         roots, result = self._walk(scope, unwound, divides=divides)
         if weighed is None:
             weighed = self._elsewhere(result)
-        if self._ownership.folded != self._folded:  # names of modules that are sealed may be others
-            self._folded, self._sealed_rows = self._ownership.folded, SealedRows()
         maker = RowMaker(result, roots, self._ownership, self._definitions, self._sealed_rows)
         roles = Roles(result, maker)
         self._device_storages = device_storages(roles, maker)

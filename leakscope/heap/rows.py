@@ -72,9 +72,17 @@ class SealedRows:
     def __init__(self) -> None:
         self.names: dict[int, SealedName] = {}
         self.rows: dict[str, tuple[tuple[Any, ...], CensusRow]] = {}
+        self._folded = 0
 
-    def forget_renamed(self, nodes: Nodes) -> None:
-        """Forget the names that may be others now; of what this walk doesn't answer, all."""
+    def forget_renamed(self, nodes: Nodes, folded: int) -> None:
+        """Forget the names that may be others now; of what this walk doesn't answer, all.
+
+        All go where :attr:`Ownership.folded` was another: a module may be called otherwise.
+        """
+        if folded != self._folded:
+            self._folded = folded
+            self.names.clear()
+            self.rows.clear()
         if any(entry < -1 for entry in nodes.sealed):
             kept = {entry for entry in nodes.sealed if entry >= 0}
             self.names = {entry: name for entry, name in self.names.items() if entry in kept}
@@ -106,7 +114,7 @@ class RowMaker:
         self._naming = Naming(ownership, definitions)
         self._definitions = definitions
         self._sealed = sealed or SealedRows()
-        self._sealed.forget_renamed(self._nodes)
+        self._sealed.forget_renamed(self._nodes, ownership.folded)
         self.places = _Places(self._nodes, roots, self._naming)
         """By node; each is made when it is asked for."""
         self.paths = _Paths(self._nodes, self.places, self._sealed)

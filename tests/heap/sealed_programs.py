@@ -336,7 +336,7 @@ class Looker:
             for draft in maker.drafts()
             if maker.is_user(draft.first)
             or (
-                re.fullmatch(rf"{LIBRARY}(_\d+)?·\w+", draft.path)
+                re.fullmatch(rf"{LIBRARY}(_\d+|_\*)?·\w+", draft.path)
                 and gc.is_tracked(result.nodes.objects[draft.first])
             )
         }
