@@ -11,6 +11,7 @@ from fake_session import FakeClock, FakeWindow
 from leakscope.capture.budget import Costs
 from leakscope.capture.policy import (
     TRACING_BATCHES,
+    TRACING_BY_TIME_SECONDS,
     TRACING_FLOOR_SECONDS,
     TRACING_SHARE,
     TRACING_WINDOWS,
@@ -106,14 +107,27 @@ class Program:
 
     def step(self, seconds: float, blocks: int, *, measured: bool = True) -> None:
         """A step that takes so long untraced, and its boundary."""
+        self._work(seconds, blocks)
+        self._index += 1
+        self._batch += 1
+        self.boundary(BoundaryKind.STEP, measured=measured)
+
+    def serve(self, seconds: float, blocks: int) -> None:
+        """Work without boundaries of its own, and the boundary that time makes after it."""
+        due = self.windows.closes_at_time
+        if due is not None:
+            hastened = min(due - (self.clock.now - self._begun), seconds)
+            blocks, seconds = int(blocks * hastened / seconds), hastened
+        self._work(seconds, blocks)
+        self._index += 1
+        self.boundary(BoundaryKind.TIME)
+
+    def _work(self, seconds: float, blocks: int) -> None:
         traced = self.is_traced
         allocated = blocks if self.counter is None else self.counter.allocate(blocks)
         slower = self.per_block * allocated if traced else 0.0
         self.slowed += slower
         self.clock.now += seconds + slower
-        self._index += 1
-        self._batch += 1
-        self.boundary(BoundaryKind.STEP, measured=measured)
 
     def again(self) -> None:
         """The phase ends and comes again, and nobody hears of it."""
@@ -154,6 +168,29 @@ def test_a_window_opens_after_some_counted_steps_and_lasts_some_batches() -> Non
     assert record.last_boundary - record.first_boundary == TRACING_BATCHES
     assert record.first_boundary >= 3
     assert not program.windows.listens
+
+
+@pytest.mark.parametrize("per_second", [1_000, 100_000, 400_000])
+def test_where_boundaries_come_by_time_a_window_lasts_as_long_as_it_can_be_afforded(
+    per_second: int,
+) -> None:
+    program = Program(FakeCounter())
+    for _ in range(6):
+        program.serve(1.0, per_second)
+    assert len(program.records) >= 1
+    assert program.notes == []
+    assert program.slowed <= TRACING_FLOOR_SECONDS
+    first = program.records[0]
+    assert first.last_boundary == first.first_boundary + 1
+    assert program.clock.now - 1000 < 6 - (1 - TRACING_BY_TIME_SECONDS) + program.slowed
+
+
+def test_no_window_opens_by_time_where_the_shortest_would_cost_too_much() -> None:
+    program = Program(FakeCounter(), per_block=1e-6)
+    for _ in range(6):
+        program.serve(1.0, 5_000_000)
+    assert FakeWindow.opened == []
+    assert program.charged == 0.0
 
 
 def test_no_window_opens_where_one_step_would_cost_more_than_the_share() -> None:
