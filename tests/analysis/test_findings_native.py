@@ -97,7 +97,7 @@ def test_objects_that_no_walk_reaches_have_the_line_that_allocates_them(owner: N
     """The collector doesn't track texts, bytes and arrays: one that is leaked is in no census."""
     report = report_with(lambda step: [site(step * MIB, 31, owner=owner)], lambda s: s.step * MIB)
     found = finding(report, "leaked_references")
-    assert found.title.endswith("piles up that nothing leads to, allocated at train.py:31")
+    assert found.title.endswith("to which nothing refers are never freed, allocated at train.py:31")
     assert found.fed_at == ["train.py:31"]
     assert "unexplained" not in {f.kind for f in report.findings}
 

@@ -83,9 +83,9 @@ FEWER_SHAPES = Remedy(
 )
 MOST_NATIVE_TYPES = 5
 _OF_OBJECTS = {
-    NativeOwner.ARRAY: "Data of arrays",
-    NativeOwner.TENSOR: "Data of tensors",
-    NativeOwner.INTERPRETER: "Data of objects such as texts, bytes and lists",
+    NativeOwner.ARRAY: "Arrays",
+    NativeOwner.TENSOR: "Tensors",
+    NativeOwner.INTERPRETER: "Objects",
 }
 
 
@@ -232,12 +232,12 @@ def _unreached(term: Term, objects: list[NativeGrowth], ledger: Ledger) -> Findi
     )
     return to_finding(
         "leaked_references",
-        f"{_OF_OBJECTS[objects[0].owner]} piles up that nothing leads to"
+        f"{_OF_OBJECTS[objects[0].owner]} to which nothing refers are never freed"
         f"{', allocated at ' + places[0] if places else ''}",
         f"{human_bytes(left)} of growth ({human_share(min(term.share, 1.0))}) is in Python objects "
-        "to which no name and no other object leads. Of sampled allocations these go on growing "
-        f"(estimates): {rows}. Native code that they are handed to, or that makes them, leaks "
-        f"references to them or keeps them in a structure of its own.{_other_growth(ledger)}",
+        f"to which no name and no other object leads. By sampled allocations, estimates: {rows}. "
+        "Native code that makes them or is handed them leaks references to them, or keeps them in "
+        f"a structure of its own.{_other_growth(ledger)}",
         GIVE_BACK,
         severity=Severity.WARNING,
         trend=term.trend,
