@@ -14,7 +14,7 @@ import pytest
 from leakscope.analysis.remedies import propose
 from leakscope.analysis.remedies.context import CulpritContext
 from leakscope.analysis.source import SourceIndex
-from leakscope.model.census import CensusRow, Owner, RootKind
+from leakscope.model.census import CensusRow, Content, Owner, RootKind
 from leakscope.model.report import Remedy
 
 
@@ -389,3 +389,36 @@ def test_a_librarys_registry_is_to_be_given_less_though_no_line_is_known() -> No
     remedy = of_library(library_row("dict"))
     assert remedy.title == "Register once, or take back what somelib.gathered keeps"
     assert "newer release" in remedy.text
+
+
+def remedy_at(path: str, kind: str, **more: object) -> Remedy:
+    return propose(
+        CulpritContext(
+            msgspec.structs.replace(row_at(path, kind, **more), root=RootKind.LIBRARY),
+            growth="across",
+            unit="epoch",
+            phase="train",
+            feeding=[],
+            sources=SourceIndex({}, "/p"),
+            items_per_unit=1.0,
+        )
+    )
+
+
+@pytest.mark.parametrize("metaclass", ["type", "abc.ABCMeta", "torch._C._TensorMeta"])
+def test_classes_that_are_made_again_and_again_are_to_be_made_once(metaclass: str) -> None:
+    holds = [Content(type=metaclass, count=7, bytes=28 << 20)]
+    remedy = remedy_at("__main__·registry", "dict", holds=holds)
+    assert remedy.title == "Make each class in registry once"
+    assert "It holds 7 classes that were made while the program ran, 4 MiB each." in remedy.text
+
+
+def test_what_holds_instances_holds_no_classes() -> None:
+    holds = [Content(type="__main__.Metadata", count=7, bytes=28 << 20)]
+    assert "class" not in remedy_at("__main__·registry", "dict", holds=holds).title
+
+
+def test_modules_that_are_loaded_under_numbered_names_are_to_be_loaded_once() -> None:
+    remedy = remedy_at("plugin_*·table", "tensor")
+    assert remedy.title.startswith("Load plugin_* once, or take each out of sys.modules")
+    assert "Load" not in remedy_at("plugin·table", "tensor").title

@@ -300,3 +300,30 @@ def test_a_census_tells_the_loop_of_what_only_native_code_holds(tmp_path: Path) 
     assert row.loop[0] == LoopStep(
         kind=StepKind.HOOK, name="watch.note", file=str(tmp_path / "train.py"), line=8
     )
+
+
+class Packed:
+    """What the hook that packs puts in a tensor's place, and only C++ refers to."""
+
+
+def packed_below() -> tuple[Any, list[Any]]:
+    box: dict[str, Any] = {}
+
+    def unpack(packed: Packed) -> Any:
+        return box["result"]
+
+    with torch.autograd.graph.saved_tensors_hooks(lambda _: Packed(), unpack):
+        box["result"] = hidden().exp()
+    _openers.append(box.clear)
+    return unpack, [unpack]
+
+
+@needs_memory
+def test_what_hooks_have_packed_hangs_on_the_loop_of_the_hook_that_unpacks() -> None:
+    unpack, _ = packed_below()
+    packed = next(obj for obj in gc.get_objects() if type(obj) is Packed)
+    kind = f"{__name__}.Packed"
+    assert LoopFinder().find(packed) == []
+    assert LoopFinder().find_below(unpack, kind)[0].kind is StepKind.UNPACK_HOOK
+    assert LoopFinder().find_below(unpack, "collections.OrderedDict") == []
+    assert LoopFinder().find_below(packed, kind) == []
