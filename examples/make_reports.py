@@ -155,10 +155,10 @@ def write_index(out: Path) -> Path:
     index.write_text(
         render_runs_html(
             [*(samples_of(out, example) for example in made), *measured(out)],
-            beside=out,
+            folder=out,
             title="Sample reports",
-            lead_in="Training programs from `examples/`, each with its leaks, with them mended, "
-            "and both held side by side. Made by `make reports`.",
+            introduction="Training programs from `examples/`, each with its leaks, with them "
+            "mended, and both held side by side. Made by `make reports`.",
         )
     )
     return index

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from leakscope.cli.snapshot import RecordedProcess, _CensusTaken, as_text
+from leakscope.cli.snapshot import CensusTaken, RecordedProcess, as_text
 from leakscope.model import gauge
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.record import HeaderRecord, SnapshotRecord
@@ -18,7 +18,7 @@ def text(**gauges: int) -> str:
         boundary=boundary, gauges=gauges, census=None, at_once=False, seconds=0.1
     )
     return as_text(
-        _CensusTaken(RecordedProcess(7, Path("run/main-7.journal"), HeaderRecord(pid=7)), taken)
+        CensusTaken(RecordedProcess(7, Path("run/main-7.journal"), HeaderRecord(pid=7)), taken)
     )
 
 
