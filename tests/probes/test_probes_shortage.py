@@ -66,7 +66,7 @@ def test_the_host_tells_use_and_the_least_that_any_limit_leaves():
 
 def test_a_limit_on_the_address_space_counts():
     script = (
-        "import resource, leakscope.probes as p; r = p.host_room();"
+        "import resource, leakscope.probes.out_of_memory as p; r = p.host_room();"
         "soft = r.reserved + (300 << 20); resource.setrlimit(resource.RLIMIT_AS, (soft, soft));"
         "r = p.host_room(); print(r.limits['address_space'] == soft, r.free <= 300 << 20)"
     )
