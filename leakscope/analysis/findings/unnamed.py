@@ -111,7 +111,8 @@ def diagnose_unexplained(
     kept = sum(native.gained_bytes for native in growth.native.values())
     if kept >= policy.CARRIED_SHARE * term.trend.net_bytes:
         return found  # culprits have it: their items keep it
-    if growth_driver(case, term.trend.net_bytes, in_use(ledger)) is GrowthDriver.EITHER:
+    since = term.trend.tail_from
+    if growth_driver(case, term.trend.net_bytes, in_use(ledger), since) is GrowthDriver.EITHER:
         return [*found, _of_shapes(case, GrowthDriver.EITHER, term)]
     return [*found, _leak(case, term, ledger)]
 

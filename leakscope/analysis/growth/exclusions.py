@@ -267,7 +267,8 @@ def new_shapes_only(case: RunContext, term: Term, growers: Sequence[Grower]) -> 
     """Return whether growth came with new shapes of tensors alone: libraries keep some of each."""
     resident = case.gauge_gain(case.host_metric) or 0.0
     left = term.trend.net_bytes
-    is_by_shapes = growth_driver(case, left, max(resident - left, 0.0)) is GrowthDriver.SHAPES
+    other, since = max(resident - left, 0.0), term.trend.tail_from
+    is_by_shapes = growth_driver(case, left, other, since) is GrowthDriver.SHAPES
     return Figure(left, policy.SHAPE_CACHE_BYTES) if is_by_shapes else None
 
 
@@ -466,16 +467,19 @@ class GrowthDriver(Enum):
     """New shapes were met so often that nothing tells."""
 
 
-def growth_driver(case: RunContext, left: float, explained: float) -> GrowthDriver:
+def growth_driver(
+    case: RunContext, left: float, explained: float, since: float | None = None
+) -> GrowthDriver:
     """Return what growth of host memory came with.
 
     Args:
         case: The run.
         left: The growth in question, in bytes.
         explained: Further growth that is known to come with work, such as that of culprits.
+        since: The units done from which on it grew; by default where the ledger begins.
 
     """
-    at = _looked_at(case)
+    at = _looked_at(case, since)
     seen = case.track.gauge(gauge.SHAPES)[at]
     if len(at) < policy.FEWEST_GROWING or seen[-1] - seen[0] < policy.FEWEST_GROWING or left <= 0:
         return GrowthDriver.WORK
@@ -500,8 +504,8 @@ def new_shapes(case: RunContext) -> int:
     return int(seen[-1] - seen[0]) if len(seen) else 0
 
 
-def _looked_at(case: RunContext) -> IntArray:
-    """Return the measurements of the window that know both memory and shapes.
+def _looked_at(case: RunContext, since: float | None = None) -> IntArray:
+    """Return the measurements of the growth in question that know both memory and shapes.
 
     Only in the midst of work: between phases the function that holds the batches may have returned.
     """
@@ -509,7 +513,10 @@ def _looked_at(case: RunContext) -> IntArray:
         return np.empty(0, dtype=np.int64)
     known = np.intersect1d(case.track.known(gauge.SHAPES), case.track.known(case.host_metric))
     known = known[np.isin(case.track.kind[known], INNER)]
-    return known[(known >= case.window.first) & (known <= case.window.last)]
+    first = case.window.first
+    if since is not None:
+        first = min(first, int(np.searchsorted(case.work_done, since)))
+    return known[(known >= first) & (known <= case.window.last)]
 
 
 def _settled(same: BoolArray) -> BoolArray:
