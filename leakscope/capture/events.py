@@ -124,7 +124,7 @@ class EventCounts:
         self.place = 0
         """The last boundary that the program reached: saves with the same one are one event."""
         self._counts = dict.fromkeys(_NAMES, 0)
-        self._told = dict(self._counts)
+        self._reported = dict(self._counts)
         self._saved_at = -1
         self._writing: set[int] = set()
         self._distributed = 0
@@ -177,11 +177,11 @@ class EventCounts:
         ):
             counts[name] = stats["collections"] - before
         self._look_for_compilations()
-        told = self._told
-        if counts == told:
+        reported = self._reported
+        if counts == reported:
             return {}
-        self._told = dict(counts)
-        return dict(self._told.items() - told.items())
+        self._reported = dict(counts)
+        return dict(self._reported.items() - reported.items())
 
     def compilations(self, boundary: int) -> list[CompilationRecord]:
         """Return what was compiled since this was asked for last, as noticed at a boundary."""
@@ -301,15 +301,17 @@ class EventCounts:
         if not latest or _ended(latest[-1]) <= self._compiled_until:
             return
         found = []
-        for one in reversed(list(latest)):
-            if _ended(one) <= self._compiled_until:
+        for metrics in reversed(list(latest)):
+            if _ended(metrics) <= self._compiled_until:
                 break
-            found.append(one)
-        for one in reversed(found):
-            self._compiled_until = max(self._compiled_until, _ended(one))
-            if getattr(one, "is_forward", True) is False or getattr(one, "is_runtime", False):
+            found.append(metrics)
+        for metrics in reversed(found):
+            self._compiled_until = max(self._compiled_until, _ended(metrics))
+            if getattr(metrics, "is_forward", True) is False or getattr(
+                metrics, "is_runtime", False
+            ):
                 continue
-            record = _described(one)
+            record = _described(metrics)
             self._add(Event.RECOMPILATION if record.number else Event.COMPILATION)
             self._described += 1
             if self._described <= MOST_COMPILATIONS:

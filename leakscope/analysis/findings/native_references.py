@@ -41,7 +41,7 @@ GIVE_BACK = Remedy(
         "mended call it less often, or in a process that ends."
     ),
 )
-_KEPT_BY_REGISTRIES = frozenset({"function", "method", "functools.partial"})
+_CALLABLES = frozenset({"function", "method", "functools.partial"})
 """What atexit, signal and their like keep in C: callbacks, which are registered and not leaked."""
 
 
@@ -73,7 +73,7 @@ def _native_heads(case: RunContext) -> list[HeadObjects]:
     return [
         heads
         for heads in last.native_heads
-        if heads.type not in _KEPT_BY_REGISTRIES
+        if heads.type not in _CALLABLES
         and heads.least_references == heads.most_references
         and heads.count >= policy.CARRIED_SHARE * everywhere.get(heads.type, 0)
     ]
@@ -172,9 +172,6 @@ def _remedy(call: _LibraryCall | None) -> Remedy:
         return GIVE_BACK
     title = f"Have {call.function} give its references back"
     return msgspec.structs.replace(GIVE_BACK, title=title)
-
-
-_CALLABLES = frozenset({"function", "method", "functools.partial"})
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from leakscope.analysis.growth import policy
 from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind, Event
 
-_TOLD_OTHERWISE = frozenset(
+_NO_CANDIDATES = frozenset(
     {
         Event.SAVED_FILE,
         Event.COLLECTION_0,
@@ -85,15 +85,15 @@ def fit_events(y: FloatArray, counters: list[Regressor], noise: float) -> EventF
 
     """
     gained = float(y[-1] - y[0]) if len(y) else 0.0
-    moving = [one for one in counters if one.total >= policy.FEWEST_EVENTS]
+    moving = [each for each in counters if each.total >= policy.FEWEST_EVENTS]
     has_events = any(not counter.is_work for counter in moving)
     if len(y) <= policy.FEWEST_READINGS or gained <= noise or not has_events:
         return None
     rises = np.diff(y)
     costs = _Costs(rises, noise)
-    tried, steps, ones, single = _by_name(moving, rises, costs)
+    tried, steps, alone, single = _by_name(moving, rises, costs)
     best = _preferred(single, tried)
-    places, found, cost = [best], [ones[best]], single[best]
+    places, found, cost = [best], [alone[best]], single[best]
     alike = [tried[n] for n in _within(single, cost) if n != best]
     if pair := _pair(rises, steps, single, costs, tried):
         places, found, cost, alike = [*pair.places], [*pair.rates], pair.cost, pair.alike
@@ -101,10 +101,12 @@ def fit_events(y: FloatArray, counters: list[Regressor], noise: float) -> EventF
         CounterRate(tried[place], rate, rate * tried[place].total / gained)
         for place, rate in zip(places, found, strict=True)
     ]
-    by_work = min((c for c, one in zip(single, tried, strict=True) if one.is_work), default=np.inf)
+    by_work = min(
+        (c for c, each in zip(single, tried, strict=True) if each.is_work), default=np.inf
+    )
     is_by_event = cost + policy.EVENT_MARGIN <= by_work and _are_events(rates)
-    rates.sort(key=lambda one: -one.share)
-    work = next((one for one in rates if one.counter.name == counters[0].name), None)
+    rates.sort(key=lambda rate: -rate.share)
+    work = next((rate for rate in rates if rate.counter.name == counters[0].name), None)
     return EventFit(
         rates=tuple(rates),
         work=work or CounterRate(counters[0], 0.0, 0.0),
@@ -137,7 +139,7 @@ def counters_at(track: BoundaryTable, unit: str, done: FloatArray, at: IntArray)
             name = unit
         is_work = name in {"epoch", unit}
         found += [Regressor(name, passes, is_work=is_work) for passes in _passes(track, phase, at)]
-    names = [event.value for event in Event if event not in _TOLD_OTHERWISE]
+    names = [event.value for event in Event if event not in _NO_CANDIDATES]
     names += [Event.SAVED_FILE.value] if track.is_timed else []
     found += [Regressor(name, track.events(name)[at]) for name in names if track.has_event(name)]
     known = track.known(gauge.SHAPES)
@@ -179,7 +181,7 @@ def _by_name(
     best: dict[str, tuple[float, Regressor, FloatArray, float]] = {}
     for counter in counters:
         steps = np.diff(counter.done)
-        rate = _one(rises, steps)
+        rate = _single_rate(rises, steps)
         cost = costs.of(_off(rises, [steps], [rate]), 1)
         if counter.name not in best or cost < best[counter.name][0]:
             best[counter.name] = cost, counter, steps, rate
@@ -197,7 +199,7 @@ def _off(rises: FloatArray, steps: list[FloatArray], rates: list[float]) -> floa
     return float(np.abs(rises - explained).sum())
 
 
-def _one(rises: FloatArray, steps: FloatArray) -> float:
+def _single_rate(rises: FloatArray, steps: FloatArray) -> float:
     """Return the rate, not below zero, that explains rises best: a median weighted by the steps."""
     moved = steps > 0
     if not moved.any():
@@ -225,8 +227,8 @@ def _within(costs: list[float], least: float) -> list[int]:
 
 def _are_events(rates: list[CounterRate]) -> bool:
     """Return whether rates account for the growth, and those of events for most of that."""
-    whole = sum(one.share for one in rates)
-    by_event = sum(one.share for one in rates if not one.counter.is_work)
+    whole = sum(rate.share for rate in rates)
+    by_event = sum(rate.share for rate in rates if not rate.counter.is_work)
     is_whole = policy.EVENT_WHOLE <= whole <= 1 / policy.EVENT_WHOLE
     return is_whole and by_event >= policy.EVENT_SHARE * whole
 
@@ -265,11 +267,11 @@ def _pair(
         if n != other
     )
     found: list[tuple[float, tuple[int, int], tuple[float, float]]] = []
-    for one, other in pairs:
-        rates = _two(rises, steps[one], steps[other])
-        if rates is not None and _parts(rises, steps, (one, other), rates) >= policy.EVENT_PART:
-            off = _off(rises, [steps[one], steps[other]], [*rates])
-            found.append((costs.of(off, 2), (one, other), rates))
+    for first, other in pairs:
+        rates = _rates_together(rises, steps[first], steps[other])
+        if rates is not None and _parts(rises, steps, (first, other), rates) >= policy.EVENT_PART:
+            off = _off(rises, [steps[first], steps[other]], [*rates])
+            found.append((costs.of(off, 2), (first, other), rates))
     most = min((cost for cost, *_ in found), default=np.inf) + policy.EVENT_ALIKE
     if most >= least:
         return None
@@ -289,29 +291,31 @@ def _parts(
     )
 
 
-def _two(rises: FloatArray, one: FloatArray, other: FloatArray) -> tuple[float, float] | None:
+def _rates_together(
+    rises: FloatArray, left: FloatArray, right: FloatArray
+) -> tuple[float, float] | None:
     """Return two rates above zero that explain rises best together; None where there are none."""
-    chosen = _pivots(one, other)
+    chosen = _pivots(left, right)
     first, second = (chosen[place] for place in np.triu_indices(len(chosen), 1))
-    size = one[first] * other[second] - one[second] * other[first]
-    scale = max(float(np.abs(one).max() * np.abs(other).max()), np.finfo(float).tiny)
+    size = left[first] * right[second] - left[second] * right[first]
+    scale = max(float(np.abs(left).max() * np.abs(right).max()), np.finfo(float).tiny)
     apart = np.abs(size) > policy.ROUNDING * scale
     first, second, size = first[apart], second[apart], size[apart]
-    a = (rises[first] * other[second] - rises[second] * other[first]) / size
-    b = (one[first] * rises[second] - one[second] * rises[first]) / size
+    a = (rises[first] * right[second] - rises[second] * right[first]) / size
+    b = (left[first] * rises[second] - left[second] * rises[first]) / size
     above = (a > 0) & (b > 0)
     if not above.any():
         return None
     a, b = a[above], b[above]
-    explained = a[:, None] * one[None, :] + b[:, None] * other[None, :]
+    explained = a[:, None] * left[None, :] + b[:, None] * right[None, :]
     place = int(np.argmin(np.abs(rises[None, :] - explained).sum(axis=1)))
     return float(a[place]), float(b[place])
 
 
-def _pivots(one: FloatArray, other: FloatArray) -> IntArray:
+def _pivots(left: FloatArray, right: FloatArray) -> IntArray:
     """Return the rises through which a fit of two may pass, evenly from those that each moves."""
-    both = np.flatnonzero((one > 0) & (other > 0))
-    single = np.flatnonzero((one > 0) != (other > 0))
+    both = np.flatnonzero((left > 0) & (right > 0))
+    single = np.flatnonzero((left > 0) != (right > 0))
     chosen = [
         of_kind[np.unique(np.linspace(0, len(of_kind) - 1, policy.MOST_PIVOTS).round().astype(int))]
         for of_kind in (both, single)
