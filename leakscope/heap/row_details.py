@@ -39,6 +39,7 @@ from leakscope.model.errors import ours
 
 _LIBRARY_CHANGE = 64 * 1024
 """A library's row is worth saying once it has changed by more than this."""
+_LIBRARY_PART = 4
 _PATHS_PER_ROW = 4
 """Paths remembered, as a multiple of the rows of a census."""
 _LEAST_PATHS = 200
@@ -71,12 +72,18 @@ class RowMemory:
         return other
 
     def choose(self, rows: list[CensusRow], *, full: bool) -> list[CensusRow]:
-        """Return the rows to record, the heaviest first, and remember the sizes of all."""
+        """Return the rows to record, the heaviest first, and remember the sizes of all.
+
+        Libraries' get the room that the user's leave, or a fourth more.
+        """
         self._census += 1
         self._grew = {row.path: self._growth_of(row) for row in rows}
         wanted = [row for row in rows if row.user or self._is_detailed(row)]
         wanted.sort(key=self._precedence)
-        chosen = wanted[: self._max_rows]
+        users = sum(row.user for row in wanted)
+        most = min(users, self._max_rows)
+        left = max(self._max_rows - most, self._max_rows // _LIBRARY_PART)
+        chosen = wanted[:most] + wanted[users : users + left]
         self._remember(rows, {row.path for row in chosen})
         self._knows_libraries = self._knows_libraries or full
         return sorted(chosen, key=lambda row: (not row.user, -total_bytes(row), row.path))

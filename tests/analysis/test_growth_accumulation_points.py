@@ -207,3 +207,16 @@ def test_what_a_function_returned_is_not_said_to_be_fine_under_its_new_path() ->
     report = analyse(run)
     assert [culprit.path for culprit in report.culprits] == ["train()·miner.bank"]
     assert not report.cleared
+
+
+def test_parts_of_a_registry_lie_in_it_though_no_row_between_was_written() -> None:
+    program = Program(epochs=8).leak("library·figures", 50 * KIB, user=False)
+    part = Thing(
+        "library·figures[*].axes", lambda s: 40 * KIB * s.step, parent="library·figures[*]",
+        user=False, count=lambda s: s.step,
+    )  # fmt: skip
+    run = program.plant(part).build()
+    for m in run.main.measurements:
+        if m.census is not None:
+            m.census.rows[:] = [r for r in m.census.rows if r.path != "library·figures[*]"]
+    assert [c.name for c in analyse(run).culprits] == ["library.figures"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from synthetic_runs import KIB, MIB, Program
+from synthetic_runs import KIB, MIB, Program, Thing
 
 from leakscope.analysis.accounting.terms import judge_unnamed, unnamed_series
 from leakscope.analysis.growth.search import search_growth
@@ -63,7 +63,11 @@ STEPS = EPOCHS * 40
 
 
 def few_looks(
-    recent: float | None, other: float = 0.0, sites: Sequence[Site] = (), **more: int
+    recent: float | None,
+    other: float = 0.0,
+    sites: Sequence[Site] = (),
+    below: str = "",
+    **more: int,
 ) -> RunContext:
     """Return a run whose library gathers 50 KiB a step, walked as a whole when it ends.
 
@@ -71,11 +75,18 @@ def few_looks(
         recent: which part of what the library has the walk tells to be new.
         other: bytes a step that come to memory besides, and no walk sees.
         sites: the user's lines that the walk tells of what is new.
+        below: the library's class that holds the registry, if one does.
         more: what the walk tells of the library's row besides.
 
     """
     program = Program(epochs=EPOCHS, validation=0, full_at=(STEPS,))
-    program.leak("library·registry", 50 * KIB, user=False).swell(lambda s: s.step * other)
+    if below:
+        size = lambda s: 20 * KIB + 50 * KIB * s.step  # noqa: E731
+        program.plant(Thing(below, size, "other", "type", user=False))
+        program.plant(Thing(f"{below}.entries", size, "dict", "dict", below, user=False))
+    else:
+        program.leak("library·registry", 50 * KIB, user=False)
+    program.swell(lambda s: s.step * other)
     run = program.build()
     recorded = run.main.measurements
     whole = next(m.census for m in recorded if m.census and m.boundary.step == STEPS)
@@ -104,6 +115,11 @@ def test_a_registry_is_named_by_one_walk_that_tells_what_of_it_is_new(recent: fl
     assert named_by_search(few_looks(recent)) == ["library·registry"]
 
 
+def test_it_is_named_by_its_dict_where_its_class_grows_with_it() -> None:
+    case = few_looks(0.9, below="library·Registry")
+    assert named_by_search(case) == ["library·Registry.entries"]
+
+
 @pytest.mark.parametrize("recent", [0.3, 0.0, None])
 def test_it_is_not_where_little_of_it_is_new_or_nothing_tells(recent: float | None) -> None:
     case = few_looks(recent)
@@ -127,6 +143,30 @@ def test_a_librarys_bounded_cache_is_a_leak_only_if_it_never_answers(hits: int) 
     assert (unnamed.grows, unnamed.excluded_by) == (
         (True, "") if hits == 0 else (False, "declares_a_bound")
     )
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "part", "leaks"),
+    [
+        ("library·Model.layers", "module", 0.9, True),
+        ("library·Model.layers", "module", 0.3, False),
+        ("library·Model.layers", "tuple", 0.9, False),
+        ("library·layers", "module", 0.9, False),
+    ],
+    ids=["keeps its models", "keeps results", "keyed by values", "a function's"],
+)
+def test_a_methods_bounded_cache_is_a_leak_where_it_alone_keeps_who_was_called(
+    path: str, kind: str, part: float, leaks: bool
+) -> None:
+    program = Program(epochs=EPOCHS, validation=0)
+    program.leak(path, 50 * KIB, user=False, kind="lru_cache", capacity=2 * STEPS)
+    program.plant(
+        Thing(f"{path}[*][0]", lambda s: part * 50 * KIB * s.step, kind, parent=path, user=False)
+    )
+    run = program.build()
+    found = search_growth(RunContext(run, run.main))
+    assert bool(found.growers) is leaks
+    assert bool(found.filling) is not leaks
 
 
 SITES = [

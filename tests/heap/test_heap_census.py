@@ -132,6 +132,23 @@ look()
     assert {"first", "first[*]"} == taken.names(0) == taken.names(1)
 
 
+def test_a_librarys_registry_has_a_row_beside_many_of_the_users(run_program: RunProgram) -> None:
+    taken = run_program(
+        """
+import logging
+for number in range(8):
+    globals()[f"data_{'abcdefgh'[number]}"] = [bytes(90_000)]
+logging.registry = [bytes(30_000) for _ in range(50)]
+look()
+""",
+        max_rows=4,
+        scope=FULL,
+    )
+    rows = taken.last.rows
+    assert sum(row.user for row in rows) == 4
+    assert [row.name for row in rows if not row.user][:1] == ["logging.registry"]
+
+
 def test_rows_name_their_owner_and_its_line(run_program: RunProgram, tmp_path: Path) -> None:
     taken = run_program(
         """\

@@ -176,6 +176,31 @@ def test_the_heaviest_are_kept_when_there_are_too_many(engine: str) -> None:
     assert sorted(len(o) for o in nodes.objects if o is not root) == [24_700, 24_800, 24_900]
 
 
+def test_many_heavy_items_of_one_list_hide_no_lighter_list(engine: str) -> None:
+    dataset = [[bytearray(20_000)] for _ in range(500)]
+    gathers = [bytes(100) for _ in range(100)]
+    request = WalkRequest(roots=[dataset, gathers], cutoff_bytes=5_000, max_selected=200)
+    nodes = walk(request, engine=engine).nodes
+    found = {id(o) for o, chosen in zip(nodes.objects, nodes.selected, strict=True) if chosen}
+    assert len(found) == 200
+    assert {id(dataset), id(gathers)} <= found
+    items = sum(id(item) in found for item in dataset)
+    assert items == 200 - len([dataset, gathers]) - 64  # with what lies in the first 64
+
+
+def test_what_the_user_holds_leaves_places_for_what_libraries_hold(engine: str) -> None:
+    dataset = [bytearray(20_000) for _ in range(500)]
+    registry = [bytearray(200_000) for _ in range(100)]
+    request = WalkRequest(
+        roots=[dataset, registry], library_from=1, full=True, cutoff_bytes=5_000, max_selected=100
+    )
+    nodes = walk(request, engine=engine).nodes
+    found = {id(o) for o, chosen in zip(nodes.objects, nodes.selected, strict=True) if chosen}
+    assert id(registry) in found
+    assert sum(id(item) in found for item in [dataset, *dataset]) == 100
+    assert len(found) == 125
+
+
 def test_types_modules_and_globals_are_not_entered(engine: str) -> None:
     def function() -> None: ...
 

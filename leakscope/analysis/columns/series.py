@@ -32,6 +32,7 @@ MOST_CELLS = 4_000_000
 """Paths times censuses, ten times what a long run has; the smallest paths beyond are left out."""
 
 _KINDS = {kind: code for code, kind in enumerate(BoundaryKind)}
+_STEPS_BEGIN = ".[(⟨"
 INNER = (_KINDS[BoundaryKind.STEP], _KINDS[BoundaryKind.BATCH])
 
 
@@ -343,8 +344,18 @@ class RowTable:
         return np.asarray((np.nan_to_num(self.nodes) > 0).any(axis=1), dtype=bool)
 
     def parent(self, path: int) -> int | None:
-        """Return the nearest row through which a path is named, None under a root."""
-        above = self.number.get(self.latest[path].parent)
+        """Return the nearest row through which a path is named, None under a root.
+
+        Of libraries not every row is written: then it is the nearest that is.
+        """
+        parent = self.latest[path].parent
+        above = self.number.get(parent)
+        if above is None and parent:
+            root = parent.find("·") + 1
+            ends = (i for i in range(len(parent) - 1, root, -1) if parent[i] in _STEPS_BEGIN)
+            above = next(
+                (n for end in ends if (n := self.number.get(parent[:end])) is not None), None
+            )
         return None if above == path else above
 
     def ancestors(self, path: int) -> list[int]:
@@ -477,4 +488,6 @@ def _fill_beginning(table: RowTable, census: Census) -> None:
             continue
         before = row.host_bytes + row.shared_bytes.get(HOST, 0) - row.recent_bytes
         table.retained[HOST][place, 0] = float(max(before, 0))
+        if row.count == 1 and before > 0:
+            table.count[place, 0] = 1  # it was there, and less was in it
         table.has_beginning[place] = True

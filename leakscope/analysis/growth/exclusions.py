@@ -150,7 +150,8 @@ def declares_a_bound(case: RunContext, grower: Grower, others: Sequence[Grower])
     """Return whether a grower will stop by itself, at a bound that does no harm.
 
     A library's cache that has never answered a call only keeps what it was given; the user has
-    neither chosen its bound nor anything of it.
+    neither chosen its bound nor anything of it. Nor is that of a method one which alone keeps the
+    objects that it was called on: nobody can call it on them again.
     """
     row = case.table.latest[grower.path]
     full = bytes_when_full(row, grower)
@@ -158,8 +159,21 @@ def declares_a_bound(case: RunContext, grower: Grower, others: Sequence[Grower])
         return None
     if row.hits == 0 and not row.user and row.length >= policy.UNANSWERED_CALLS:
         return None
+    if _keeps_callers(case.table, grower):
+        return None
     limit = policy.CAPACITY_OF_LIMIT * (case.limit_bytes or float("inf"))
     return Figure(full, limit) if full < limit else None
+
+
+def _keeps_callers(table: RowTable, grower: Grower) -> bool:
+    """Return whether a cached method's arguments, of which ``self`` is the first, are its bytes."""
+    row = table.latest[grower.path]
+    callers = table.number.get(f"{row.path}[*][0]")
+    is_method = row.kind == "lru_cache" and "." in row.path.partition("·")[2]
+    if callers is None or not is_method or table.latest[callers].kind not in ("module", "object"):
+        return False
+    kept = float(np.nan_to_num(table.retained[grower.device][callers, grower.columns[-1]]))
+    return kept >= policy.BIG_DROP_SHARE * float(grower.y[-1])
 
 
 def part_of_owner(case: RunContext, grower: Grower, others: Sequence[Grower]) -> Figure | None:

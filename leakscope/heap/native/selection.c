@@ -2,6 +2,7 @@
 #include "walk.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static int heavier(const void *left, const void *right) {
     const Candidate *a = left, *b = right;
@@ -45,9 +46,40 @@ static uint32_t *order_of_deep(Walk *w, const Choice *c) {
     return places;
 }
 
-/* Find the heaviest objects that a person could name, the user's first. */
+/* Of objects below one parent so many come before lighter objects elsewhere: the thousand images of
+ * a dataset are no reason to leave out a list that grows. */
+#define FIRST_SIBLINGS 64
+/* What the user doesn't hold gets this part of the places at least. */
+#define FOREIGN_PART 4
+
+/* Move to the front of ``some`` those that are chosen, at most so many; return their number. */
+static size_t choose_most(Walk *w, Candidate *some, size_t count, size_t most) {
+    if (count <= most)
+        return count;
+    uint8_t *siblings = fresh(w, w->n_nodes, 1);
+    Candidate *rest = resized(w, NULL, count * sizeof *rest);
+    size_t n_chosen = 0, n_rest = 0;
+    for (size_t i = 0; siblings && rest && i < count; i++) {
+        uint32_t node = some[i].node, parent = w->nodes[node].parent;
+        if (n_chosen < most && (parent == NONE || siblings[parent] < FIRST_SIBLINGS)) {
+            some[n_chosen++] = some[i];
+            if (parent != NONE)
+                siblings[parent]++;
+        } else {
+            rest[n_rest++] = some[i];
+            siblings[node] = FIRST_SIBLINGS; /* nor does what lies below it */
+        }
+    }
+    for (size_t i = 0; i < n_rest && n_chosen < most; i++)
+        some[n_chosen++] = rest[i];
+    drop(w, siblings);
+    drop(w, rest);
+    return n_chosen;
+}
+
+/* Find the heaviest objects that a person could name. */
 static void find_heaviest(Walk *w, const Tree *t, Choice *c) {
-    size_t capacity = 0, count = 0;
+    size_t capacity = 0, count = 0, users = 0;
     for (size_t i = 0; i < w->order.count; i++) {
         uint32_t number = w->order.items[i];
         const Node *node = &w->nodes[number];
@@ -61,13 +93,19 @@ static void find_heaviest(Walk *w, const Tree *t, Choice *c) {
                 break;
             c->chosen = more;
         }
-        c->chosen[count++] =
-            (Candidate){total, number, (uint16_t)node->depth, node->phase != PHASE_USER};
+        int foreign = node->phase != PHASE_USER;
+        c->chosen[count++] = (Candidate){total, number, (uint16_t)node->depth, foreign};
+        users += !foreign;
     }
-    if (count)
-        qsort(c->chosen, count, sizeof *c->chosen, heavier);
+    if (count == 0)
+        return;
+    qsort(c->chosen, count, sizeof *c->chosen, heavier);
     size_t most = (size_t)w->request.max_selected;
-    c->n_chosen = count < most ? count : most;
+    size_t chosen = choose_most(w, c->chosen, users, most), left = most - chosen;
+    size_t foreign = choose_most(w, c->chosen + users, count - users,
+                                 left > most / FOREIGN_PART ? left : most / FOREIGN_PART);
+    memmove(c->chosen + chosen, c->chosen + users, foreign * sizeof *c->chosen);
+    c->n_chosen = chosen + foreign;
 }
 
 void add_with_ancestors(Walk *w, Choice *c, Numbers *named, uint32_t number) {

@@ -11,7 +11,7 @@ same on arrays of C integers.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -22,6 +22,11 @@ from leakscope.heap.reference.edges import TypeFacts
 
 _MOST_DEPTH = 511
 """Depths are counted up to here; from there on the order of the walk tells parents first."""
+
+_FIRST_SIBLINGS = 64
+"""Of objects below one parent so many come before lighter objects elsewhere."""
+_FOREIGN_PART = 4
+"""What the user doesn't hold gets this part of the places at least."""
 
 
 class WalkPhase(IntEnum):
@@ -241,13 +246,33 @@ def answer(walker: Any, relate: Relate | None) -> dict[str, Any]:
 
 
 def _chosen(graph: Graph, retained: RetainedSizes, request: Any) -> set[int]:
-    """Return the heaviest objects that a person could name, the user's first."""
-    heavy = [
+    """Return the heaviest objects that a person could name."""
+    heavy = sorted(
         (graph.phase[n] != WalkPhase.USER, -retained.worth(graph, n), graph.depth[n], n)
         for n in graph.order
         if _nameable(graph, n, request) and retained.worth(graph, n) >= request.cutoff_bytes
-    ]
-    return {n for *_, n in sorted(heavy)[: request.max_selected]}
+    )
+    most = request.max_selected
+    users = _most_of(graph, [n for is_foreign, *_, n in heavy if not is_foreign], most)
+    left = max(most - len(users), most // _FOREIGN_PART)
+    return {*users, *_most_of(graph, [n for is_foreign, *_, n in heavy if is_foreign], left)}
+
+
+def _most_of(graph: Graph, heavy: list[int], most: int) -> list[int]:
+    """Return so many of them, few below one parent before lighter ones elsewhere."""
+    if len(heavy) <= most:
+        return heavy
+    siblings: Counter[int] = Counter()
+    first, rest = [], []
+    for node in heavy:
+        parent = graph.parent[node]
+        if len(first) < most and (parent < 0 or siblings[parent] < _FIRST_SIBLINGS):
+            first.append(node)
+            siblings[parent] += parent >= 0
+        else:
+            rest.append(node)
+            siblings[node] = _FIRST_SIBLINGS  # nor does what lies below it
+    return [*first, *rest[: most - len(first)]]
 
 
 def _nameable(graph: Graph, node: int, request: Any) -> bool:
