@@ -38,6 +38,7 @@ _DATA = (bool, int, float, str, bytes, tuple, list, dict, set)
 _EVENTS_OF_CALLS = sys.version_info >= (3, 11)
 """Whether a name that is called can be told from others in a code."""
 _LOOKS_UP = frozenset({"LOAD_NAME", "LOAD_GLOBAL"})
+_BINDS = frozenset({"STORE_NAME", "STORE_GLOBAL"})
 _BEGINS_WORK = frozenset(
     {
         "FOR_ITER", "GET_ITER", "GET_YIELD_FROM_ITER", "IMPORT_NAME", "LOAD_BUILD_CLASS",
@@ -102,8 +103,11 @@ def is_done_after(module: FrameType) -> bool:
     if _is_of_a_builtin(called, names) or not all(_waits_idly(one, names) for one in waiting):
         return False
     before, loaded, is_called = "", "", False
+    bound: set[str] = set()
     for name, argument, at in _instructions(code, module.f_lasti + 2):
         if name in _BEGINS_WORK or _leads_back(name, argument, at):
+            return False
+        if name == "LOAD_METHOD" and before == "BINARY_SUBSCR":
             return False
         if loaded and name in ("LOAD_ATTR", "LOAD_METHOD"):
             if (is_called or name == "LOAD_METHOD") and not _has_no_work(loaded, names):
@@ -114,12 +118,30 @@ def is_done_after(module: FrameType) -> bool:
             if loaded and is_called and not _is_no_work(loaded, names):
                 return False
             loaded = ""
+        if name in _BINDS:
+            bound.add(code.co_names[argument])
         if name in _LOOKS_UP:
             loaded = code.co_names[argument >> 1 if _is_shifted(name) else argument]
             is_called = before == "PUSH_NULL" or not _EVENTS_OF_CALLS
+            if _may_be_handed_on(loaded, names):
+                return False
+            if loaded in bound:  # to what this call, or a later one, returns
+                names = {**names, loaded: _UNKNOWN}
         before = name
     return True
 
+
+def _may_be_handed_on(name: str, names: dict[str, Any]) -> bool:
+    """Return whether it is a function or class of the program's: whoever gets it may call it."""
+    value = names.get(name)
+    return type(value) in (FunctionType, type) and not _is_of_no_work(value)
+
+
+class _Unknown:
+    """What a name will be bound to, of which nothing is known yet."""
+
+
+_UNKNOWN = _Unknown()
 
 _CONSTANT, _RESULT = "constant", "result"
 _Operand = tuple[str, str]
@@ -257,7 +279,9 @@ def _is_no_work(name: str, names: dict[str, Any]) -> bool:
 
 def _has_no_work(name: str, names: dict[str, Any]) -> bool:
     """Return whether methods of what has that name are no work."""
-    value = names.get(name)
+    if name not in names:
+        return hasattr(builtins, name)
+    value = names[name]
     if type(value) is ModuleType:
         return value.__name__.partition(".")[0] in _NO_WORK
     return _is_data(value) or _is_of_no_work(type(value), but="torch")

@@ -111,6 +111,34 @@ def test_what_may_be_followed_by_work_is_not(program: str) -> None:
     assert SEEN not in after[:first]
 
 
+SET_UP = """
+class Trainer:
+    def __init__(self): work()
+    def fit(self): print("fits")
+def later(): print("fits")
+"""
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "trainer = Trainer()\ntrainer.fit()",
+        "trainer = None\ntrainer = Trainer()\ntrainer.fit()",
+        "trainer = Trainer()\nalias = trainer\nalias.fit()",
+        "trainer = Trainer()\nfit = trainer.fit\nfit()",
+        "trainer = Trainer()\nthread = threading.Thread(target=later)\nthread.start()",
+        "Trainer()\nthreading.Thread(target=later).start()",
+        "Trainer()\nfunctools.partial(later)()",
+        "later.trainer = Trainer()\nlater.trainer.fit()",
+        "trainers = [Trainer()]\ntrainers[0].fit()",
+    ],
+)
+def test_what_is_set_up_is_not_the_last_work(program: str) -> None:
+    printed = run(SET_UP + program)
+    before = printed[: printed.index("fits")]
+    assert not [line for line in before if line.startswith("concluded")]
+
+
 def test_work_of_a_moment_is_none() -> None:
     assert run("def quick():\n    return 1\nprint(quick())") == ["1"]
 

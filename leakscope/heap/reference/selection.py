@@ -263,7 +263,8 @@ def _most_of(graph: Graph, heavy: list[int], most: int) -> list[int]:
     if len(heavy) <= most:
         return heavy
     siblings: Counter[int] = Counter()
-    first, rest = [], []
+    first: list[int] = []
+    rest: list[int] = []
     for node in heavy:
         parent = graph.parent[node]
         if len(first) < most and (parent < 0 or siblings[parent] < _FIRST_SIBLINGS):
