@@ -14,10 +14,12 @@ from __future__ import annotations
 import mmap
 import struct
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from math import ceil, inf
+from statistics import median_low
 
 from leakscope.capture import policy
 from leakscope.capture.phase_stack import Phase
@@ -52,6 +54,8 @@ class Costs:
         self.total = 0.0
         self._blocks = blocks
         self._expected: dict[Due, float] = {}
+        self._latest: deque[float] = deque(maxlen=3)
+        """Seconds of the latest censuses of the user's names."""
         self._focused = 0
         self._faded: dict[Due, float] = {}
         self._taken = self._worked = 0.0
@@ -69,7 +73,8 @@ class Costs:
         """Learn what a boundary of this kind has just cost as a whole.
 
         The first census of the user's names learns of the program what is learned once, and is no
-        measure of the next: that is foretold by the objects that it met.
+        measure of the next: that is foretold by the objects that it met. Nor is one that takes in
+        what a library has imported since: of the last three the middle one counts.
         """
         if due is Due.CHECK:
             due, seconds = Due.WHOLE, max(0.0, seconds - self.expect(Due.FULL))
@@ -80,6 +85,9 @@ class Costs:
                 seconds = min(seconds, walk * self._waits)
             before = seconds
             self._focused += 1
+        if due is Due.FOCUSED:
+            self._latest.append(seconds)
+            seconds = median_low(self._latest)
         self._expected[due] = before + policy.RECENT * (seconds - before)
         self._faded.pop(due, None)
 

@@ -24,6 +24,7 @@ from leakscope.model.census import Census, CensusScope
 
 Note = Callable[[str, str], None]
 _Name = tuple[BoundaryKind, str, str]
+_BY_TIME: _Name = (BoundaryKind.TIME, "", "")
 
 
 class _Key:
@@ -69,6 +70,8 @@ class Schedule:
         self._checks_spent = 0.0
         self._resumed = 0
         self._floor_spent = 0.0
+        self._timed_spent = 0.0
+        """Seconds of that at boundaries by time alone, before the program reached one itself."""
         self._floor_full = 0.0
         self._late_spent = 0.0
         self._floor_inside = 0.0
@@ -101,6 +104,11 @@ class Schedule:
         self._is_too_long = False
         if kind is BoundaryKind.TIME:
             return self._by_time(now)
+        if kind is BoundaryKind.PHASE_BEGIN and self._timed_spent:
+            # Looks at a program that was being set up are not to take those of its training.
+            self._floor_spent -= self._timed_spent
+            self._floor_inside -= self._timed_spent
+            self._timed_spent = 0.0
         return self._between(kind, phase, label, now)
 
     @property
@@ -138,6 +146,8 @@ class Schedule:
         key.fulls += due > Due.FOCUSED
         key.resident = resident
         is_first, self._has_census = not self._has_census, True
+        if due is Due.FOCUSED:  # one that takes in what was imported is no measure of the others
+            seconds = min(seconds, policy.FULL_CHEAP * self._costs.expect(due))
         if not floor:
             self._last_paid = now
         elif is_first:
@@ -147,6 +157,8 @@ class Schedule:
         elif due <= Due.FULL:
             self._floor_spent += seconds
             self._floor_inside += seconds * inside
+            if key is self._keys.get(_BY_TIME):
+                self._timed_spent += seconds
         if inside:
             self._inside_spent += seconds
             self._inside_censuses += 1
@@ -238,12 +250,12 @@ class Schedule:
         """Return what a boundary is worth that time has made: the looks lie ever further apart."""
         if self._is_aligned or now < self._next_by_time:
             return Due.RECORD  # other ranks don't look at the same time
-        key = self._key((BoundaryKind.TIME, "", ""))
+        key = self._key(_BY_TIME)
         key.seen += 1
         granted = Due.NOTHING
         if key.censuses < policy.TIME_FLOOR:
             granted = self._grant_floor(key, now, inside=True)
-        granted = granted or self._grant_paid((BoundaryKind.TIME, "", ""), key, now)
+        granted = granted or self._grant_paid(_BY_TIME, key, now)
         if granted:
             self._next_by_time = now * policy.TIME_FURTHER
         return granted or Due.RECORD

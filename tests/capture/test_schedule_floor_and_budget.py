@@ -199,6 +199,38 @@ def test_a_census_that_only_waited_holds_nothing_up_for_long():
     assert run.spent <= 0.08 * run.elapsed + MOST_SLOWED * 1.5 + 100 * 0.2
 
 
+def set_up(run: FakeSession, seconds: int) -> None:
+    """Let the program reach no boundary by itself for so long; time makes one each second."""
+    for _ in range(seconds):
+        run.clock.sleep(1.0)
+        run.session._reach_by_time()
+
+
+def looks_inside(run: FakeSession) -> int:
+    run.steps(400, 0.01)
+    run.close()
+    return len(run.censuses(Kind.STEP, "train"))
+
+
+def test_a_long_set_up_takes_no_looks_from_the_training_after_it():
+    run, waited = FakeSession(focused=0.08), FakeSession(focused=0.08)
+    set_up(run, 8)
+    waited.clock.sleep(8.0)
+    assert len(run.taker.taken) >= 3
+    assert looks_inside(run) >= looks_inside(waited) - 1
+
+
+def test_one_census_that_takes_in_what_was_imported_forbids_no_later_ones():
+    usual, imports = FakeSession(focused=0.02), FakeSession(focused=0.02)
+    usual.steps(10, 0.01)
+    imports.steps(1, 0.01)
+    imports.taker.focused = 0.3
+    imports.steps(1, 0.01)
+    imports.taker.focused = 0.02
+    imports.steps(8, 0.01)
+    assert looks_inside(imports) >= looks_inside(usual) - 3
+
+
 def test_twenty_seconds_of_steps_without_a_loader_get_full_censuses():
     run = FakeSession()
     for _ in range(400):

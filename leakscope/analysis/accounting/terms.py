@@ -219,8 +219,12 @@ def _counted_by_malloc(case: RunContext, unexplained: Term, growers: Sequence[Gr
 def _undecided_by_what_pins_it(case: RunContext, slack: Term) -> Term:
     """Return growth of free memory as undecided where that of what is in use is.
 
-    It goes on growing only between blocks that are kept.
+    It goes on growing only between blocks that are kept. So is growth that slows down: a cache that
+    replaces parts of many sizes leaves holes until some of each size are there.
     """
+    if slack.trend.reason is Reason.SLOWING:
+        done, _ = case.gauge_series(gauge.MALLOC_FREE)
+        return _undecided(slack, float(done[-1]) - slack.trend.tail_from)
     in_use = case.gauge_trend(gauge.MALLOC_IN_USE, policy.ELSEWHERE_NOISE_BYTES)
     is_unread = not len(case.gauge_series(gauge.MALLOC_IN_USE)[0])
     if in_use.is_growing or in_use.is_bounded or is_unread:

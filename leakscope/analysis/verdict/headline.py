@@ -96,7 +96,8 @@ def _too_little(case: RunContext) -> list[str]:
     few = (
         f"The heap was read only {plural(looks, 'time')}, because each reading takes {pause:.1f} s"
     )
-    return [f"{few}: profile longer, or allow longer pauses (--max-pause 1000)."]
+    allowed = max(1000, math.ceil(2 * pause) * 1000)
+    return [f"{few}: profile longer, or allow longer pauses (--max-pause {allowed})."]
 
 
 def _unread_steps(case: RunContext) -> str:
