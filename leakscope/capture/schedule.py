@@ -82,6 +82,8 @@ class Schedule:
         self._next_record = 0.0
         self._next_inside = 2.0
         self._next_by_time = 0.0
+        self._next_rare = policy.RARE_FROM_SECONDS
+        """When the budget may pay for a census that takes longer than a pause may."""
         self._last_paid = 0.0
         self._trained = False
         self._has_reported = False
@@ -350,7 +352,10 @@ class Schedule:
     def _grant(self, key: _Key, kind: Due, now: float, *, floor: bool, inside: bool) -> Due:
         """Return what is taken of a census that time is there for, given the pause it makes."""
         is_needed = key.begins_training and key.censuses < policy.EXEMPT_BEGINNINGS
-        taken = self._pauses.pass_by(kind, is_needed=is_needed)
+        is_rare = not floor and now >= self._next_rare
+        if is_rare and not self._pauses.allows(kind):
+            self._next_rare = policy.RARE_FURTHER * now
+        taken = self._pauses.pass_by(kind, is_needed=is_needed or is_rare)
         if taken < Due.FOCUSED:
             self._is_too_long = True
             self._next_inside = max(self._next_inside, now + self._spacing(now))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from fake_session import FakeSession
 
@@ -229,6 +231,17 @@ def test_one_census_that_takes_in_what_was_imported_forbids_no_later_ones():
     imports.taker.focused = 0.02
     imports.steps(8, 0.01)
     assert looks_inside(imports) >= looks_inside(usual) - 3
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_heap_too_large_for_any_pause_is_looked_at_at_ever_longer_intervals(known):
+    run = FakeSession(focused=2.0, whole=9.0, resumed=None)
+    run.train_pass(36_000, 0.1, known=known)
+    run.close()
+    times = [b.time_s for b in run.censuses(Kind.STEP, "train")]
+    assert 4 <= len(times) <= 8
+    assert all(later >= 1.9 * earlier for earlier, later in pairwise(times))
+    assert run.spent <= 0.02 * run.elapsed
 
 
 def test_twenty_seconds_of_steps_without_a_loader_get_full_censuses():
