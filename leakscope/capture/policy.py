@@ -86,7 +86,7 @@ BEGINNING_SECONDS = 1.0
 """Seconds: dearer ones are not exempt there."""
 RARE_FROM_SECONDS = 30.0
 RARE_FURTHER = 2.0
-"""Where every census takes longer than a pause may, as beside a dataset of a million records, one is
+"""Where every census takes longer than a pause may, as beside a million records, one is
 taken after so many seconds, and the next where the run has gone on so many times as long, if the
 budget pays for it: ten in a run of four hours, without which it would have no verdict."""
 FLOOR_OCCURRENCES = 3
