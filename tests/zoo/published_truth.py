@@ -45,7 +45,7 @@ def same(template: str, leaking: str, repaired: str, *more: str) -> tuple[tuple[
     return (template.format(leaking), *more), (template.format(repaired), *more)
 
 
-NATIVE = ("native_held", "native")
+NATIVE = ("native_held", "native", "leaked_references")
 UNNAMED = ("unexplained",)
 """That memory grows which no name holds: true of what native code keeps, and not yet the leak."""
 

@@ -5,10 +5,11 @@ making requests to different URL paths", https://github.com/aio-libs/aiohttp/iss
 """
 
 import asyncio
+import time
 
 from aiohttp import ClientSession, web
 
-PAGES, AT_ONCE = 14000, 8
+PAGES, PER_SECOND, AT_ONCE = 14000, 1000, 8
 
 
 async def show_order(request):
@@ -27,10 +28,12 @@ async def fetch(session, number):
 
 async def crawl(session):
     numbers, total = iter(range(PAGES)), 0
+    begun = time.monotonic()
 
     async def work():
         nonlocal total
         for number in numbers:
+            await asyncio.sleep(max(0.0, begun + number / PER_SECOND - time.monotonic()))
             total += await fetch(session, number)
             if number % 2800 == 2799:
                 print(f"{number + 1} pages, {total} characters", flush=True)

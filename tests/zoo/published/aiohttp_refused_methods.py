@@ -9,7 +9,7 @@ import time
 
 from aiohttp import ClientSession, web
 
-REQUESTS, AT_ONCE = 10000, 8
+REQUESTS, PER_SECOND, AT_ONCE = 10000, 700, 8
 
 
 @web.middleware
@@ -36,10 +36,12 @@ def make_app():
 async def scan(port):
     """Ask as a scanner does: rightly and, mostly, with methods that there aren't."""
     numbers, refused = iter(range(REQUESTS)), 0
+    begun = time.monotonic()
 
     async def work(session):
         nonlocal refused
         for number in numbers:
+            await asyncio.sleep(max(0.0, begun + number / PER_SECOND - time.monotonic()))
             method = ("GET", "POST", "PUT", "DELETE")[number % 4]
             async with session.request(method, "/status") as response:
                 refused += response.status == 405

@@ -4,11 +4,13 @@ Repaired in 11.3.0 ("Fix memory leak in arrow export using array structure",
 https://github.com/python-pillow/Pillow/pull/8953).
 """
 
+import time
+
 import numpy as np
 import pyarrow as pa
 from PIL import Image
 
-PICTURES, SIDE, THUMBNAIL = 900, 400, 96
+PICTURES, PER_SECOND, SIDE, THUMBNAIL = 900, 70, 400, 96
 
 
 def picture(rng):
@@ -23,8 +25,9 @@ def thumbnail_pixels(rng):
 
 def main():
     rng = np.random.default_rng(0)
-    total = 0
+    total, begun = 0, time.monotonic()
     for number in range(1, PICTURES + 1):
+        time.sleep(max(0.0, begun + number / PER_SECOND - time.monotonic()))
         total += len(thumbnail_pixels(rng))
         if number % 180 == 0:
             print(f"{number} pictures, {total} pixels", flush=True)
