@@ -5,6 +5,7 @@ Every decision about a series is recorded with its rule, its figure and its thre
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -44,10 +45,12 @@ from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind, comparable_key
 from leakscope.model.census import CensusRow
 from leakscope.model.known import Recognised
+from leakscope.model.record import NativeKind, NativeOwner
 from leakscope.model.report import Decision
 from leakscope.model.run import Recording, Run
 from leakscope.model.trend import Trend
 
+_OBJECT_OWNERS = frozenset({NativeOwner.INTERPRETER, NativeOwner.TENSOR, NativeOwner.ARRAY})
 _ALLOCATORS = ("jemalloc", "tcmalloc", "mimalloc")
 MOST_DECISIONS = 400
 """Decisions that a report carries, the first ones: what came to most is decided first."""
@@ -113,8 +116,39 @@ class RunContext:
         for census in self.table.censuses:
             for site in census.elsewhere_sites:
                 found[site.file, site.line] = found.get((site.file, site.line), 0) + site.bytes
-        least = policy.UNNAMED_LINE_SHARE * sum(found.values())
-        return [site for site in sorted(found, key=lambda at: -found[at]) if found[site] >= least]
+        return _much_of(found) or self.sampled_sites
+
+    @property
+    def sampled_lines(self) -> list[str]:
+        """The user's lines below which most of what was sampled became more."""
+        return [self.sources.location(*site) for site in self.sampled_sites]
+
+    @cached_property
+    def sampled_sites(self) -> list[tuple[str, int]]:
+        """The same as files and lines."""
+        return _much_of(self._sampled_growth())
+
+    def _sampled_growth(self) -> dict[tuple[str, int], int]:
+        """Return by how much blocks that Python, numpy and torch allocated below each line of the
+        user's became more: what no window of tracing saw has its line from the sampled profile.
+
+        Arenas are left out: the line that takes the next is chance.
+        """
+        records = [r for r in self.recording.native_allocations if r.is_on]
+        gained: dict[tuple[str, int], float] = {}
+        spread: dict[tuple[str, int], float] = {}
+        for record, sign in zip(records[:: max(len(records) - 1, 1)], (-1, 1), strict=False):
+            for site in record.sites:
+                if site.kind is NativeKind.BLOCK and site.owner in _OBJECT_OWNERS:
+                    at = site.file, site.line
+                    gained[at] = gained.get(at, 0.0) + sign * site.bytes
+                    spread[at] = math.hypot(spread.get(at, 0.0), site.deviation_bytes)
+        return {
+            at: round(size)
+            for at, size in gained.items()
+            if at[0] in self.recording.sources
+            and size >= max(policy.GAUGE_NOISE_BYTES, policy.SAMPLED_DEVIATIONS * spread[at])
+        }
 
     @property
     def environment(self) -> dict[str, str]:
@@ -429,3 +463,9 @@ class Decisions:
     def listed(self) -> list[Decision]:
         """Return what was decided, at most so much as a report carries."""
         return list(self._made.values())[:MOST_DECISIONS]
+
+
+def _much_of(found: dict[tuple[str, int], int]) -> list[tuple[str, int]]:
+    """Return the lines that made a large part of all, the largest first."""
+    least = policy.UNNAMED_LINE_SHARE * sum(found.values())
+    return [site for site in sorted(found, key=lambda at: -found[at]) if found[site] >= least]

@@ -12,7 +12,12 @@ from synthetic_runs import MIB, Program, State, Thing
 from leakscope.analysis import analyse
 from leakscope.model import gauge
 from leakscope.model.census import Content, Owner
-from leakscope.model.record import NativeAllocationsRecord, NativeOwner, NativeSite
+from leakscope.model.record import (
+    NativeAllocationsRecord,
+    NativeKind,
+    NativeOwner,
+    NativeSite,
+)
 from leakscope.model.report import Finding, LedgerEntry, Report, RunVerdict, Severity
 from leakscope.model.run import Run
 
@@ -100,6 +105,34 @@ def test_objects_that_no_walk_reaches_have_the_line_that_allocates_them(owner: N
     assert found.title.endswith("to which nothing refers are never freed, allocated at train.py:31")
     assert found.fed_at == ["train.py:31"]
     assert "unexplained" not in {f.kind for f in report.findings}
+
+
+@pytest.mark.parametrize(
+    ("more", "lines"),
+    [
+        ({}, ["train.py:31"]),
+        ({"kind": NativeKind.MAPPING}, []),
+        ({"owner": NativeOwner.LIBRARY}, []),
+        ({"deviation_bytes": 400 * MIB}, []),
+        ({"file": "/python/lib/json/decoder.py"}, []),
+    ],
+    ids=["blocks", "arenas", "a library's own", "chance", "no file of the program"],
+)
+def test_a_librarys_container_has_the_line_that_sampled_blocks_tell(
+    more: dict[str, object], lines: list[str]
+) -> None:
+    run = Program(epochs=14).leak("library·registry", 2 * MIB, user=False).build()
+    run.main.sources["/project/train.py"] = "x = 1\n" * 40
+    for measurement in run.main.measurements[::4]:
+        step = measurement.boundary.step
+        sites = [site(step * 2 * MIB, 31, **{"owner": NativeOwner.INTERPRETER, **more})]
+        run.main.native_allocations.append(
+            NativeAllocationsRecord(
+                boundary=measurement.boundary.index, interval_bytes=1 << 19, sites=sites
+            )
+        )
+    first = analyse(run).culprits[0]
+    assert (first.name, first.allocated_at) == ("library.registry", lines)
 
 
 def test_what_a_named_list_holds_is_not_taken_for_unreached_objects() -> None:

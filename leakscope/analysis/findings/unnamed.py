@@ -180,6 +180,7 @@ def _leak(case: RunContext, term: Term, ledger: Ledger) -> Finding:
         "running loop alone refers to it, as to the generator that it goes over."
         f"{where_mapped(case, term.trend.tail_from)}{_other_growth(ledger)}",
         UNEXPLAINED_REMEDY,
+        fed_at=case.sampled_lines if term.share >= policy.BIG_DROP_SHARE else [],
         severity=Severity.WARNING,
         trend=term.trend,
         share=term.share,

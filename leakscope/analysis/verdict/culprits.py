@@ -266,7 +266,7 @@ def _culprit(
         severity=judged.severity,
         defined_at=origins.defined_at,
         fed_at=origins.fed_at,
-        allocated_at=origins.allocated_at or _library_lines(case, grower),
+        allocated_at=origins.allocated_at or _unread_lines(case, judged, origins.fed_at),
         holds=[
             HeldLine(type=h.type, count=h.count, bytes=h.bytes, detail=h.detail) for h in row.holds
         ],
@@ -338,10 +338,17 @@ def growth_per_event(
     return event_growth(fit, unit, recompiled(case.recording.compilations, case.sources.location))
 
 
-def _library_lines(case: RunContext, grower: Grower) -> list[str]:
-    """Return the lines that make most of what is new without a name, if a library holds that."""
-    sizes = unnamed_readings(case)[1]
-    if case.table.latest[grower.path].user or not len(sizes):
+def _unread_lines(case: RunContext, judged: Judged, fed_at: list[str]) -> list[str]:
+    """Return the lines that make most of what grows, where no window told of the culprit's own.
+
+    They are a library's container's if that is most of what is new without a name, and the user's
+    own if no line of the source feeds it and it is most of the growth of memory.
+    """
+    grower, sizes = judged.grower, unnamed_readings(case)[1]
+    if case.table.latest[grower.path].user:
+        is_most = not fed_at and judged.share >= policy.BIG_DROP_SHARE
+        return case.sampled_lines if is_most and grower.device == HOST else []
+    if not len(sizes):
         return []
     least = policy.CARRIED_SHARE * float(sizes[-1] - sizes[0])
     return case.unnamed_lines if named_in_libraries(case, [grower]) >= least else []
