@@ -1,0 +1,222 @@
+"""What is true of the tenth set: programs written without a look at how verdicts are made.
+
+Bytes were counted from shapes, and held against the C heap and the resident memory of runs of two
+lengths without leakscope. No program marks its line: what feeds a leak is named here.
+"""
+
+from __future__ import annotations
+
+from truth import Leak, Truth, healthy
+
+TENTH: dict[str, Truth] = {
+    "streaming_recogniser": Truth(
+        (
+            Leak(
+                ("Recogniser.hidden", "recogniser.hidden", "main.recogniser.hidden"),
+                line="self.hidden = self.cell(",
+                kept={"step": 338000},
+            ),
+        )
+    ),
+    "inflight_requests": Truth(
+        (
+            Leak(
+                ("InFlight.requests", "app.state.inflight.requests", "inflight.requests",
+                 "build.app.state.inflight.requests"),
+                line='self.requests[number] = {"clip": clip',
+                kept={"minute": 69120000},
+            ),
+        ),
+        needs=("fastapi", "uvicorn", "httpx"),
+    ),
+    "adapter_trials": Truth(
+        (
+            Leak(
+                ("Search.model", "main.search.model", "search.model",
+                 "Search.model.base_model.model.mix", "Base.mix",
+                 "main.search.model.base_model.model.mix",
+                 "Search.model.base_model.model.mix.lora_B",
+                 "Search.model.base_model.model.mix.lora_B._modules",
+                 "main.search.model.base_model.model.mix.lora_B",
+                 "main.search.model.base_model.model.mix.lora_B._modules",
+                 "Base.mix.lora_B", "Base.mix.lora_B._modules",
+                 "LoraLayer.lora_B", "Linear.lora_B"),
+                also=("Search.model.base_model.model.mix.lora_A",
+                      "Search.model.base_model.model.mix.lora_A._modules",
+                      "main.search.model.base_model.model.mix.lora_A",
+                      "main.search.model.base_model.model.mix.lora_A._modules",
+                      "Base.mix.lora_A", "Base.mix.lora_A._modules",
+                      "LoraLayer.lora_A", "Linear.lora_A"),
+                line="self.model.add_adapter(name, config)",
+                kept={"step": 26500},
+            ),
+        ),
+        needs=("peft",),
+    ),
+    "offloaded_activations": Truth(
+        (
+            Leak(
+                ("Offload.stash",),
+                line="Offload.stash[ctx.ticket] = x.half()",
+                kept={"validation": 1572864, "epoch": 1572864, "step": 65536},
+            ),
+        )
+    ),
+    "tree_planner": Truth(
+        (
+            Leak(
+                ("Search.root", "main.search.root", "search.root", "Node.parent",
+                 "Search.root.parent", "main.search.root.parent"),
+                also=("Node.children", "Search.root.parent.children"),
+                line=".children[move]",
+                kept={"step": 118900},
+            ),
+        )
+    ),
+    "partitioned_logs": Truth(
+        (
+            Leak(
+                ("PartitionedLog.shards", "dataset.shards"),
+                line="self.shards[key] = {name: file[name]",
+                kept={"epoch": 802816, "pass": 802816, "step": 25088, "batch": 25088},
+            ),
+        )
+    ),
+    "rotation_grids": Truth(
+        (
+            Leak(
+                ("sampling_grid",),
+                line="grid(warp",
+                kept={"step": 149500, "epoch": 4784000},
+            ),
+        )
+    ),
+    "frozen_generations": Truth(
+        (
+            Leak(
+                ("garbage", "frozen_garbage", "collector_off"),
+                line="gc.freeze()",
+                kept={"step": 159600},
+            ),
+        )
+    ),
+    "native_frames": Truth(
+        (Leak(("native_held",), line="address = libc.malloc(FRAME)", kept={"step": 57600}),)
+    ),
+    "traced_candidates": Truth(
+        (
+            Leak(
+                ("_loader.eval_cache", "_EvalCacheLoader.eval_cache",
+                 "torch.fx.graph_module._loader.eval_cache", "graph_module._loader.eval_cache"),
+                also=("linecache.cache",),
+                line="fx.",
+                kept={"step": 134000},
+            ),
+        )
+    ),
+    "telemetry_packets": Truth(
+        (
+            Leak(
+                ("PacketParser.buffer", "main.parser.buffer", "parser.buffer"),
+                line="self.buffer += piece",
+                kept={"step": 61453},
+            ),
+        )
+    ),
+    "arrow_predictions": Truth(
+        (
+            Leak(
+                ("AuditTrail.batches", "main.trail.batches", "trail.batches"),
+                line="self.batches.append(",
+                kept={"validation": 1201000, "epoch": 1201000, "step": 1201000 / 24},
+            ),
+        ),
+        needs=("pyarrow",),
+    ),
+    "sample_gradients": Truth(
+        (
+            Leak(
+                ("InfluenceTable", "main.table", "table"),
+                line="self[key] = Influence(norm,",
+                kept={"step": 146300 / 8},
+            ),
+        )
+    ),
+    "ddim_frames": Truth(
+        (
+            Leak(
+                ("DdimSampler.frames",),
+                line="self.frames.append(torch.stack([x, clean]))",
+                kept={"epoch": 504000, "validation": 504000, "step": 50400},
+            ),
+        )
+    ),
+    "momentum_keys": Truth(
+        (
+            Leak(
+                ("MomentumContrast.queue", "KeyQueue", "main.learner.queue", "learner.queue"),
+                line="self.append(keys)",
+                kept={"step": 66200},
+            ),
+        )
+    ),
+    "scratch_maps": Truth(
+        (
+            Leak(
+                ("ScratchPool.busy", "main.pool.busy", "pool.busy"),
+                line="self.busy.append(scratch)",
+                kept={"step": 88474},
+            ),
+        )
+    ),
+    "feature_store": Truth(
+        (
+            Leak(
+                ("native_held", "FeatureStore.db", "main.store.db", "store.db"),
+                line="self.db.executemany(",
+                kept={"step": 74300},
+            ),
+        )
+    ),
+    "gradient_penalty": Truth(
+        (
+            Leak(
+                ("Stem.scale.grad", "Classifier.stem.scale.grad", "stem.scale.grad",
+                 "model.stem.scale.grad", "FlatMinimum.model.stem.scale.grad",
+                 "trainer.model.stem.scale.grad", "main.trainer.model.stem.scale.grad",
+                 "Stem.scale", "Classifier.stem.scale", "FlatMinimum.model.stem.scale",
+                 "main.trainer.model.stem.scale"),
+                line=".backward(",
+                kept={"step": 78000},
+            ),
+        )
+    ),
+    "unacknowledged": Truth(
+        (
+            Leak(
+                ("Gateway.waiting", "serve.gateway.waiting", "gateway.waiting"),
+                line="self.waiting[ticket] = answer",
+                kept={"minute": 44014000},
+            ),
+        )
+    ),
+    "keyed_replay": Truth(
+        (
+            Leak(
+                ("EpisodicReplay.episodes", "main.replay.episodes", "replay.episodes"),
+                line="self.episodes[key] = episode",
+                kept={"step": 12570},
+            ),
+        )
+    ),
+    "healthy_byte_budget": healthy(),
+    "healthy_nstep_ring": healthy(),
+    "healthy_growing_epochs": healthy(),
+    "healthy_picture_pool": healthy(),
+    "healthy_resolution_stages": healthy(),
+    "healthy_token_pipeline": healthy(),
+    "healthy_error_tables": healthy("pandas"),
+    "healthy_rollback_ring": healthy(),
+    "healthy_molecule_sizes": healthy(),
+    "healthy_thread_buffers": healthy(),
+}  # fmt: skip
