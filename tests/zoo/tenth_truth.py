@@ -30,26 +30,20 @@ TENTH: dict[str, Truth] = {
         needs=("fastapi", "uvicorn", "httpx"),
     ),
     "adapter_trials": Truth(
-        (
+        tuple(
             Leak(
-                ("Search.model", "main.search.model", "search.model",
-                 "Search.model.base_model.model.mix", "Base.mix",
-                 "main.search.model.base_model.model.mix",
-                 "Search.model.base_model.model.mix.lora_B",
-                 "Search.model.base_model.model.mix.lora_B._modules",
-                 "main.search.model.base_model.model.mix.lora_B",
-                 "main.search.model.base_model.model.mix.lora_B._modules",
-                 "Base.mix.lora_B", "Base.mix.lora_B._modules",
-                 "LoraLayer.lora_B", "Linear.lora_B"),
-                also=("Search.model.base_model.model.mix.lora_A",
-                      "Search.model.base_model.model.mix.lora_A._modules",
-                      "main.search.model.base_model.model.mix.lora_A",
-                      "main.search.model.base_model.model.mix.lora_A._modules",
-                      "Base.mix.lora_A", "Base.mix.lora_A._modules",
-                      "LoraLayer.lora_A", "Linear.lora_A"),
+                (f"Search.model.base_model.model.mix.{name}",
+                 f"Search.model.base_model.model.mix.{name}._modules",
+                 f"main.search.model.base_model.model.mix.{name}",
+                 f"main.search.model.base_model.model.mix.{name}._modules",
+                 f"Base.mix.{name}", f"Base.mix.{name}._modules",
+                 f"LoraLayer.{name}", f"Linear.{name}"),
+                key=name,
+                also=("Search.model", "main.search.model", "Base.mix"),
                 line="self.model.add_adapter(name, config)",
-                kept={"step": 26450},
-            ),
+                kept={"step": size},
+            )
+            for name, size in (("lora_B", 17300), ("lora_A", 9100))
         ),
         needs=("peft",),
     ),
@@ -78,7 +72,7 @@ TENTH: dict[str, Truth] = {
             Leak(
                 ("PartitionedLog.shards", "dataset.shards"),
                 line="self.shards[key] = {name: file[name]",
-                kept={"epoch": 802816, "pass": 802816, "step": 25088, "batch": 25088},
+                kept={"epoch": 802816, "pass": 401408, "step": 25088, "batch": 25088},
             ),
         )
     ),
@@ -101,7 +95,13 @@ TENTH: dict[str, Truth] = {
         )
     ),
     "native_frames": Truth(
-        (Leak(("native_held",), line="address = libc.malloc(FRAME)", kept={"step": 57600}),)
+        (
+            Leak(
+                ("native_held", "unexplained"),  # its title names the module of the C call
+                line="address = libc.malloc(FRAME)",
+                kept={"step": 57600},
+            ),
+        )
     ),
     "traced_candidates": Truth(
         (
@@ -172,7 +172,8 @@ TENTH: dict[str, Truth] = {
     "feature_store": Truth(
         (
             Leak(
-                ("native_held", "FeatureStore.db", "main.store.db", "store.db"),
+                ("native_held", "FeatureStore.db", "main.store.db", "store.db",
+                 "unexplained"),  # its title names the library
                 line="self.db.executemany(",
                 kept={"step": 74100},
             ),
