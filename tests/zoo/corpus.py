@@ -11,6 +11,7 @@ from pathlib import Path
 from kinds_truth import KINDS
 from ninth_truth import NINTH
 from real_truth import REAL
+from tenth_truth import TENTH
 from truth import TRAINERS, TRUTHS, UNSEEN, Leak, Truth
 
 HERE = Path(__file__).parent
@@ -38,7 +39,7 @@ class Case:
     @property
     def was_unseen(self) -> bool:
         """Whether it was written without knowing how verdicts are made."""
-        return self.name in UNSEEN or self.name in NINTH
+        return self.name in UNSEEN or self.name in NINTH or self.name in TENTH
 
     @property
     def is_real(self) -> bool:
@@ -58,7 +59,7 @@ def cases() -> list[Case]:
     """Return all programs, the leaking ones first."""
     own = [
         Case(name, HERE / "cases" / f"{name}.py", truth)
-        for name, truth in (TRUTHS | KINDS | NINTH).items()
+        for name, truth in (TRUTHS | KINDS | NINTH | TENTH).items()
     ]
     trainers = [
         Case(name, END_TO_END / "programs" / f"{name}.py", truth)

@@ -35,5 +35,13 @@ LENGTHS = {
 FURTHER_LENGTHS = {
     "child_actor": "4001",
     "healthy_meta_learning": "range(140)",
+    "streaming_recogniser": "600",
+    "inflight_requests": " 14,",
+    "partitioned_logs": " 60,",
+    "traced_candidates": " 76",
+    "tree_planner": "450",
+    "scratch_maps": "360,",
+    "unacknowledged": " 14,",
+    "healthy_thread_buffers": " 14,",
 }
 """Others for which the first number that is named so is another one."""
