@@ -175,8 +175,9 @@ def find_roots(
     waiting = list(tasks)
     for frame in _outermost_first(unwound):
         if waiting and frame.f_code.co_flags & inspect.CO_COROUTINE:
-            stages.append(len(user))
-            user += _locals_of_tasks(waiting, ownership, definitions, hidden)
+            for locals_ in _locals_of_tasks(waiting, ownership, definitions, hidden):
+                stages.append(len(user))
+                user += locals_
             waiting = []
         if is_own_file(frame.f_code.co_filename):
             hidden += _own_values(frame)
@@ -190,8 +191,9 @@ def find_roots(
                 user += _generators(generators[id(frame)], function, definitions)
         elif full or frame in calls:
             library += _locals(frame, ownership, definitions, hidden, user=False)
-    stages.append(len(user))
-    user += _locals_of_tasks(waiting, ownership, definitions, hidden)
+    for locals_ in _locals_of_tasks(waiting, ownership, definitions, hidden):
+        stages.append(len(user))
+        user += locals_
     if not full:
         stages.append(len(user))
     objects = _library_objects(ownership, imported) if imported else []
@@ -274,19 +276,27 @@ def _tasks() -> list[Any]:
 
 def _locals_of_tasks(
     tasks: Sequence[Any], ownership: Ownership, definitions: Definitions, hidden: list[Any]
-) -> list[Root]:
+) -> list[list[Root]]:
     """Return the roots for the variables of tasks, of each the outermost frame's first.
 
     While the loop waits for events no frame of theirs is running, and what their variables hold
-    would have no name. They are one stage, whichever is running: each leads to others that wait for
-    the same, and names must not depend on that.
+    would have no name. Those of the oldest task of each loop, its main one, come first: what a
+    thousand calls hold that wait has the name of what they wait in. The others are one stage,
+    whichever is running: each leads to others that wait for the same, and names must not depend on
+    that.
     """
+    oldest = {id(_loop_of(task)): task for task in reversed(tasks)}
+    mains = [task for task in tasks if task is oldest[id(_loop_of(task))]]
+    others = [task for task in tasks if task is not oldest[id(_loop_of(task))]]
     return [
-        root
-        for task in tasks[:_MOST_TASKS]
-        for frame in _awaiting(type(task).get_coro(task))
-        if ownership.owns_code(frame.f_code, frame.f_globals)
-        for root in _locals(frame, ownership, definitions, hidden)
+        [
+            root
+            for task in some[:_MOST_TASKS]
+            for frame in _awaiting(type(task).get_coro(task))
+            if ownership.owns_code(frame.f_code, frame.f_globals)
+            for root in _locals(frame, ownership, definitions, hidden)
+        ]
+        for some in (mains, others)
     ]
 
 

@@ -37,12 +37,14 @@ async def crawl(take, count):
 """
 
 
-def rows_of(tmp_path, scope: CensusScope, count: int) -> dict[str, CensusRow]:
+def rows_of(
+    tmp_path, scope: CensusScope, count: int, source: str = PROGRAM
+) -> dict[str, CensusRow]:
     """Take a census in another thread while all tasks of a program wait."""
     file = tmp_path / "service.py"
     program = types.ModuleType("service")
     program.__file__ = str(file)
-    exec(compile(PROGRAM, str(file), "exec"), vars(program))
+    exec(compile(source, str(file), "exec"), vars(program))
     taker = CensusTaker(project_root=str(tmp_path))
     census = asyncio.run(program.crawl(lambda: taker.take(scope), count))
     vars(program).clear()
@@ -53,14 +55,46 @@ def rows_of(tmp_path, scope: CensusScope, count: int) -> dict[str, CensusRow]:
 def test_what_waiting_tasks_hold_has_their_variables_names(tmp_path, scope):
     rows = rows_of(tmp_path, scope, 3)
     assert rows["crawl()·jar"].host_bytes == pytest.approx(2 * MIB, rel=0.05)
-    session = rows["worker()·session"]
+    session = rows["crawl()·workers[*].session"]
     assert (session.count, session.name) == (3, "worker.session")
     assert session.host_bytes == pytest.approx(3 * MIB, rel=0.05)
-    assert rows["wait()·waiting"].count == 3
+    waiting = rows["crawl()·workers[*].waiting"]
+    assert (waiting.count, waiting.name) == (3, "wait.waiting")
     assert rows["crawl()·jar"].user
 
 
 def test_a_program_without_tasks_has_no_such_names(tmp_path):
     rows = rows_of(tmp_path, CensusScope.FOCUSED, 0)
     assert "crawl()·jar" in rows
-    assert "worker()·session" not in rows
+    assert not [row.name for row in rows.values() if row.name.startswith("worker.")]
+
+
+UNANSWERED = """
+import asyncio
+
+async def look(take):
+    await asyncio.sleep(0.01)
+    return await asyncio.get_running_loop().run_in_executor(None, take)
+
+class Gateway:
+    def __init__(self):
+        self.waiting = {}
+
+    async def publish(self, number):
+        payload = [bytearray(1 << 18)]
+        self.waiting[number] = asyncio.get_running_loop().create_future()
+        await self.waiting[number]
+
+async def crawl(take, count):
+    gateway = Gateway()
+    for number in range(count):
+        asyncio.create_task(gateway.publish(number))
+    return await look(take)
+"""
+
+
+@pytest.mark.parametrize("scope", list(CensusScope))
+def test_calls_that_wait_for_ever_hang_on_what_they_wait_in(tmp_path, scope):
+    rows = rows_of(tmp_path, scope, 40, UNANSWERED)
+    assert rows["crawl()·gateway.waiting"].host_bytes == pytest.approx(10 * MIB, rel=0.05)
+    assert rows["crawl()·gateway.waiting"].length == 40
