@@ -78,6 +78,26 @@ def test_a_collector_that_works_is_not_mentioned() -> None:
     assert report.findings == []
 
 
+@pytest.mark.parametrize(
+    ("frozen", "grows", "verdict"),
+    [
+        (lambda s: 300_000 + 5_000 * s.epoch, True, RunVerdict.LEAK),
+        (lambda s: 300_000 + 5_000 * s.epoch, False, RunVerdict.CLEAN),
+        (lambda s: 300_000, True, RunVerdict.LEAK),
+    ],
+    ids=["again and again", "of what is named", "once"],
+)
+def test_what_is_frozen_in_each_epoch_explains_growth_without_a_name(
+    frozen: Callable[[State], float], grows: bool, verdict: RunVerdict
+) -> None:
+    program = Program(epochs=14).gauge(gauge.GC_FROZEN, frozen)
+    report = report_of(program.swell(lambda s: grows * 2 * MIB * s.epoch))
+    kinds = {f.kind for f in report.findings if f.severity is Severity.WARNING}
+    assert report.verdict is verdict
+    again = frozen(State(epoch=3)) != frozen(State(epoch=0))
+    assert kinds == ({"collector_frozen" if again else "unexplained"} if grows else set())
+
+
 def test_frozen_objects_are_a_note_while_garbage_is_collected() -> None:
     program = Program(epochs=10).gauge(gauge.GC_FROZEN, lambda s: 10_000 if s.step > 5 else 0)
     assert finding(report_of(program), "collector_frozen").severity is Severity.NOTE

@@ -127,7 +127,7 @@ NINTH: dict[str, Truth] = {
             ),
             Leak(
                 ("logging.Manager.loggerDict", "logging.root.manager.loggerDict",
-                 "Manager.loggerDict", "Logger.manager.loggerDict"),
+                 "Manager.loggerDict", "Logger.manager.loggerDict", "client.log.manager.loggerDict"),
                 key="loggers",
                 kept={"minute": 7260000},
             ),

@@ -43,6 +43,7 @@ _EXPLAINING_KINDS = {
     "open_figures",
     "garbage",
     "collector_off",
+    "collector_frozen",
     "native_held",
     "leaked_references",
     "gradient_cycle",

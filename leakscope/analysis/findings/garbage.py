@@ -209,6 +209,8 @@ def diagnose_collector(
     known = enabled[np.isfinite(enabled)]
     off = len(known) >= 2 and float(np.mean(known[1:] == 0)) > policy.COLLECTOR_OFF_SHARE
     hidden = frozen[np.isfinite(frozen)]
+    if (unnamed := _frozen_again(case, growth)) is not None:
+        return [_frozen_finding(case, unnamed, hidden)]
     jumped = len(hidden) >= 2 and hidden.max() - hidden[0] > 0
     if not off and not jumped:
         return []
@@ -243,6 +245,39 @@ def diagnose_collector(
             ),
         )
     ]
+
+
+def _frozen_again(case: RunContext, growth: SearchResult) -> Term | None:
+    """Return what grows without a name while ever more objects are frozen; None otherwise.
+
+    May be confused with a program that freezes what it goes on to hold: that has a name.
+    """
+    if not case.gauge_trend(gauge.GC_FROZEN, policy.COUNT_NOISE).is_growing:
+        return None
+    terms = [growth.terms.get(kind) for kind in ("unexplained", "elsewhere")]
+    grown = [t for t in terms if t is not None and t.grows and not t.excluded_by]
+    return max(grown, key=lambda term: term.trend.net_bytes, default=None)
+
+
+def _frozen_finding(case: RunContext, term: Term, hidden: FloatArray) -> Finding:
+    gained = float(hidden[-1] - hidden[0])
+    return to_finding(
+        "collector_frozen",
+        "Garbage is frozen out of the collector's sight again and again",
+        f"gc.freeze() hides {human_count(float(hidden.max()))} objects from the collector, "
+        f"{human_count(gained)} of them since the run began. Objects in circles among them are "
+        f"never freed: {human_bytes(term.trend.net_bytes)} that has no name came in that time.",
+        Remedy(
+            title="Call gc.collect() before gc.freeze(), and freeze once, after the set-up",
+            text="What is frozen is never collected, garbage included. " + COLLECTOR_REMEDY_TEXT,
+        ),
+        severity=Severity.WARNING,
+        trend=term.trend,
+        share=term.share,
+        total_bytes=term.trend.net_bytes,
+        fed_at=places_that_call(case.sources, {"gc"}, {"freeze"}),
+        falsifier=("gc.unfreeze() and gc.collect() would free most of it.", None),
+    )
 
 
 _SLACK_CURES = {
