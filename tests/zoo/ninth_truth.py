@@ -127,7 +127,8 @@ NINTH: dict[str, Truth] = {
             ),
             Leak(
                 ("logging.Manager.loggerDict", "logging.root.manager.loggerDict",
-                 "Manager.loggerDict", "Logger.manager.loggerDict", "client.log.manager.loggerDict"),
+                 "Manager.loggerDict", "Logger.manager.loggerDict",
+                 "client.log.manager.loggerDict"),
                 key="loggers",
                 kept={"minute": 7260000},
             ),
