@@ -11,14 +11,18 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from leakscope.cli.monitor import forward_termination
-from leakscope.cli.output import say, to_process_number
+from leakscope.cli.output import (
+    run_directory_options,
+    say,
+    setting_options,
+    to_process_number,
+)
 from leakscope.cli.report import conclude, print_summary, write_reports
-from leakscope.cli.run import to_pause, to_share
 from leakscope.model.errors import EXIT_ERROR, LeakscopeError
 
 if TYPE_CHECKING:
@@ -79,35 +83,12 @@ def to_seconds(
     show_default=True,
     help="Seconds to wait for a safe point.",
 )
-@click.option(
-    "--out",
-    "-o",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Run directory to make [default: leakscope-runs/<time>-<script>].",
-)
-@click.option("--force", is_flag=True, help="Replace a run that --out holds already.")
-@click.option(
-    "--budget",
-    callback=to_share,
-    metavar="SHARE",
-    default=None,
-    help="Share of wall time that measuring may cost [default: 2%].",
-)
-@click.option(
-    "--max-pause",
-    callback=to_pause,
-    metavar="MS",
-    default=None,
-    help="Milliseconds that a census may hold the program up, the first and the last apart "
-    "[default: 100].",
-)
-@click.option("--label", metavar="TEXT", help="A name for the run, shown in its report.")
-@click.option("--report/--no-report", default=None, help="Whether to write the report at the end.")
-@click.option("--quiet", "-q", is_flag=True, default=None, help="Print nothing but faults.")
+@run_directory_options()
+@setting_options("budget", "max-pause", "label", "report", "quiet")
 @click.pass_context
 def attach(
     context: click.Context,
+    /,
     pid: int,
     *,
     seconds: float | None,
@@ -117,11 +98,7 @@ def attach(
     wait: float,
     out: Path | None,
     force: bool,
-    budget: float | None,
-    max_pause: float | None,
-    label: str | None,
-    report: bool | None,
-    quiet: bool | None,
+    **chosen: Any,
 ) -> None:
     """Record from now on in the running process PID, and leave without a trace."""
     if detach:
@@ -132,16 +109,7 @@ def attach(
     from leakscope.capture.attach import AttachError
     from leakscope.capture.options import configured_options
 
-    options = configured_options(
-        say,
-        out=out,
-        force=force,
-        budget=budget,
-        max_pause=max_pause,
-        label=label,
-        report=report,
-        quiet=quiet,
-    )
+    options = configured_options(say, out=out, force=force, **chosen)
     try:
         with forward_termination(None):
             if once:

@@ -20,6 +20,7 @@ from leakscope.cli.output import (
     is_stdout,
     out_option,
     say,
+    setting_options,
     shows_color,
     terminal_width,
     why_unread,
@@ -27,13 +28,14 @@ from leakscope.cli.output import (
     write_text,
 )
 from leakscope.cli.report import conclude, read_report
+from leakscope.configuration import BY_NAME
 from leakscope.model import __version__
 from leakscope.model.errors import EXIT_OK, EXIT_THRESHOLD, LeakscopeError, NewerSchemaError
 from leakscope.model.report import Culprit, Finding, Report
 
 if TYPE_CHECKING:
     from leakscope.analysis.gate import Allowed, GrowthLimit
-    from leakscope.configuration import Configuration
+    from leakscope.configuration.project import Configuration
     from leakscope.model.documents import Baseline, Check
 
 
@@ -83,30 +85,6 @@ class _Sinks:
     job_summary: bool
 
 
-def to_tolerance(
-    _: click.Context | None, __: click.Parameter | None, text: str | None
-) -> float | None:
-    """Return a part of a rate, written ``20%`` or ``0.2``: 0 or more."""
-    from leakscope.configuration.settings import UnreadableError, to_part
-
-    try:
-        return None if text is None else to_part(text)
-    except UnreadableError as fault:
-        raise click.BadParameter(f"{text!r} is no part of a rate; write {fault}.") from fault
-
-
-def to_limit(_: click.Context | None, __: click.Parameter | None, text: str | None) -> str | None:
-    """Return a rate of growth as it was written, once it is known to be one."""
-    from leakscope.analysis.gate import to_growth_limit
-
-    try:
-        if text:
-            to_growth_limit(text)
-    except LeakscopeError as fault:
-        raise click.BadParameter(str(fault)) from fault
-    return text
-
-
 def to_forms(
     _: click.Context | None, __: click.Parameter | None, paths: tuple[Path, ...]
 ) -> tuple[Path, ...]:
@@ -120,20 +98,7 @@ def to_forms(
 
 @click.command(epilog=_EPILOG)
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option(
-    "--max-growth",
-    callback=to_limit,
-    metavar="RATE",
-    help="What may grow: 1 MB/epoch, 64 KiB/step, ….",
-)
-@click.option("--baseline", type=click.Path(path_type=Path), metavar="FILE", help="What is known.")
-@click.option(
-    "--tolerance",
-    callback=to_tolerance,
-    default=None,
-    metavar="SHARE",
-    help="How much faster than the baseline something known may grow [default: 20%].",
-)
+@setting_options("check.max-growth", "check.baseline", "check.tolerance")
 @click.option(
     "--write-baseline",
     "written",
@@ -141,18 +106,7 @@ def to_forms(
     metavar="FILE",
     help="Write what grows as a baseline and fail for nothing; reasons in FILE stay.",
 )
-@click.option(
-    "--ignore",
-    "ignored",
-    multiple=True,
-    metavar="PATTERN",
-    help="Names, paths or kinds that may grow.",
-)
-@click.option(
-    "--strict/--no-strict",
-    default=None,
-    help="Whether an inconclusive run fails [default: it does].",
-)
+@setting_options("check.ignore", "check.strict")
 @click.option(
     "--format",
     "form",
@@ -173,16 +127,12 @@ def to_forms(
 def check(
     run: Path,
     *,
-    max_growth: str | None,
-    baseline: Path | None,
-    tolerance: float | None,
     written: Path | None,
-    ignored: tuple[str, ...],
-    strict: bool | None,
     form: str | None,
     out: Path | None,
     also: tuple[Path, ...],
     job_summary: bool,
+    **chosen: Any,
 ) -> int:
     """Fail where something in RUN grows that isn't allowed.
 
@@ -190,15 +140,8 @@ def check(
     """
     from leakscope.analysis.gate import check as check_report
 
-    options = {
-        "check.max-growth": max_growth,
-        "check.baseline": baseline,
-        "check.tolerance": tolerance,
-        "check.ignore": ignored or None,
-        "check.strict": strict,
-    }
     form = form or format_of(out, "text", _FORMS, _SUFFIXES)
-    allowed = _allowed(options, written)
+    allowed = _allowed(chosen, written)
     report, project_root = _read(run)
     repository = find_repository(Path.cwd(), project_root)
     report = localised(report, repository)
@@ -210,10 +153,10 @@ def check(
     return EXIT_OK if checked.passes else EXIT_THRESHOLD
 
 
-def _allowed(options: Mapping[str, Any], written: Path | None) -> Allowed:
+def _allowed(chosen: Mapping[str, Any], written: Path | None) -> Allowed:
     """Return what is allowed: by the command line, else by the environment, else by the project."""
-    from leakscope.analysis.gate import Allowed, to_growth_limit
-    from leakscope.configuration import read_configuration, read_suppressions
+    from leakscope.analysis.gate import Allowed
+    from leakscope.configuration.project import read_configuration, read_suppressions
 
     configuration = read_configuration()
     configuration.refuse_faults()
@@ -221,24 +164,32 @@ def _allowed(options: Mapping[str, Any], written: Path | None) -> Allowed:
     suppressions, unknown = read_suppressions(configuration.section)
     if unknown:
         raise LeakscopeError(unknown[0], slug="bad-configuration")
-    force = {
-        name: configuration.value(name) if value is None else value
-        for name, value in options.items()
-    }
-    growth_limit, baseline = options["check.max-growth"], force["check.baseline"]
+
+    def in_force(name: str) -> Any:
+        value = chosen[BY_NAME[name].option]
+        return configuration.value(name) if value is None else value
+
     before = _before(written)
-    if written is not None and options["check.baseline"] is None:
-        baseline = None
+    baseline = chosen["baseline"] if written is not None else in_force("check.baseline")
     return Allowed(
         today=datetime.now(timezone.utc).date(),
-        limit=limit_in(configuration) if growth_limit is None else to_growth_limit(growth_limit),
+        limit=_chosen_limit(chosen["max_growth"]) or limit_in(configuration),
         baseline=read_baseline(baseline) if baseline is not None else before,
-        tolerance=force["check.tolerance"],
-        ignored=force["check.ignore"],
+        tolerance=in_force("check.tolerance"),
+        ignored=in_force("check.ignore"),
         suppressions=suppressions,
         remarks=configuration.remarks,
-        strict=force["check.strict"],
+        strict=in_force("check.strict"),
     )
+
+
+def _chosen_limit(text: str | None) -> GrowthLimit | None:
+    from leakscope.analysis.gate import to_growth_limit
+
+    try:
+        return to_growth_limit(text) if text else None
+    except LeakscopeError as fault:
+        raise click.BadParameter(str(fault), param_hint="'--max-growth'") from fault
 
 
 def limit_in(configuration: Configuration) -> GrowthLimit | None:

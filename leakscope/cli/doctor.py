@@ -22,7 +22,7 @@ from leakscope.model.text import human_bytes, plural
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leakscope.configuration import Configuration
+    from leakscope.configuration.project import Configuration
     from leakscope.model.documents import Health, InForce
     from leakscope.model.known import Own
 
@@ -77,7 +77,11 @@ def doctor(*, as_json: bool) -> int:
 def examine() -> Health:
     """Return everything that is told; changes nothing and raises nothing."""
     from leakscope.capture.capabilities import query_capabilities
-    from leakscope.configuration import read_configuration, read_known_culprits, read_suppressions
+    from leakscope.configuration.project import (
+        read_configuration,
+        read_known_culprits,
+        read_suppressions,
+    )
     from leakscope.model.documents import Health, Item, State
     from leakscope.probes.environment import memory_abilities
 
@@ -126,7 +130,7 @@ def _bad_limit(configuration: Configuration) -> list[str]:
 
 def settings_in_force(configuration: Configuration) -> list[InForce]:
     """Return every setting with its value and where that was chosen."""
-    from leakscope.configuration.settings import SETTINGS
+    from leakscope.configuration import SETTINGS
     from leakscope.model.documents import InForce
 
     return [

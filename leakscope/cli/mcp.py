@@ -76,7 +76,7 @@ def mcp(directory: Path | None) -> None:
     Without DIRECTORY it is the folder in which `leakscope run` makes runs.
     """
     from leakscope.cli.runs import require_shelf
-    from leakscope.configuration import read_configuration
+    from leakscope.configuration.project import read_configuration
 
     if directory is None:
         directory = read_configuration().value("runs")

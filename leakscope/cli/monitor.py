@@ -15,11 +15,16 @@ import time
 from collections import deque
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from leakscope.cli.output import say, to_process_number
+from leakscope.cli.output import (
+    run_directory_options,
+    say,
+    setting_options,
+    to_process_number,
+)
 from leakscope.cli.program import ProgramEnding, SignalWitness, end_as
 from leakscope.cli.report import conclude, print_summary, write_reports
 from leakscope.model import gauge
@@ -69,10 +74,8 @@ _SETTINGS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
     show_default=True,
     help="Seconds from reading to reading.",
 )
-@click.option("--out", "-o", type=click.Path(path_type=Path), help="Run directory.")
-@click.option("--force", is_flag=True, help="Replace a run that --out holds already.")
-@click.option("--report/--no-report", default=None, help="Whether to write the report at the end.")
-@click.option("--quiet", "-q", is_flag=True, default=None, help="Print nothing but faults.")
+@run_directory_options()
+@setting_options("report", "quiet")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def monitor(
     *,
@@ -81,16 +84,15 @@ def monitor(
     interval: float,
     out: Path | None,
     force: bool,
-    report: bool | None,
-    quiet: bool | None,
     command: tuple[str, ...],
+    **chosen: Any,
 ) -> None:
     """Watch the memory of a process and its children from outside."""
     if sum((pid is not None, name is not None, bool(command))) != 1:
         raise click.UsageError("Name what to watch: --pid, --name or -- COMMAND, one of them.")
     from leakscope.capture.options import configured_options
 
-    options = configured_options(say, out=out, force=force, report=report, quiet=quiet)
+    options = configured_options(say, out=out, force=force, **chosen)
     child = _start(command) if command else None
     with forward_termination(child):
         number = child.pid if child else pid or _find(name or "")

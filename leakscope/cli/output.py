@@ -15,6 +15,7 @@ from typing import Any
 import click
 import msgspec
 
+from leakscope.configuration import BY_NAME, FLAG, PATH, Setting, UnreadableError
 from leakscope.model.errors import EXIT_ERROR, LeakscopeError, UnwritableError
 
 ALIKE = 0.7
@@ -94,6 +95,63 @@ def format_option(otherwise: str, forms: Sequence[str] = FORMS) -> Decorator:
 def out_option(text: str = "Where to write; - or nothing is stdout.") -> Decorator:
     """Return the option ``--out``."""
     return click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help=text)
+
+
+def run_directory_options(
+    text: str = "Run directory to make [default: leakscope-runs/<time>-<script>].",
+    *,
+    is_required: bool = False,
+) -> Decorator:
+    """Return the options ``--out`` and ``--force`` of a command that makes a run."""
+    place = click.Path(path_type=Path)
+    out = click.option("--out", "-o", type=place, metavar="DIR", required=is_required, help=text)
+    force = click.option("--force", is_flag=True, help="Replace a run that --out holds already.")
+    return lambda command: out(force(command))
+
+
+def setting_options(*names: str) -> Decorator:
+    """Return the options for settings, by their names in the table of them.
+
+    What isn't given is None, so that the environment and the project may say it.
+    """
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for name in reversed(names):
+            command = _setting_option(BY_NAME[name])(command)
+        return command
+
+    return add
+
+
+def _setting_option(setting: Setting) -> Decorator:
+    kind = setting.kind
+    flags = setting.flags or (f"--{setting.name.rpartition('.')[2]}",)
+    is_shown = setting.default and kind is not FLAG
+    default = f" [default: {kind.shown(setting.default)}]" if is_shown else ""
+    as_written: Any = click.Path(path_type=Path) if kind is PATH else click.STRING
+    return click.option(
+        *flags,
+        setting.option,
+        is_flag=kind is FLAG,
+        multiple=kind.is_list,
+        default=None,
+        type=None if kind is FLAG else click.Choice(kind.choices) if kind.choices else as_written,
+        metavar=kind.metavar,
+        callback=_setting_value(setting),
+        help=f"{setting.help.removesuffix('.')}{default}." if default else setting.help,
+    )
+
+
+def _setting_value(setting: Setting) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    def value(_: click.Context, __: click.Parameter, given: Any) -> Any:
+        if given is None or given == () or setting.kind is PATH:
+            return given or None
+        try:
+            return setting.kind.read([*given] if setting.kind.is_list else given)
+        except UnreadableError as fault:
+            raise click.BadParameter(f"{given!r} is not {fault}.") from None
+
+    return value
 
 
 def format_of(

@@ -209,7 +209,7 @@ def _decode_report(path: Path) -> Report:
 def catalogue_in_force() -> Catalogue:
     """Return the known culprits: those of the project before those that leakscope ships."""
     from leakscope.analysis.remedies.catalogue import with_own
-    from leakscope.configuration import read_configuration, read_known_culprits
+    from leakscope.configuration.project import read_configuration, read_known_culprits
 
     return with_own(read_known_culprits(read_configuration().section))
 

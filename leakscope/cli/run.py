@@ -23,16 +23,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from leakscope.capture.launch import Launch
-from leakscope.capture.options import (
-    CudaHistory,
-    Native,
-    SessionOptions,
-    SnapshotSignal,
-    Tracemalloc,
-    Workers,
-    chosen_trackers,
-    configured_options,
-)
+from leakscope.capture.options import SessionOptions, configured_options
 from leakscope.capture.run_directory import (
     RUNS,
     Program,
@@ -41,7 +32,7 @@ from leakscope.capture.run_directory import (
     interpreter_options,
     this_world,
 )
-from leakscope.cli.output import explain, say
+from leakscope.cli.output import explain, run_directory_options, say, setting_options
 from leakscope.cli.program import (
     OWN_WORDS,
     Lengthening,
@@ -54,7 +45,7 @@ from leakscope.cli.program import (
     to_lengthening,
 )
 from leakscope.cli.report import conclude, print_summary, write_reports
-from leakscope.configuration.settings import UnreadableError, to_milliseconds, to_size
+from leakscope.configuration import is_off
 from leakscope.model import __version__
 from leakscope.model.errors import LeakscopeError, UnwritableError
 from leakscope.model.record import RunManifest
@@ -64,7 +55,6 @@ from leakscope.recording.directory import journals
 if TYPE_CHECKING:
     from leakscope.model.report import Report
 
-_OFF = {"off", "0", "false", "no"}
 _NO_PROGRAM = 2
 """As Python has it for a file that it can't open."""
 
@@ -93,114 +83,19 @@ With --until-verdict a second run's own code counts.
 """
 
 
-def to_share(_: click.Context | None, __: click.Parameter | None, text: str | None) -> float | None:
-    """Return a share of wall time, written ``2%`` or ``0.02``: above 0 and at most 1."""
-    if text is None:
-        return None
-    number = text.strip().removesuffix("%")
-    try:
-        share = float(number) / (1 if number == text.strip() else 100)
-    except ValueError:
-        share = 0.0
-    if not 0 < share <= 1:
-        raise click.BadParameter(f"{text!r} is no share of wall time; write 2% or 0.02.")
-    return share
-
-
-def to_pause(_: click.Context | None, __: click.Parameter | None, text: str | None) -> float | None:
-    """Return milliseconds, written ``100`` or ``100ms``: above 0."""
-    try:
-        return None if text is None else to_milliseconds(text)
-    except UnreadableError as fault:
-        raise click.BadParameter(f"{text!r} is not {fault}.") from None
-
-
-def to_interval(
-    _: click.Context | None, __: click.Parameter | None, text: str | None
-) -> int | None:
-    """Return bytes, written ``524288`` or ``512KiB``: 1 KiB or more."""
-    try:
-        return None if text is None else to_size(text)
-    except UnreadableError as fault:
-        raise click.BadParameter(f"{text!r} is not {fault}.") from None
-
-
 @click.command(cls=ProgramCommand, epilog=_EPILOG)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Run directory to make [default: leakscope-runs/<time>-<script>].",
-)
-@click.option("--force", is_flag=True, help="Replace a run that --out holds already.")
-@click.option(
-    "--budget",
-    callback=to_share,
-    metavar="SHARE",
-    default=None,
-    help="Share of wall time that measuring may cost [default: 2%].",
-)
-@click.option(
-    "--max-pause",
-    callback=to_pause,
-    metavar="MS",
-    default=None,
-    help="Milliseconds that a census may hold the program up, the first and the last apart "
-    "[default: 100].",
-)
-@click.option(
-    "--tracemalloc",
-    type=click.Choice(["off", "window", "always"]),
-    default=None,
-    help="When to learn which lines allocate [default: window].",
-)
-@click.option(
-    "--cuda-history",
-    type=click.Choice(["off", "window"]),
-    default=None,
-    help="When to learn which lines allocate on CUDA; a recording of the program's goes "
-    "on [default: off].",
-)
-@click.option(
-    "--native",
-    type=click.Choice(["off", "auto"]),
-    default=None,
-    help="Whether native allocations are sampled, where they can be [default: auto].",
-)
-@click.option(
-    "--native-interval",
-    callback=to_interval,
-    metavar="SIZE",
-    default=None,
-    help="Mean number of bytes from one sample to the next [default: 512KiB].",
-)
-@click.option(
-    "--workers",
-    type=click.Choice(["on", "off"]),
-    default=None,
-    help="Whether workers of DataLoaders record themselves [default: on].",
-)
-@click.option(
-    "--probe-cleanup",
-    is_flag=True,
-    default=None,
-    help="Try gc.collect(), empty_cache() and malloc_trim(0) at the end of a few phases and report "
-    "what each really freed. It changes when garbage is collected.",
-)
-@click.option(
-    "--snapshot-signal",
-    type=click.Choice(["off", "USR1", "USR2"]),
-    default=None,
-    help="Signal on which a census is taken now, as `leakscope snapshot PID` sends it. Choose one "
-    "that the program doesn't use [default: off].",
-)
-@click.option(
-    "--tracker",
+@run_directory_options()
+@setting_options(
+    "budget",
+    "max-pause",
+    "tracemalloc",
+    "cuda-history",
+    "native",
+    "native-interval",
+    "workers",
+    "probe-cleanup",
+    "snapshot-signal",
     "trackers",
-    multiple=True,
-    type=click.Choice(["auto", "off", "tensorboard", "wandb", "mlflow"]),
-    help="Tracker of the program's in which memory is drawn, more than once for several; auto "
-    "takes those whose run stays on this machine [default: auto].",
 )
 @click.option(
     "--until-verdict",
@@ -211,29 +106,16 @@ def to_interval(
     help="Run once more with twice the number if the first run is inconclusive. It stands where "
     "the program's arguments have {NAME}, or in the environment: env:NAME=NUMBER.",
 )
-@click.option("--report/--no-report", default=None, help="Whether to write the report at the end.")
-@click.option("--quiet", "-q", is_flag=True, default=None, help="Print no summary.")
-@click.option("--label", metavar="TEXT", help="A name for the run, shown in its report.")
+@setting_options("report", "quiet", "label")
 @click.pass_obj
 def run(
     program: Program,
+    /,
     *,
     out: Path | None,
     force: bool,
-    budget: float | None,
-    max_pause: float | None,
-    tracemalloc: Tracemalloc | None,
-    cuda_history: CudaHistory | None,
-    native: Native | None,
-    native_interval: int | None,
-    workers: Workers | None,
-    probe_cleanup: bool | None,
-    snapshot_signal: SnapshotSignal | None,
-    trackers: tuple[str, ...],
     lengthening: Lengthening | None,
-    report: bool | None,
-    quiet: bool | None,
-    label: str | None,
+    **chosen: Any,
 ) -> NoReturn:
     """Run a Python program and record its memory.
 
@@ -250,21 +132,9 @@ def run(
         say if world.leads else None,
         out=out,
         force=force,
-        budget=budget,
-        max_pause=max_pause,
-        tracemalloc=tracemalloc,
-        cuda_history=cuda_history,
-        native=native,
-        native_interval=native_interval,
-        workers=workers,
-        report=report,
-        quiet=quiet,
-        label=label,
         project_root=Path(program.project_root()),
         script=program.target,
-        probe_cleanup=probe_cleanup,
-        snapshot_signal=snapshot_signal,
-        trackers=chosen_trackers(trackers or None),
+        **chosen,
     )
     if lengthening is not None:
         _require_second_run(options, world)
@@ -304,7 +174,7 @@ def _attempt_of(world: World) -> dict[str, str | int]:
 
 def _is_not_recorded(program: Program) -> bool:
     """Return whether there is nothing to record, or it was asked not to."""
-    if os.environ.get("LEAKSCOPE", "").lower() in _OFF:
+    if is_off():
         return True
     if program.kind == "stdin" and sys.stdin is not None and sys.stdin.isatty():
         say("what is typed in is not recorded; give a script, or send it to stdin.")
@@ -436,7 +306,7 @@ def prepare(program: Program, options: SessionOptions, world: World) -> RunDirec
 
 
 def _manifest(program: Program, options: dict[str, Any]) -> RunManifest:
-    from leakscope.configuration import own_libraries, read_configuration
+    from leakscope.configuration.project import own_libraries, read_configuration
     from leakscope.probes.cgroup import memory_limit
     from leakscope.probes.environment import environment
 

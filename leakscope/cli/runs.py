@@ -23,6 +23,7 @@ from leakscope.cli.output import (
     is_stdout,
     out_option,
     print_text,
+    run_directory_options,
     shows_color,
     terminal_width,
     wants_color,
@@ -258,7 +259,7 @@ def runs(directory: Path | None, *, form: str | None, out: Path | None, order: s
 
 def _in_usual_directory(order: str) -> RunList:
     """List what ``leakscope run`` has made so far: where it made nothing, there is no run yet."""
-    from leakscope.configuration import read_configuration
+    from leakscope.configuration.project import read_configuration
     from leakscope.model.documents import RunList
 
     directory = read_configuration().value("runs")
@@ -388,8 +389,7 @@ Exit codes:
 
 @click.command(epilog=_EPILOG_OF_MERGE)
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--out", "-o", required=True, type=click.Path(path_type=Path), help="Run directory.")
-@click.option("--force", is_flag=True, help="Replace a run that --out holds already.")
+@run_directory_options("Run directory.", is_required=True)
 def merge(runs: tuple[Path, ...], *, out: Path, force: bool) -> None:
     """Put the recordings of RUNS, ranks of one training, into one run directory."""
     from leakscope.cli.report import conclude, write_reports

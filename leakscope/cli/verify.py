@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leakscope.cli.output import say, write_text
+from leakscope.cli.output import run_directory_options, say, write_text
 from leakscope.cli.program import split_command_line
 from leakscope.cli.report import conclude
+from leakscope.configuration import BY_NAME
 from leakscope.model.errors import EXIT_OK, EXIT_THRESHOLD, LeakscopeError, NoRunError
 from leakscope.recording import open_run
 from leakscope.recording.directory import REDACTED, find_run, read_manifest
@@ -37,15 +38,8 @@ if TYPE_CHECKING:
     from leakscope.model.record import RunManifest
     from leakscope.model.report import Culprit, Report
 
-_SAME_OPTIONS = {
-    "budget": "--budget",
-    "max_pause": "--max-pause",
-    "tracemalloc": "--tracemalloc",
-    "native": "--native",
-    "native_interval": "--native-interval",
-    "workers": "--workers",
-}
-"""Options of the first run that the second gets too, so that both are measured alike."""
+_SAME_SETTINGS = ("budget", "max-pause", "tracemalloc", "native", "native-interval", "workers")
+"""Settings of the first run that the second gets too, so that both are measured alike."""
 _EPILOG = """\b
 Examples:
   leakscope verify leakscope-runs/20250101-120000-train
@@ -99,19 +93,13 @@ class NotVerifiedError(LeakscopeError):
     help="Culprit whose diff is tried, by its number in the report; more than once for several "
     "[default: the first that has a diff].",
 )
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Run directory of the second run [default: RUN-remedy-N].",
-)
+@run_directory_options("Run directory of the second run [default: RUN-remedy-N].")
 @click.option(
     "--project",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     metavar="DIR",
     help="Folder to copy [default: the project of the run].",
 )
-@click.option("--force", is_flag=True, help="Replace a run that --out holds already.")
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
 def verify(
@@ -243,9 +231,9 @@ def _run_again(
     """Run the program in the copy, recorded like the first run; return its exit code."""
     same = [
         word
-        for name, option in _SAME_OPTIONS.items()
-        if (value := options.get(name)) is not None
-        for word in (option, str(value))
+        for name in _SAME_SETTINGS
+        if (value := options.get(BY_NAME[name].option)) is not None
+        for word in (f"--{name}", str(value))
     ]
     arguments = list(program.arguments)
     if program.kind == "script":
