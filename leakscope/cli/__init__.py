@@ -50,7 +50,9 @@ _COMMANDS = (
     "run", "attach", "runs", "show", "snapshot", "monitor", "report", "explain", "compare",
     "verify", "check", "merge", "mcp", "cuda", "gpu", "doctor",
 )  # fmt: skip
-_MODULES = {"cuda": "gpu", "show": "runs", "merge": "runs", "explain": "report"}
+_MODULES = {
+    "cuda": "gpu", "show": "runs", "merge": "runs", "compare": "runs", "explain": "report",
+}  # fmt: skip
 """Where small commands live; the module of any other has its name."""
 
 

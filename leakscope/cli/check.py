@@ -275,7 +275,7 @@ def _write_baseline(checked: Check, report: Report, allowed: Allowed, path: Path
     from leakscope.analysis.gate import stale_baseline_entries
     from leakscope.analysis.gate.baseline import new_baseline
     from leakscope.model.text import plural
-    from leakscope.report.gates.formats import log_line
+    from leakscope.report.gates import log_line
     from leakscope.report.json import render_baseline
 
     _, unsettled = stale_baseline_entries(checked.growths, report, allowed.baseline)
@@ -287,7 +287,7 @@ def _write_baseline(checked: Check, report: Report, allowed: Allowed, path: Path
 
 
 def _tell(checked: Check, sinks: _Sinks, repository: Repository) -> None:
-    from leakscope.report.gates.formats import log_line
+    from leakscope.report.gates import log_line
 
     for path in sinks.also:
         write_text(path, _rendered(checked, _SUFFIXES[path.suffix.lower()], path, repository))

@@ -31,7 +31,7 @@ from leakscope.cli.output import (
 from leakscope.model.errors import NoSnapshotError
 
 if TYPE_CHECKING:
-    from leakscope.model.allocator import AllocatorSnapshot
+    from leakscope.model.device import AllocatorSnapshot
     from leakscope.model.explanation import Explanation, SnapshotComparison
 
 _GPU_EPILOG = """\b

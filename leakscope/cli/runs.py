@@ -1,6 +1,7 @@
-"""Run directories: all that lie below a directory, where one stands, and one out of several.
+"""Run directories: all that lie below a directory, where one stands, one out of several, and two
+side by side.
 
-``leakscope runs``, ``show`` and ``merge``.
+``leakscope runs``, ``show``, ``merge`` and ``compare``.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,28 +19,32 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leakscope.cli.output import (
+    FORMS,
     format_of,
     format_option,
     is_stdout,
     out_option,
     print_text,
     run_directory_options,
+    say,
     shows_color,
     terminal_width,
     wants_color,
     write_output,
 )
-from leakscope.cli.report import HTML, JSON
+from leakscope.cli.report import HTML, JSON, read_report
+from leakscope.model.comparison import ChangeKind, Comparison, CulpritChange
 from leakscope.model.documents import ListedRun, RunList, RunStatus
-from leakscope.model.errors import NoRunError
+from leakscope.model.errors import EXIT_OK, EXIT_THRESHOLD, NoRunError
+from leakscope.model.report import Severity
 from leakscope.recording.directory import OUTCOME, holds_run, journals, read_manifest
 from leakscope.recording.following import folder_goes_on
 from leakscope.recording.reader import is_readable
-from leakscope.report.run_index import UnreadableReportError, comparisons_in, read_listed
-from leakscope.report.runs import WORST_FIRST
+from leakscope.report.runs import WORST_FIRST, UnreadableReportError, comparisons_in, read_listed
 
 if TYPE_CHECKING:
     from leakscope.model.run import Run
+
 
 ORDERS: dict[str, Callable[[ListedRun], Any]] = {
     "newest": lambda run: -run.created,
@@ -400,3 +405,108 @@ def merge(runs: tuple[Path, ...], *, out: Path, force: bool) -> None:
     click.echo(
         f"leakscope: {len(runs)} runs merged into {merged.path}\nleakscope: report in {page}"
     )
+
+
+_COMPARE_FORMS = (*FORMS, "markdown")
+_REMAINING = frozenset(ChangeKind) - {ChangeKind.FIXED}
+_COMPARE_EPILOG = """\b
+Examples:
+  leakscope compare runs/before runs/after
+  leakscope compare runs/before runs/after --out comparison.html
+  leakscope compare runs/before runs/after --format markdown   for a pull request
+  leakscope compare main/report.json runs/after --fail-on new,worse
+
+\b
+--fail-on takes new, worse, unchanged, reduced, fixed or any (all but fixed), separated by commas.
+Notes never count: only culprits of severity warning or critical do.
+
+\b
+Exit codes:
+  0  compared
+  1  one of the two is no run, or can't be read or written
+  2  --fail-on was met, or a command line that makes no sense
+"""
+
+
+def to_changes(
+    _: click.Context | None, __: click.Parameter | None, text: str
+) -> frozenset[ChangeKind]:
+    """Return the changes in a list separated by commas; ``any`` stands for all but ``fixed``."""
+    names = {name.strip().lower() for name in text.split(",")} - {""}
+    known = {change.value for change in ChangeKind}
+    for name in sorted(names - known - {"any"}):
+        raise click.BadParameter(f"{name!r} is none of {', '.join(sorted(known))}, any.")
+    named = frozenset(ChangeKind(name) for name in names & known)
+    return named | _REMAINING if "any" in names else named
+
+
+@click.command(epilog=_COMPARE_EPILOG)
+@click.argument("before", type=click.Path(path_type=Path))
+@click.argument("after", type=click.Path(path_type=Path))
+@format_option("text", _COMPARE_FORMS)
+@out_option()
+@click.option(
+    "--fail-on",
+    callback=to_changes,
+    default="",
+    metavar="CHANGES",
+    help="Exit with 2 if a culprit changed so.",
+)
+def compare(
+    before: Path, after: Path, *, form: str | None, out: Path | None, fail_on: frozenset[ChangeKind]
+) -> int:
+    """Hold two runs side by side: what is fixed, reduced, unchanged, worse or new.
+
+    BEFORE and AFTER are run directories, analysed anew, or a report.json.
+    """
+    from leakscope.analysis import compare as compare_reports
+
+    form = form or format_of(out, "text", _COMPARE_FORMS)
+    comparison = compare_reports(read_report(before), read_report(after))
+    reports = [existing_page(out, run) for run in (before, after)]
+    write_output(_rendered_comparison(comparison, form, out, reports), out, form)
+    if not is_stdout(out):
+        print_text(f"leakscope: {comparison.headline}\nleakscope: comparison in {out}")
+    met = [change for change in comparison.culprits if is_met(change, fail_on)]
+    for change in met:
+        say(f"--fail-on is met: {change.name} is {change.change.value}.")
+    return EXIT_THRESHOLD if met else EXIT_OK
+
+
+def is_met(change: CulpritChange, fail_on: Collection[ChangeKind]) -> bool:
+    """Return whether a culprit's change is among those that fail; notes never are."""
+    return change.change in fail_on and change.severity is not Severity.NOTE
+
+
+def existing_page(out: Path | None, run: Path) -> str:
+    """Return the path from a page to a run's own, empty where that doesn't lie beside or below it.
+
+    A link to anywhere else would break as soon as the folder is handed on.
+    """
+    if out is None or is_stdout(out):
+        return ""
+    page = run / HTML if run.is_dir() else run.with_suffix(".html")
+    folder = out.absolute().parent.resolve()
+    beside = page.absolute().parent.resolve() / page.name
+    if not page.is_file() or not beside.is_relative_to(folder):
+        return ""
+    return str(beside.relative_to(folder))
+
+
+def _rendered_comparison(
+    comparison: Comparison, form: str, out: Path | None, reports: Sequence[str]
+) -> str:
+    from leakscope.report import (
+        render_comparison_html,
+        render_comparison_json,
+        render_comparison_markdown,
+        render_comparison_text,
+    )
+
+    if form == "html":
+        return render_comparison_html(comparison, reports)
+    if form == "json":
+        return render_comparison_json(comparison)
+    if form == "markdown":
+        return render_comparison_markdown(comparison)
+    return render_comparison_text(comparison, width=terminal_width(100), color=shows_color(out))

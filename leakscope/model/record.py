@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from leakscope.model.allocator import DeviceStorages, FrameRow, SegmentRow
 from leakscope.model.boundary import Boundary, Seconds, Whole
 from leakscope.model.census import Census, Site
+from leakscope.model.device import DeviceStorages, FrameRow, SegmentRow
 
 _Z = 1.959964
 """Of the normal distribution, for intervals that hold 95 % of what may be true."""

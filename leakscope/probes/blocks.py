@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from leakscope.model.allocator import (
+from leakscope.model.device import (
     TORCH_BLOCK_STATES,
     BlockRow,
     BlockState,

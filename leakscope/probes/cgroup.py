@@ -9,7 +9,7 @@ import psutil
 
 from leakscope.model import gauge
 from leakscope.model.errors import ours
-from leakscope.probes.base import GuardedProbe
+from leakscope.probes import GuardedProbe
 
 _UNLIMITED = 1 << 60
 """Version 1 says "no limit" with the largest page-aligned number."""

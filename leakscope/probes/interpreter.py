@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 from leakscope.model import gauge
-from leakscope.probes.base import GuardedProbe
+from leakscope.probes import GuardedProbe
 
 try:
     from leakscope.probes import _counting

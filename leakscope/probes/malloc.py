@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 
 from leakscope.model import gauge
-from leakscope.probes.base import GuardedProbe
+from leakscope.probes import GuardedProbe
 
 
 class MallocProbe(GuardedProbe):

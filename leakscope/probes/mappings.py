@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from leakscope.model import gauge
-from leakscope.probes.base import GuardedProbe
+from leakscope.probes import GuardedProbe
 
 _SMAPS = Path("/proc/self/smaps")
 _MAPPING = re.compile(

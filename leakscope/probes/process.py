@@ -15,7 +15,7 @@ import psutil
 
 from leakscope.model import gauge
 from leakscope.model.errors import ours
-from leakscope.probes.base import GuardedProbe
+from leakscope.probes import GuardedProbe
 from leakscope.probes.cgroup import MemoryEvents, MemoryGroup, limiting_group, memory_events
 
 _IS_LINUX = sys.platform.startswith("linux")

@@ -23,8 +23,8 @@ from typing import Any
 
 import msgspec
 
-from leakscope.model.allocator import BlockState
 from leakscope.model.census import Census
+from leakscope.model.device import BlockState
 from leakscope.model.errors import LeakscopeError, NewerSchemaError, NoRunError, UnwritableError
 from leakscope.model.record import (
     AllocationRecord,

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from leakscope.analysis.accounting.phases import COMPONENT_NAMES
 from leakscope.analysis.processes.endings import in_a_sentence
 from leakscope.analysis.verdict.wording import per_event
-from leakscope.model.allocator import DEFAULT_POOL, UNKNOWN_POOL
 from leakscope.model.comparison import (
     ANOTHER_SCRIPT,
     WORTH_A_WORD,
@@ -20,7 +19,7 @@ from leakscope.model.comparison import (
     CulpritChange,
     ValueChange,
 )
-from leakscope.model.device import DeviceMemory, DeviceOwner, Slack
+from leakscope.model.device import DEFAULT_POOL, UNKNOWN_POOL, DeviceMemory, DeviceOwner, Slack
 from leakscope.model.explanation import (
     BlockClass,
     DeviceComparison,

@@ -22,7 +22,7 @@ from leakscope.model import __version__
 from leakscope.model.census import Owner
 from leakscope.model.documents import Growth, GrowthReport
 from leakscope.model.errors import LeakscopeError, ours
-from leakscope.testing.faults import REPORTED, tell
+from leakscope.testing import REPORTED, tell
 from leakscope.testing.heap_sampler import (
     HeapSampler,
     KnownNames,

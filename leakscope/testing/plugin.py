@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leakscope.testing.faults import REPORTED, tell
+from leakscope.testing import REPORTED, tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

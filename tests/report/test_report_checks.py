@@ -20,8 +20,7 @@ from leakscope.model.documents import Baseline, Check, CheckReason, Known, Outco
 from leakscope.model.report import Report, Severity
 from leakscope.report import json_schema
 from leakscope.report.gates import FORMS, render_check
-from leakscope.report.gates.formats import SourceLocation, to_location
-from leakscope.report.gates.sarif import rule_of
+from leakscope.report.gates.sarif import SourceLocation, rule_of, to_location
 from leakscope.report.json import render_baseline
 
 ROOT = Path(__file__).parents[2]
