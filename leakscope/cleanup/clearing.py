@@ -29,7 +29,7 @@ from leakscope.cleanup.levels import (
     trim_function,
     why_no_device,
 )
-from leakscope.cleanup.statistics import pinned_memory, say
+from leakscope.cleanup.statistics import log_text, pinned_memory
 from leakscope.model.text import human_bytes, plural
 
 COLLECT = "gc.collect()"
@@ -346,7 +346,7 @@ class cleanup_every:  # noqa: N801 - used as a verb, and named like one
         report = self.report()
         if report.verdict == USELESS and not self._has_spoken:
             self._has_spoken = True
-            say(str(report), self.logger, logging.WARNING)
+            log_text(str(report), self.logger, logging.WARNING)
         return cleared
 
     def report(self) -> CleanupReport:

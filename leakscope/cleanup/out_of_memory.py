@@ -29,7 +29,13 @@ from leakscope.cleanup.clearing import (
 )
 from leakscope.cleanup.levels import device_levels
 from leakscope.cleanup.scope import decorated
-from leakscope.cleanup.statistics import HostMemory, LiveTensors, live_tensors, memory_stats, say
+from leakscope.cleanup.statistics import (
+    HostMemory,
+    LiveTensors,
+    live_tensors,
+    log_text,
+    memory_stats,
+)
 from leakscope.model.text import human_bytes, human_share
 from leakscope.probes.out_of_memory import (
     HOST,
@@ -198,7 +204,7 @@ class Attempt:
                 )
             self.cleared = clear_memory(self._guard.force)
             first = f"{self.let_go}; " if self.let_go else ""
-            self._say(f"{first}{self.cleared.summary} {then}")
+            self._log(f"{first}{self.cleared.summary} {then}")
         except Exception:
             pass  # the program's own exception must not be hidden by one of ours
 
@@ -207,13 +213,13 @@ class Attempt:
         try:
             self._before = Level.now()
             if not hasattr(error, _EXPLAINED):
-                self._say(str(self.failure))
+                self._log(str(self.failure))
                 setattr(error, _EXPLAINED, True)
         except Exception:
             pass  # there may be no memory left for words
 
-    def _say(self, text: str) -> None:
-        say(text, self._guard.logger, logging.WARNING)
+    def _log(self, text: str) -> None:
+        log_text(text, self._guard.logger, logging.WARNING)
 
 
 CAPACITY = "capacity"

@@ -25,7 +25,7 @@ from leakscope.cleanup.levels import (
     device_levels,
     host_level,
 )
-from leakscope.cleanup.statistics import say
+from leakscope.cleanup.statistics import log_text
 from leakscope.model.text import human_bytes
 
 P = ParamSpec("P")
@@ -184,7 +184,7 @@ class _Run:
         except Exception:
             return
         if not scope.quiet:
-            say(str(scope.report), scope.logger)
+            log_text(str(scope.report), scope.logger)
 
     def _report(self, left_by: str | None) -> ScopeReport:
         seconds = time.perf_counter() - self._begun

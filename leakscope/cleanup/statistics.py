@@ -130,7 +130,7 @@ def memory_stats() -> MemoryStats:
 def log_memory_stats(prefix: str = "", logger: logging.Logger | None = None) -> None:
     """Log :func:`memory_stats` in one line, at level INFO; on stderr where nobody listens."""
     text = str(memory_stats())
-    say(f"{prefix}: {text}" if prefix else text, logger)
+    log_text(f"{prefix}: {text}" if prefix else text, logger)
 
 
 def reset_peak_memory_stats() -> tuple[str, ...]:
@@ -295,7 +295,7 @@ def silent_logger() -> logging.Logger:
     return logger
 
 
-def say(text: str, logger: logging.Logger | None = None, level: int = logging.INFO) -> None:
+def log_text(text: str, logger: logging.Logger | None = None, level: int = logging.INFO) -> None:
     """Log a text; never raises.
 
     Without a logger of the caller's it goes to ``leakscope.cleanup``. Where nobody listens there,

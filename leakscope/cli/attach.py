@@ -17,12 +17,12 @@ import click
 
 from leakscope.cli.monitor import forward_termination
 from leakscope.cli.output import (
+    notify,
     run_directory_options,
-    say,
     setting_options,
     to_process_number,
 )
-from leakscope.cli.report import conclude, print_summary, write_reports
+from leakscope.cli.report import finish
 from leakscope.model.errors import EXIT_ERROR, LeakscopeError
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def attach(
     from leakscope.capture.attach import AttachError
     from leakscope.capture.options import configured_options
 
-    options = configured_options(say, out=out, force=force, **chosen)
+    options = configured_options(notify, out=out, force=force, **chosen)
     try:
         with forward_termination(None):
             if once:
@@ -118,11 +118,11 @@ def attach(
                 _record(pid, options, seconds=seconds, children=children, wait=wait)
     except AttachError as fault:
         if fault.slug == "no-access" and not once:
-            say(str(fault))
+            notify(str(fault))
             _watch(context, pid, options, seconds)
             return
         more = f" `leakscope monitor --pid {pid}` watches its memory from outside."
-        say(f"{fault}{more if fault.may_watch else ''}")
+        notify(f"{fault}{more if fault.may_watch else ''}")
         sys.exit(NO_SAFE_POINT if fault.slug == "no-safe-point" else EXIT_ERROR)
 
 
@@ -147,8 +147,8 @@ def _record(
         visits = [_begin(stack, pid, options, seconds=seconds, wait=wait)]
         for child in _descendants(pid) if children else ():
             with _explained("The others are recorded."):
-                beside = _beside(options, child)
-                visits.append(_begin(stack, child, beside, seconds=seconds, wait=wait))
+                own = _options_for_child(options, child)
+                visits.append(_begin(stack, child, own, seconds=seconds, wait=wait))
         try:
             while not all(visit.attachment.is_over for visit in visits):
                 time.sleep(_POLL_S)
@@ -158,7 +158,7 @@ def _record(
             visit.attachment.ask_to_stop()
         paths = [_end(visit, quiet=options.quiet) for visit in visits]
     for path in paths:
-        _conclude(path, report=options.report, quiet=options.quiet)
+        finish(path, report=options.report, quiet=options.quiet)
 
 
 @contextmanager
@@ -166,7 +166,7 @@ def _explained(more: str) -> Iterator[None]:
     try:
         yield
     except LeakscopeError as fault:
-        say(f"{fault} {more}")
+        notify(f"{fault} {more}")
 
 
 def _take_census(pid: int, options: SessionOptions, wait: float) -> None:
@@ -201,7 +201,7 @@ def _begin(
 
     target = look_at(pid)
     for remark in target.remarks():
-        say(remark)
+        notify(remark)
     runs = (options.runs or RUNS).absolute()
     inside = replace(
         options,
@@ -219,12 +219,12 @@ def _begin(
     state = attachment.begin(inside, seconds=seconds, once=once, patience=wait)
     run = Path(state["run"])
     if state["engine"] == "reference":
-        say(
+        notify(
             "the reference walker looks at its heap, which is slower; the C part isn't built there."
         )
     if not options.quiet:
         until = "" if seconds is None else f" for {seconds:g} s"
-        say(f"recording process {pid}{until}; Ctrl-C ends it and leaves the process as it was.")
+        notify(f"recording process {pid}{until}; Ctrl-C ends it and leaves the process as it was.")
     return _Visit(attachment, run, options.out or runs / run.name)
 
 
@@ -241,36 +241,25 @@ def _end(visit: _Visit, *, quiet: bool) -> Path:
     from leakscope.capture.attach import AttachError
 
     if not visit.attachment.await_leaving():
-        say(f"process {visit.pid} has not ended its recording yet; it does when it comes to it.")
+        notify(f"process {visit.pid} has not ended its recording yet; it does when it comes to it.")
     state = visit.attachment.state()
     if state.get("trouble"):
-        say(state["trouble"])
+        notify(state["trouble"])
     if state.get("state") != "left" and not quiet:
-        say(f"process {visit.pid} ended; its exit status is its parent's to know.")
+        notify(f"process {visit.pid} ended; its exit status is its parent's to know.")
     try:
         return visit.attachment.fetch(visit.run, visit.destination)
     except OSError as fault:
         raise AttachError(f"The recording of process {visit.pid} is lost: {fault}.") from fault
 
 
-def _conclude(path: Path, *, report: bool, quiet: bool) -> None:
-    if not report:
-        if not quiet:
-            say(f"recorded in {path}; next: leakscope report {path}")
-        return
-    concluded = conclude(path)
-    page = write_reports(path, concluded)
-    if not quiet:
-        print_summary(concluded, path, page)
-
-
 def _detach(pid: int) -> None:
     from leakscope.capture.attach import ask_to_leave
 
     if not ask_to_leave(pid):
-        say(f"nothing that `leakscope attach` began is recorded in process {pid}.")
+        notify(f"nothing that `leakscope attach` began is recorded in process {pid}.")
         sys.exit(EXIT_ERROR)
-    say(f"process {pid} is recorded no longer, and as it was before.")
+    notify(f"process {pid} is recorded no longer, and as it was before.")
 
 
 def _descendants(pid: int) -> list[int]:
@@ -285,13 +274,13 @@ def _descendants(pid: int) -> list[int]:
             look_at(child.pid)
         except AttachError as fault:
             if "no Python process" not in str(fault) and fault.slug != "no-process":
-                say(str(fault))
+                notify(str(fault))
             continue
         found.append(child.pid)
     return found
 
 
-def _beside(options: SessionOptions, pid: int) -> SessionOptions:
+def _options_for_child(options: SessionOptions, pid: int) -> SessionOptions:
     out = options.out
     return options if out is None else replace(options, out=out.with_name(f"{out.name}-{pid}"))
 
@@ -302,7 +291,7 @@ def _watch(
     """Watch from outside what may not be entered."""
     from leakscope.cli.monitor import monitor
 
-    say(
+    notify(
         "its memory is watched from outside instead: how much, when, and in which process; not "
         "what holds it, and no line. Ctrl-C ends it."
     )

@@ -18,8 +18,8 @@ import msgspec
 from leakscope.cli.output import (
     format_of,
     is_stdout,
+    notify,
     out_option,
-    say,
     setting_options,
     shows_color,
     terminal_width,
@@ -149,7 +149,7 @@ def check(
     if written is not None:
         _write_baseline(checked, report, allowed, written)
         return EXIT_OK
-    _tell(checked, _Sinks(form, out, also, job_summary), repository)
+    _write_check(checked, _Sinks(form, out, also, job_summary), repository)
     return EXIT_OK if checked.passes else EXIT_THRESHOLD
 
 
@@ -276,17 +276,17 @@ def _write_baseline(checked: Check, report: Report, allowed: Allowed, path: Path
     from leakscope.analysis.gate.baseline import new_baseline
     from leakscope.model.text import plural
     from leakscope.report.gates import log_line
-    from leakscope.report.json import render_baseline
+    from leakscope.report.json import render_json
 
     _, unsettled = stale_baseline_entries(checked.growths, report, allowed.baseline)
     baseline = new_baseline(checked.growths, allowed.baseline, unsettled)
-    write_text(path, render_baseline(baseline))
+    write_text(path, render_json(baseline))
     for remark in checked.remarks:
-        say(log_line(remark))
+        notify(log_line(remark))
     click.echo(f"leakscope: {plural(len(baseline.culprits), 'known culprit')} in {path}")
 
 
-def _tell(checked: Check, sinks: _Sinks, repository: Repository) -> None:
+def _write_check(checked: Check, sinks: _Sinks, repository: Repository) -> None:
     from leakscope.report.gates import log_line
 
     for path in sinks.also:
@@ -295,7 +295,7 @@ def _tell(checked: Check, sinks: _Sinks, repository: Repository) -> None:
     if not is_stdout(sinks.out):
         click.echo(f"leakscope: {log_line(checked.headline)}\nleakscope: check in {sinks.out}")
     elif sinks.form != "text":
-        say(log_line(checked.headline))
+        notify(log_line(checked.headline))
     if sinks.job_summary:
         _add_to_summary(_rendered(checked, "markdown", None, repository))
 
@@ -303,13 +303,13 @@ def _tell(checked: Check, sinks: _Sinks, repository: Repository) -> None:
 def _add_to_summary(text: str) -> None:
     path = os.environ.get(_SUMMARY, "")
     if not path:
-        say(f"{_SUMMARY} is not set, so there is no summary of the job to add to.")
+        notify(f"{_SUMMARY} is not set, so there is no summary of the job to add to.")
         return
     try:
         with Path(path).open("a", encoding="utf-8", errors="backslashreplace") as stream:
             stream.write(f"{text}\n")
     except OSError as fault:
-        say(f"nothing was added to the summary of the job ({fault.strerror or fault}).")
+        notify(f"nothing was added to the summary of the job ({fault.strerror or fault}).")
 
 
 def _rendered(checked: Check, form: str, out: Path | None, repository: Repository) -> str:

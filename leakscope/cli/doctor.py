@@ -63,11 +63,12 @@ Exit codes:
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 def doctor(*, as_json: bool) -> int:
     """Tell which settings are in force and from where, what is available, and what to do."""
-    from leakscope.report.terminal import render_health_json, render_health_text
+    from leakscope.report import render_json
+    from leakscope.report.terminal import render_health_text
 
     health = examine()
     if as_json:
-        write_output(render_health_json(health), None, "json")
+        write_output(render_json(health), None, "json")
     else:
         color = wants_color(sys.stdout.isatty())
         write_output(render_health_text(health, width=terminal_width(100), color=color), None)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leakscope.cli.output import say, terminal_width
+from leakscope.cli.output import notify, terminal_width
 from leakscope.model.errors import EXIT_ERROR
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def gpu(*, stats_only: bool, force: bool, as_json: bool) -> None:
         width = terminal_width(100)
         click.echo("\n".join(survey_lines(survey, width=width, advise=not stats_only)))
     if not survey.gpus:
-        say(survey.remark or "No GPU.")
+        notify(survey.remark or "No GPU.")
         raise SystemExit(EXIT_ERROR)
     if force:
         _end_leftovers(list(survey.leftovers.values()))
@@ -90,10 +90,10 @@ def _end_leftovers(leftovers: list[GpuProcess]) -> None:
     from leakscope.cleanup.survey import end_leftover
 
     if not leftovers:
-        say("nothing is left over, so nothing was ended.")
+        notify("nothing is left over, so nothing was ended.")
         return
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        say("nothing was ended: --force asks for each process, and this is no terminal.")
+        notify("nothing was ended: --force asks for each process, and this is no terminal.")
         raise SystemExit(EXIT_ERROR)
     for process in leftovers:
         command = process.facts.command if process.facts else ""
@@ -170,13 +170,13 @@ def check_device(snapshots: list[AllocatorSnapshot], device: int | None) -> None
 
 def _rendered(document: Explanation | SnapshotComparison, form: str, out: Path | None) -> str:
     from leakscope.report import (
+        render_json,
         render_snapshot_html,
-        render_snapshot_json,
         render_snapshot_text,
     )
 
     if form == "html":
         return render_snapshot_html(document)
     if form == "json":
-        return render_snapshot_json(document)
+        return render_json(document)
     return render_snapshot_text(document, width=terminal_width(100), color=shows_color(out))

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leakscope.cli.output import explain as explain_fault
-from leakscope.cli.output import say
+from leakscope.cli.output import notify
 from leakscope.cli.report import USUAL_BUDGET, conclude
 from leakscope.model import __version__
 from leakscope.model.errors import LeakscopeError, NoRunError
@@ -85,7 +85,9 @@ def mcp(directory: Path | None) -> None:
         require_shelf(directory)
     server = _server(RunTools(directory))
     if sys.stdin is not None and sys.stdin.isatty():
-        say(f"serves {directory} on stdin and stdout to a client that starts it; Ctrl-C ends it.")
+        notify(
+            f"serves {directory} on stdin and stdout to a client that starts it; Ctrl-C ends it."
+        )
     server.run()
 
 
@@ -331,25 +333,12 @@ class RunTools:
             self.folder_of(run.name)
         except LeakscopeError as fault:
             return {"name": run.name, "standing": "refused", "remark": str(fault)}
-        told = {
-            "name": run.name,
-            "standing": run.standing.value,
-            "verdict": run.verdict.value if run.verdict else None,
-            "headline": run.headline,
-            "remark": run.remark,
-            "ended": run.ended,
-            "script": run.script,
-            "created": run.created,
-            "duration_s": run.duration_s,
-            "peak_bytes": run.peak_bytes,
-        }
+        entry = _facts(run, "name", "headline", "remark", "ended", "script", "created")
+        entry |= _facts(run, "duration_s", "peak_bytes")
+        entry |= {"standing": run.standing.value, "verdict": run.verdict and run.verdict.value}
         if run.lead is not None:
-            told |= {
-                "culprit": run.lead.name,
-                "bytes_per_unit": run.lead.bytes_per_unit,
-                "unit": run.lead.unit,
-            }
-        return {key: value for key, value in told.items() if value not in (None, "")}
+            entry |= {"culprit": run.lead.name, **_facts(run.lead, "bytes_per_unit", "unit")}
+        return _without_empty(entry)
 
     def _report(self, folder: Path) -> Report:
         key = _state_of(folder)
@@ -445,30 +434,23 @@ def _census(number: int, seen: Measurement) -> dict[str, Any]:
         "census": number,
         "boundary": boundary.index,
         "kind": boundary.kind.value,
-        "phase": boundary.phase,
-        "epoch": boundary.epoch,
-        "step": boundary.step,
-        "time_s": boundary.time_s,
+        **_facts(boundary, "phase", "epoch", "step", "time_s"),
         "scope": census.scope.value,
-        "objects": census.objects,
         "rows": len(census.rows),
-        "cutoff_bytes": census.cutoff_bytes,
+        **_facts(census, "objects", "cutoff_bytes"),
     }
 
 
 def _row(row: CensusRow) -> dict[str, Any]:
-    told = {
-        "name": row.name,
-        "path": row.path,
-        "type": row.type,
-        "host_bytes": row.host_bytes,
-        "device_bytes": row.device_bytes,
-        "count": row.count,
-        "length": row.length,
-        "capacity": row.capacity,
-        "role": row.role,
-        "holds": [f"{c.count} × {c.type} {c.detail}".rstrip() for c in row.holds],
-        "also_held_by": row.also_held_by,
-        "parent": row.parent,
-    }
-    return {key: value for key, value in told.items() if value not in (None, "", [], {})}
+    entry = _facts(row, "name", "path", "type", "host_bytes", "device_bytes", "count", "length")
+    entry |= _facts(row, "capacity", "role", "also_held_by", "parent")
+    entry["holds"] = [f"{c.count} × {c.type} {c.detail}".rstrip() for c in row.holds]
+    return _without_empty(entry)
+
+
+def _facts(record: Any, *names: str) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in names}
+
+
+def _without_empty(entry: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in entry.items() if value not in (None, "", [], {})}

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leakscope.cli.output import (
+    notify,
     run_directory_options,
-    say,
     setting_options,
     to_process_number,
 )
 from leakscope.cli.program import ProgramEnding, SignalWitness, end_as
-from leakscope.cli.report import conclude, print_summary, write_reports
+from leakscope.cli.report import finish
 from leakscope.model import gauge
 from leakscope.model.errors import EXIT_ERROR, LeakscopeError
 from leakscope.model.text import clipped, human_bytes, plural
@@ -92,7 +92,7 @@ def monitor(
         raise click.UsageError("Name what to watch: --pid, --name or -- COMMAND, one of them.")
     from leakscope.capture.options import configured_options
 
-    options = configured_options(say, out=out, force=force, **chosen)
+    options = configured_options(notify, out=out, force=force, **chosen)
     child = _start(command) if command else None
     with forward_termination(child):
         number = child.pid if child else pid or _find(name or "")
@@ -100,7 +100,7 @@ def monitor(
             watcher, path = _attach(number, options, words=command)
         except LeakscopeError:
             if child is not None:  # it runs on; only nobody watches
-                say("nothing is recorded; the command goes on.")
+                notify("nothing is recorded; the command goes on.")
                 end_as(_ending(child.wait()))
             raise
         line = LiveLine(
@@ -108,9 +108,12 @@ def monitor(
         )
         ending = _watch(watcher, child, line, interval)
     if child is None and not watcher.is_alive and not options.quiet:
-        say(_how_it_ended(number, watcher.kills()))
+        notify(_how_it_ended(number, watcher.kills()))
     try:
-        _conclude(path, report=options.report, quiet=options.quiet)
+        finish(path, report=options.report, quiet=options.quiet)
+    except LeakscopeError as fault:
+        notify(f"no report: {fault}")
+        raise SystemExit(EXIT_ERROR) from fault
     finally:
         if ending is not None:
             end_as(ending)
@@ -242,21 +245,6 @@ def _ending(code: int) -> ProgramEnding:
         if code >= 0
         else ProgramEnding(128 - code, signal=signal.Signals(-code))
     )
-
-
-def _conclude(path: Path, *, report: bool, quiet: bool) -> None:
-    if not report:
-        if not quiet:
-            say(f"recorded in {path}; next: leakscope report {path}")
-        return
-    try:
-        concluded = conclude(path)
-        page = write_reports(path, concluded)
-    except LeakscopeError as fault:
-        say(f"no report: {fault}")
-        raise SystemExit(EXIT_ERROR) from fault
-    if not quiet:
-        print_summary(concluded, path, page)
 
 
 REMEMBERED = 120

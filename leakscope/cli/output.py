@@ -32,7 +32,7 @@ FOR_PEOPLE = ("text", "markdown", "github")
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def say(sentence: str) -> None:
+def notify(sentence: str) -> None:
     """Write one sentence of ours to stderr, if there is one to write to."""
     try:
         sys.stderr.write(f"leakscope: {sentence}\n")
@@ -52,13 +52,13 @@ def exit_code_of(fault: BaseException) -> int:
         fault.show()
         return fault.exit_code
     if isinstance(fault, (click.Abort, KeyboardInterrupt)):
-        say("interrupted.")
+        notify("interrupted.")
         return _INTERRUPTED
     if isinstance(fault, BrokenPipeError):
         # The reader of our output went away; the interpreter's last flush must not complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_ERROR
-    say(explain(fault))
+    notify(explain(fault))
     return EXIT_ERROR
 
 
@@ -143,13 +143,13 @@ def _setting_option(setting: Setting) -> Decorator:
 
 
 def _setting_value(setting: Setting) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    def value(_: click.Context, __: click.Parameter, given: Any) -> Any:
-        if given is None or given == () or setting.kind is PATH:
-            return given or None
+    def value(_: click.Context, __: click.Parameter, text: Any) -> Any:
+        if text is None or text == () or setting.kind is PATH:
+            return text or None
         try:
-            return setting.kind.read([*given] if setting.kind.is_list else given)
+            return setting.kind.read([*text] if setting.kind.is_list else text)
         except UnreadableError as fault:
-            raise click.BadParameter(f"{given!r} is not {fault}.") from None
+            raise click.BadParameter(f"{text!r} is not {fault}.") from None
 
     return value
 

@@ -24,7 +24,7 @@ from typing import NoReturn
 import click
 
 from leakscope.capture.run_directory import STDIN, Program, ProgramKind, interpreter_options
-from leakscope.model.run import ASKED_TO_END
+from leakscope.model.run import REQUESTS_TO_END
 from leakscope.probes.cgroup import memory_events
 from leakscope.probes.process import catches
 
@@ -70,7 +70,7 @@ class ProgramEnding:
     @property
     def is_killed(self) -> bool:
         """Whether a signal ended it that is no request to end."""
-        return self.signal is not None and self.signal not in ASKED_TO_END
+        return self.signal is not None and self.signal not in REQUESTS_TO_END
 
     def outcome(self) -> dict[str, str | int]:
         """Return what a run directory keeps of it."""

@@ -17,6 +17,7 @@ from leakscope.cli.output import (
     STDOUT,
     format_of,
     format_option,
+    notify,
     out_option,
     print_text,
     shows_color,
@@ -27,6 +28,7 @@ from leakscope.cli.output import (
     write_text,
 )
 from leakscope.model.errors import NewerSchemaError, NoRunError
+from leakscope.recording.directory import journals
 
 if TYPE_CHECKING:
     from leakscope.analysis.remedies.catalogue import Catalogue
@@ -131,15 +133,15 @@ def explain(run: Path, *, as_json: bool, budget: int) -> None:
 
     RUN is a run directory, analysed anew, or a report.json.
     """
+    from leakscope.report import render_json
     from leakscope.report.explaining import (
         explain_run,
-        render_run_explanation_json,
         render_run_explanation_text,
     )
 
     explained = explain_run(read_report(run), str(run), budget, is_recorded=_is_recorded(run))
     if as_json:
-        write_output(render_run_explanation_json(explained), None, "json")
+        write_output(render_json(explained), None, "json")
     else:
         print_text(render_run_explanation_text(explained))
 
@@ -238,3 +240,27 @@ def print_summary(report: Report, run_path: Path, page: Path | None) -> None:
     )
     sys.stderr.write(encodable(text, sys.stderr.encoding))
     sys.stderr.flush()
+
+
+def finish(path: Path, *, report: bool, quiet: bool) -> Report | None:
+    """Write the report of a recording that is over and print its summary, as far as that is wanted.
+
+    Returns the report where it was written.
+    """
+    written = [journal.stat().st_size for journal in journals(path)]
+    if written and not any(written):
+        return None  # there was no room for its first record, as the program's process has said
+    if report:
+        concluded = conclude(path)
+        try:
+            page = write_reports(path, concluded)
+        except Exception:
+            if not quiet:
+                print_summary(concluded, path, None)
+            raise
+        if not quiet:
+            print_summary(concluded, path, page)
+        return concluded
+    if not quiet:
+        notify(f"recorded in {path}; next: leakscope report {path}")
+    return None

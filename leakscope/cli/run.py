@@ -32,7 +32,7 @@ from leakscope.capture.run_directory import (
     interpreter_options,
     this_world,
 )
-from leakscope.cli.output import explain, run_directory_options, say, setting_options
+from leakscope.cli.output import explain, notify, run_directory_options, setting_options
 from leakscope.cli.program import (
     OWN_WORDS,
     Lengthening,
@@ -44,13 +44,12 @@ from leakscope.cli.program import (
     supervise,
     to_lengthening,
 )
-from leakscope.cli.report import conclude, print_summary, write_reports
+from leakscope.cli.report import finish
 from leakscope.configuration import is_off
 from leakscope.model import __version__
 from leakscope.model.errors import LeakscopeError, UnwritableError
 from leakscope.model.record import RunManifest
 from leakscope.recording import RunDirectory
-from leakscope.recording.directory import journals
 
 if TYPE_CHECKING:
     from leakscope.model.report import Report
@@ -129,7 +128,7 @@ def run(
         _run_plainly(program, python)
     world = this_world()
     options = configured_options(
-        say if world.leads else None,
+        notify if world.leads else None,
         out=out,
         force=force,
         project_root=Path(program.project_root()),
@@ -146,7 +145,7 @@ def run(
     if world.leads:
         with _never_in_the_way(directory.path):
             leave_outcome(directory, world, ending)
-            concluded = _finish(directory.path, report=options.report, quiet=options.quiet)
+            concluded = finish(directory.path, report=options.report, quiet=options.quiet)
             if lengthening is not None and concluded is not None:
                 _run_again_if_open(concluded, ending, lengthening, bare, options.out)
     else:
@@ -177,7 +176,7 @@ def _is_not_recorded(program: Program) -> bool:
     if is_off():
         return True
     if program.kind == "stdin" and sys.stdin is not None and sys.stdin.isatty():
-        say("what is typed in is not recorded; give a script, or send it to stdin.")
+        notify("what is typed in is not recorded; give a script, or send it to stdin.")
         return True
     # Of a module that is missing Python's own words are the best.
     return program.kind == "module" and is_missing_module(program.target)
@@ -189,7 +188,7 @@ def _destination(program: Program, options: SessionOptions, world: World) -> Run
         return prepare(program, options, world)
     except UnwritableError as fault:
         if world.leads:
-            say(f"{str(fault).removesuffix('.')}; the program runs without a recording.")
+            notify(f"{str(fault).removesuffix('.')}; the program runs without a recording.")
         return None
 
 
@@ -204,10 +203,10 @@ def _require_program(program: Program) -> None:
     name = program.filename
     if not os.access(name, os.R_OK):
         number = errno.EACCES if os.path.lexists(name) else errno.ENOENT
-        say(f"can't open file {name!r}: [Errno {number}] {os.strerror(number)}")
+        notify(f"can't open file {name!r}: [Errno {number}] {os.strerror(number)}")
         sys.exit(_NO_PROGRAM)
     if Path(name).is_dir() and not Path(name, "__main__.py").exists():
-        say(f"can't find '__main__' module in {name!r}")
+        notify(f"can't find '__main__' module in {name!r}")
         sys.exit(1)
 
 
@@ -233,33 +232,12 @@ def _run_again_if_open(
     if concluded.verdict.value != "inconclusive":
         return
     if ending.exit_code:
-        say("inconclusive, and not run again: the program didn't end well.")
+        notify("inconclusive, and not run again: the program didn't end well.")
         return
     longer = lengthening.doubled
-    say(f"inconclusive with {lengthening.text}; runs once more with {longer.text}.")
+    notify(f"inconclusive with {lengthening.text}; runs once more with {longer.text}.")
     second = None if out is None else out.with_name(f"{out.name}-longer")
     start_again(click.get_current_context().meta[OWN_WORDS], longer.applied(program), second)
-
-
-def _finish(path: Path, *, report: bool, quiet: bool) -> Report | None:
-    """Write the report and print the summary; return the report where it was written."""
-    written = [journal.stat().st_size for journal in journals(path)]
-    if written and not any(written):
-        return None  # there was no room for its first record, as the program's process has said
-    if report:
-        concluded = conclude(path)
-        try:
-            page = write_reports(path, concluded)
-        except Exception:
-            if not quiet:
-                print_summary(concluded, path, None)
-            raise
-        if not quiet:
-            print_summary(concluded, path, page)
-        return concluded
-    if not quiet:
-        say(f"recorded in {path}; next: leakscope report {path}")
-    return None
 
 
 @contextmanager
@@ -272,11 +250,11 @@ def _never_in_the_way(path: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        say(f"stopped before the report was written; {again}")
+        notify(f"stopped before the report was written; {again}")
     except LeakscopeError as fault:
-        say(f"no report: {fault}")
+        notify(f"no report: {fault}")
     except Exception as fault:
-        say(f"no report: {explain(fault)} {again}")
+        notify(f"no report: {explain(fault)} {again}")
 
 
 LONGEST_NAME = 60
@@ -301,7 +279,7 @@ def prepare(program: Program, options: SessionOptions, world: World) -> RunDirec
         runs=options.runs or RUNS,
     )
     if out is not None and directory.path.name != out.name:
-        say(f"{out} holds another run; rank {world.rank} is recorded in {directory.path}.")
+        notify(f"{out} holds another run; rank {world.rank} is recorded in {directory.path}.")
     return directory
 
 

@@ -23,10 +23,10 @@ from leakscope.cli.output import (
     format_of,
     format_option,
     is_stdout,
+    notify,
     out_option,
     print_text,
     run_directory_options,
-    say,
     shows_color,
     terminal_width,
     wants_color,
@@ -275,13 +275,13 @@ def _in_usual_directory(order: str) -> RunList:
 
 
 def _rendered(listed: RunList, form: str, out: Path | None) -> str:
-    from leakscope.report import render_runs_html, render_runs_json, render_runs_text
+    from leakscope.report import render_json, render_runs_html, render_runs_text
 
     if form == "html":
-        beside = Path(listed.directory) if is_stdout(out) or out is None else out.parent
-        return render_runs_html([listed], folder=beside)
+        folder = Path(listed.directory) if is_stdout(out) or out is None else out.parent
+        return render_runs_html([listed], folder=folder)
     if form == "json":
-        return render_runs_json(listed)
+        return render_json(listed)
     return render_runs_text(listed, width=terminal_width(100), color=shows_color(out))
 
 
@@ -469,7 +469,7 @@ def compare(
         print_text(f"leakscope: {comparison.headline}\nleakscope: comparison in {out}")
     met = [change for change in comparison.culprits if is_met(change, fail_on)]
     for change in met:
-        say(f"--fail-on is met: {change.name} is {change.change.value}.")
+        notify(f"--fail-on is met: {change.name} is {change.change.value}.")
     return EXIT_THRESHOLD if met else EXIT_OK
 
 
@@ -487,10 +487,10 @@ def existing_page(out: Path | None, run: Path) -> str:
         return ""
     page = run / HTML if run.is_dir() else run.with_suffix(".html")
     folder = out.absolute().parent.resolve()
-    beside = page.absolute().parent.resolve() / page.name
-    if not page.is_file() or not beside.is_relative_to(folder):
+    target = page.absolute().parent.resolve() / page.name
+    if not page.is_file() or not target.is_relative_to(folder):
         return ""
-    return str(beside.relative_to(folder))
+    return str(target.relative_to(folder))
 
 
 def _rendered_comparison(
@@ -498,15 +498,15 @@ def _rendered_comparison(
 ) -> str:
     from leakscope.report import (
         render_comparison_html,
-        render_comparison_json,
         render_comparison_markdown,
         render_comparison_text,
+        render_json,
     )
 
     if form == "html":
         return render_comparison_html(comparison, reports)
     if form == "json":
-        return render_comparison_json(comparison)
+        return render_json(comparison)
     if form == "markdown":
         return render_comparison_markdown(comparison)
     return render_comparison_text(comparison, width=terminal_width(100), color=shows_color(out))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 import psutil
 
-from leakscope.cli.output import say, to_process_number
+from leakscope.cli.output import notify, to_process_number
 from leakscope.model.errors import LeakscopeError
 from leakscope.model.record import HeaderRecord, SnapshotSignalRecord
 from leakscope.probes.process import catches, status_of
@@ -102,7 +102,7 @@ def snapshot(pid: int, *, wait: float, form: str) -> None:
     recorded = find_recorded(pid)
     journal = Following(recorded.journal, (SnapshotRecord, SnapshotSignalRecord, EndRecord))
     try:
-        taken = _ask(recorded, journal, signal_of(recorded, journal), wait)
+        taken = _request_census(recorded, journal, signal_of(recorded, journal), wait)
     except _EndedError:
         _give_up(f"{recorded.name} ended before there was a census.", ENDED)
     if taken is None:
@@ -111,9 +111,9 @@ def snapshot(pid: int, *, wait: float, form: str) -> None:
         )
     answer = CensusTaken(recorded, taken)
     if form == "json":
-        from leakscope.report.json import render_plain_json
+        from leakscope.report.json import render_json
 
-        click.echo(render_plain_json(as_plain(answer)), nl=False)
+        click.echo(render_json(as_plain(answer)), nl=False)
     else:
         click.echo(as_text(answer))
     if taken.census is None:
@@ -121,11 +121,11 @@ def snapshot(pid: int, *, wait: float, form: str) -> None:
 
 
 def _give_up(sentence: str, code: int) -> NoReturn:
-    say(sentence)
+    notify(sentence)
     sys.exit(code)
 
 
-def _ask(
+def _request_census(
     recorded: RecordedProcess, journal: Following, number: int, wait: float
 ) -> SnapshotRecord | None:
     """Return the census that a process takes when it is asked; None if there is none in time.

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leakscope.cli.output import run_directory_options, say, write_text
+from leakscope.cli.output import notify, run_directory_options, write_text
 from leakscope.cli.program import split_command_line
 from leakscope.cli.report import conclude
 from leakscope.configuration import BY_NAME
@@ -134,8 +134,8 @@ def verify(
         _require_work(exit_code, before, after, copy, changed, program)
     trials = judge(report, conclude(after), chosen)
     for trial in trials:
-        say(f"{trial.outcome.value}: {trial.text}")
-    say(f"second run in {after}; the diff is {patch}.")
+        notify(f"{trial.outcome.value}: {trial.text}")
+    notify(f"second run in {after}; the diff is {patch}.")
     is_fixed = all(trial.outcome is RemedyOutcome.FIXED for trial in trials)
     return EXIT_OK if is_fixed else EXIT_THRESHOLD
 
@@ -212,11 +212,11 @@ def _program(manifest: RunManifest, command: Sequence[str]) -> Program:
 
 def _announce(chosen: Sequence[tuple[int, Culprit]], copy: ProjectCopy, program: Program) -> None:
     for number, culprit in chosen:
-        say(f"remedy {number} ({culprit.remedy.title}) is applied in a copy of {copy.project}.")
+        notify(f"remedy {number} ({culprit.remedy.title}) is applied in a copy of {copy.project}.")
     if copy.linked:
         names = ", ".join(map(str, copy.linked[:3]))
-        say(f"not copied but linked, for their size: {names}{', …' if copy.linked[3:] else ''}.")
-    say(f"running python {' '.join(program.arguments)}")
+        notify(f"not copied but linked, for their size: {names}{', …' if copy.linked[3:] else ''}.")
+    notify(f"running python {' '.join(program.arguments)}")
 
 
 def _run_again(
@@ -324,8 +324,8 @@ class ProjectCopy:
     def search_path(self, files: Sequence[str]) -> str:
         """Return a ``PYTHONPATH`` by which changed modules are found before installed ones."""
         folders = [str(_import_root(self.copy / file)) for file in files]
-        given = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
-        mapped = [str(self.path(Path(entry))) for entry in given]
+        entries = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+        mapped = [str(self.path(Path(entry))) for entry in entries]
         return os.pathsep.join(dict.fromkeys([*folders, *mapped]))
 
 

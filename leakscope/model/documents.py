@@ -181,7 +181,7 @@ class RunStatus(str, Enum):
     """Its report is damaged, or of a newer leakscope."""
 
 
-class Lead(msgspec.Struct, frozen=True, kw_only=True):
+class LeadCulprit(msgspec.Struct, frozen=True, kw_only=True):
     """What makes a run a leak: its first grave culprit, or its first grave finding."""
 
     name: str
@@ -213,7 +213,7 @@ class ListedRun(msgspec.Struct, frozen=True, kw_only=True):
     created: float = 0.0
     """Seconds since the epoch; 0 where unknown."""
     duration_s: float | None = None
-    lead: Lead | None = None
+    lead: LeadCulprit | None = None
     growth_bytes_per_unit: float | None = None
     """Of the first gauge that was judged, and of child processes where they were; 0 where its
     interval has both signs.

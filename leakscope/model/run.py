@@ -31,7 +31,7 @@ from leakscope.model.record import (
     SnapshotRecord,
 )
 
-ASKED_TO_END = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
+REQUESTS_TO_END = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
 """Signals by which users and launchers have a program end; by others it is killed."""
 
 

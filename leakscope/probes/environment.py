@@ -86,9 +86,9 @@ def environment(more: Iterable[str] = ()) -> dict[str, str]:
     return {name: value for name, value in facts.items() if value}
 
 
-def _answer(ask: Callable[[], str]) -> str:
+def _answer(read_fact: Callable[[], str]) -> str:
     try:
-        return ask()
+        return read_fact()
     except ours(Exception):
         return ""
 

@@ -68,7 +68,7 @@ class MappingKindsProbe(GuardedProbe):
     slow = True
 
     def __init__(self) -> None:
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def measure(self) -> dict[str, int]:
         """Return the sum of each kind, and of the largest files that are mapped."""
@@ -87,8 +87,10 @@ class MappingKindsProbe(GuardedProbe):
         found: dict[str, int] = {}
         for path, size in files.most_common(MOST_FILES):
             name = gauge.mapped_file(Path(path).name)
-            if size >= LEAST_FILE_BYTES and (name in self._told or len(self._told) < MOST_NAMES):
-                self._told.add(name)
+            if size >= LEAST_FILE_BYTES and (
+                name in self._reported or len(self._reported) < MOST_NAMES
+            ):
+                self._reported.add(name)
                 found[name] = found.get(name, 0) + size
         return found
 

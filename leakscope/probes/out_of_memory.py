@@ -89,7 +89,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an exception itself says that memory ran out, on the host or on a device."""
     if isinstance(error, MemoryError) or is_of_device(error):
         return True
-    return isinstance(error, RuntimeError) and _says(error, _OF_HOST)
+    return isinstance(error, RuntimeError) and _mentions(error, _OF_HOST)
 
 
 def is_of_device(error: BaseException) -> bool:
@@ -100,7 +100,7 @@ def is_of_device(error: BaseException) -> bool:
     )
     if kind is not None and isinstance(error, kind):
         return True
-    return isinstance(error, RuntimeError) and _says(error, _OF_DEVICES)
+    return isinstance(error, RuntimeError) and _mentions(error, _OF_DEVICES)
 
 
 def shortage_behind(error: BaseException) -> BaseException | None:
@@ -141,7 +141,7 @@ def message_of(error: BaseException) -> str:
         return ""
 
 
-def _says(error: BaseException, words: tuple[str, ...]) -> bool:
+def _mentions(error: BaseException, words: tuple[str, ...]) -> bool:
     text = message_of(error)
     return any(word in text for word in words)
 

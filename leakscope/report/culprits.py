@@ -76,7 +76,7 @@ class RateView:
 
 
 @dataclass(frozen=True)
-class HeldRow:
+class ContentRow:
     """One kind of thing that a culprit holds."""
 
     type: str
@@ -170,7 +170,7 @@ class CulpritView(SuspectView):
     even_share: Size | None = None
     owner: str = ""
     items: str = ""
-    holds: list[HeldRow] = field(default_factory=list)
+    holds: list[ContentRow] = field(default_factory=list)
     excerpts: list[SourceView] = field(default_factory=list)
     chart: ChartView | None = None
     signature: str = ""
@@ -339,10 +339,10 @@ def _items(culprit: Culprit) -> str:
     return f"{count} {'item' if count == '1' else 'items'} per {culprit.unit}"
 
 
-def _content_rows(holds: Sequence[HeldLine]) -> list[HeldRow]:
+def _content_rows(holds: Sequence[HeldLine]) -> list[ContentRow]:
     most = max((content.bytes for content in holds), default=0) or 1
     return [
-        HeldRow(
+        ContentRow(
             type=content.type,
             detail=content.detail,
             count=humane_number(content.count),

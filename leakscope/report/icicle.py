@@ -355,7 +355,7 @@ def _change_size(first: int | None, last: int | None, change: int | None) -> Siz
     return size_of(change, signed=True)
 
 
-HELD, GROWTH = "held", "growth"
+CONTENTS, GROWTH = "held", "growth"
 _FAINT, _DEEP = 14, 46
 """Per cent of colour in a box of growth: where much shrank besides, and where all of it grew."""
 
@@ -445,7 +445,7 @@ def icicle_view(
     ]
     anchor = next((c.anchor for c in culprits if c.severity != Severity.NOTE.value), "")
     worst = max(subjects, key=lambda subject: subject.changed(anchor))
-    return _view([worst, *(subject for subject in subjects if subject is not worst)], HELD)
+    return _view([worst, *(subject for subject in subjects if subject is not worst)], CONTENTS)
 
 
 def comparison_icicle(
@@ -466,7 +466,7 @@ def comparison_icicle(
 def _view(subjects: Sequence[IcicleSubject], mode: str) -> IcicleView:
     """Return the icicle of several processes, the first of them drawn."""
     drawn, retained = subjects[0], subjects[0].retained
-    change = "Growth" if mode == HELD else "Difference"
+    change = "Growth" if mode == CONTENTS else "Difference"
     figures = [_size_figure(drawn), _growth_figure(drawn, change)]
     boxes = next(figure.boxes for figure in figures if figure.mode == mode)
     return IcicleView(
@@ -497,9 +497,9 @@ def _size_figure(subject: IcicleSubject) -> FigureView:
     retained = subject.retained
     census = retained.censuses[retained.shown]
     weights = held_weights(retained, subject.device, retained.shown)
-    boxes = _boxes(subject, weights, WHOLE[census.scope], HELD)
+    boxes = _boxes(subject, weights, WHOLE[census.scope], CONTENTS)
     return FigureView(
-        mode=HELD,
+        mode=CONTENTS,
         title="Held",
         moment=subject.moments[retained.shown],
         total=size_of(weights.bytes[0]),

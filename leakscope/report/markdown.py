@@ -116,7 +116,7 @@ def _remedy(remedy: Remedy) -> list[str]:
     return lines + (["", _fenced(printable(remedy.diff).rstrip("\n"))] if remedy.diff else [])
 
 
-def comparison_markdown(comparison: Comparison) -> str:
+def render_comparison_markdown(comparison: Comparison) -> str:
     """Return verdict, culprits, peaks and the check of the work, for a pull request."""
     outcome, word = words.outcome_of(comparison)
     headline = words.headline_after(word, comparison.headline)

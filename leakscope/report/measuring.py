@@ -485,7 +485,7 @@ def _figure(decision: Decision) -> str:
     """Return ``3.1 MiB, threshold 4 KiB``."""
     if decision.figure is None:
         return ""
-    say = human_bytes if decision.rule in _IN_BYTES else human_count
+    as_text = human_bytes if decision.rule in _IN_BYTES else human_count
     if decision.threshold is None:
-        return say(decision.figure)
-    return f"{say(decision.figure)}, threshold {say(decision.threshold)}"
+        return as_text(decision.figure)
+    return f"{as_text(decision.figure)}, threshold {as_text(decision.threshold)}"

@@ -25,7 +25,7 @@ from leakscope.model.text import plural
 from leakscope.report import words
 from leakscope.report.culprits import CulpritView, Piece, SuspectView, culprit_views, finding_views
 from leakscope.report.icicle import IcicleView, icicle_view
-from leakscope.report.json import render_plain
+from leakscope.report.json import render_json
 from leakscope.report.markdown import culprit_markdown, finding_markdown
 from leakscope.report.measuring import (
     AssuranceView,
@@ -332,7 +332,7 @@ def _data(
     copies |= {f"{s.anchor}-diff": s.remedy.raw_diff for s in suspects if s.remedy.raw_diff}
     concluded: list[Culprit | Finding] = [*report.culprits, *report.findings]
     for suspect, conclusion in zip(suspects, concluded, strict=True):
-        copies[f"{suspect.anchor}-json"] = render_plain(conclusion)
+        copies[f"{suspect.anchor}-json"] = render_json(conclusion)
     for view, finding in zip(findings, report.findings, strict=True):
         copies[f"{view.anchor}-markdown"] = finding_markdown(finding, report.run)
     return {"charts": charts, "copies": copies}

@@ -19,7 +19,14 @@ from urllib.parse import quote
 import msgspec
 
 from leakscope.analysis.processes.endings import in_a_sentence
-from leakscope.model.documents import COURSE_POINTS, Lead, ListedRun, RunLink, RunList, RunStatus
+from leakscope.model.documents import (
+    COURSE_POINTS,
+    LeadCulprit,
+    ListedRun,
+    RunLink,
+    RunList,
+    RunStatus,
+)
 from leakscope.model.gauge import CHILDREN_PSS, PSS
 from leakscope.model.layout import AnswerCell, Column, Paper, Table, table_lines
 from leakscope.model.report import REPORT_SCHEMA_VERSION, RunVerdict, Severity
@@ -171,12 +178,12 @@ def _decoded(data: bytes, kind: type) -> Any:
     return msgspec.json.decode(data, type=kind)
 
 
-def _leading_culprit(seen: _ReportHead) -> Lead | None:
+def _leading_culprit(seen: _ReportHead) -> LeadCulprit | None:
     named = [(suspect, True) for suspect in seen.culprits]
     titled = [(suspect, False) for suspect in seen.findings]
     for suspect, is_code in named + titled:
         if suspect.severity is not Severity.NOTE:
-            return Lead(
+            return LeadCulprit(
                 name=suspect.name or suspect.title,
                 bytes_per_unit=suspect.bytes_per_unit or 0.0,
                 unit=suspect.unit,
@@ -392,7 +399,7 @@ def ending_of(run: ListedRun) -> str:
     return "" if run.ran_out_of_memory else run.ended
 
 
-def rate_of_leading_culprit(culprit: Lead | None) -> str:
+def rate_of_leading_culprit(culprit: LeadCulprit | None) -> str:
     """Return how fast what makes a run a leak grows; empty where that has no rate."""
     if culprit is None or not culprit.bytes_per_unit:
         return ""

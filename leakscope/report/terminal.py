@@ -26,7 +26,6 @@ from leakscope.model.text import clipped, one_line, plural, printable
 from leakscope.report import words
 from leakscope.report import words as wording
 from leakscope.report.explaining import next_steps
-from leakscope.report.json import render_plain
 from leakscope.report.measuring import is_mostly_postponed, longer_run_words, postponed_words
 from leakscope.report.tables import ledger_words
 from leakscope.report.text import (
@@ -354,8 +353,8 @@ def _finding(finding: Finding, paper: Paper) -> str:
 
 def _whereto(report: Report, paper: Paper) -> list[str]:
     """Return where memory went: the ledgers, the rank that differs, the devices."""
-    told = (ledger_words(ledger, SHOWN_LEDGER_TERMS) for ledger in report.ledgers[:2])
-    lines = [line for text in told for line in paper.wrap(text)]
+    accounts = (ledger_words(ledger, SHOWN_LEDGER_TERMS) for ledger in report.ledgers[:2])
+    lines = [line for text in accounts for line in paper.wrap(text)]
     lines += _mappings(report, paper)
     lines += _peak(report.peak, paper)
     lines += paper.wrap(report.odd_rank.sentence) if report.odd_rank else []
@@ -491,11 +490,6 @@ _MARKS = {
 }
 _COLUMN = 25
 _SETTING, _VALUE = 18, 20
-
-
-def render_health_json(health: Health) -> str:
-    """Return what was found as JSON."""
-    return render_plain(health)
 
 
 def render_health_text(health: Health, *, width: int = 100, color: bool = False) -> str:

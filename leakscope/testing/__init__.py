@@ -19,7 +19,7 @@ class LeakscopeWarning(UserWarning):
     """leakscope could not measure a test, which therefore was only run."""
 
 
-def tell(item: pytest.Item, fault: Exception) -> None:
+def warn_unmeasured(item: pytest.Item, fault: Exception) -> None:
     """Warn that a test was run without being measured."""
     text = f"leakscope could not measure {item.nodeid} ({type(fault).__name__}: {fault})"
     try:

@@ -22,7 +22,7 @@ from leakscope.model import __version__
 from leakscope.model.census import Owner
 from leakscope.model.documents import Growth, GrowthReport
 from leakscope.model.errors import LeakscopeError, ours
-from leakscope.testing import REPORTED, tell
+from leakscope.testing import REPORTED, warn_unmeasured
 from leakscope.testing.heap_sampler import (
     HeapSampler,
     KnownNames,
@@ -198,7 +198,7 @@ class RepeatedTest:
         try:
             return next(rounds, None)
         except ours(Exception) as fault:
-            tell(self._item, fault)
+            warn_unmeasured(self._item, fault)
             return None
 
     def _judged(self) -> list[Growth]:
@@ -206,7 +206,7 @@ class RepeatedTest:
         try:
             return growth_in(rounds) if rounds is not None and rounds.is_over else []
         except ours(Exception) as fault:
-            tell(self._item, fault)
+            warn_unmeasured(self._item, fault)
             return []
         finally:
             self._rounds = None
@@ -298,14 +298,14 @@ def write_report(item: pytest.Function, report: GrowthReport) -> None:
         return
     try:
         from leakscope.report.html import render_growth_html
-        from leakscope.report.json import render_plain
+        from leakscope.report.json import render_json
 
         path = Path(item.config.invocation_params.dir, folder, f"{_report_name(item.nodeid)}.html")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(render_growth_html(report), encoding="utf-8", errors="backslashreplace")
-        path.with_suffix(".json").write_text(render_plain(report), encoding="utf-8")
+        path.with_suffix(".json").write_text(render_json(report), encoding="utf-8")
     except ours(Exception) as fault:
-        tell(item, fault)
+        warn_unmeasured(item, fault)
         return
     item.user_properties.append((REPORTED, str(path)))
 

@@ -35,7 +35,7 @@ from leakscope.capture.sites import call_site
 from leakscope.capture.trackers import memory_figures
 from leakscope.capture.workers import start_method
 from leakscope.cleanup import cleanup_every as repeated_cleanup
-from leakscope.cleanup.statistics import say, silent_logger
+from leakscope.cleanup.statistics import log_text, silent_logger
 from leakscope.configuration import is_off
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.errors import is_interrupt
@@ -203,10 +203,10 @@ class Training:
         if session is not None:
             session.note(slug, sentence)
 
-    def say(self, sentence: str) -> None:
+    def log_text(self, sentence: str) -> None:
         """Log a sentence, or write it to stderr, unless it is to be quiet."""
         if not self.is_quiet:
-            say(sentence)
+            log_text(sentence)
 
     def fault(self, error: Exception) -> None:
         """Write down a fault of ours; after some of them phases and steps are found again."""
@@ -215,7 +215,7 @@ class Training:
             return
         if session is None:
             self.is_allowed = False
-            say(f"nothing is recorded ({describe(error)}); the training goes on.")
+            log_text(f"nothing is recorded ({describe(error)}); the training goes on.")
         elif not session.fault(PART, error):
             self.is_allowed = False
             self._stop_leading()
@@ -323,7 +323,7 @@ def _session_options(options: RecordingOptions) -> SessionOptions:
     out = options.get("out")
     rest: dict[str, Any] = {name: value for name, value in options.items() if name != "out"}
     return configured_options(
-        say if current_session() is None else None,
+        log_text if current_session() is None else None,
         out=None if out is None else Path(out),
         project_root=project_of_caller(call_site()[0]),
         **rest,
@@ -457,7 +457,7 @@ class Upkeep:
         for sentence in (sentence for loader in loaders for sentence in worker_warnings(loader)):
             if sentence not in self._said:
                 self._said.add(sentence)
-                self._training.say(sentence)
+                self._training.log_text(sentence)
                 self._training.note("workers", sentence)
 
     def step(self, number: int) -> dict[str, float]:
@@ -473,7 +473,7 @@ class Upkeep:
         cleanup, self._cleanup, self._is_begun = self._cleanup, None, False
         if cleanup is not None and cleanup.report().steps:
             summary = str(cleanup.report())
-            self._training.say(summary)
+            self._training.log_text(summary)
             self._training.note("cleanup", summary)
 
 

@@ -20,7 +20,7 @@ from leakscope.report.gates.sarif import (
     render_check_sarif,
     why_of,
 )
-from leakscope.report.json import render_check_json
+from leakscope.report.json import render_json
 from leakscope.report.markdown import code_span
 from leakscope.report.words import is_address, known_words
 
@@ -316,7 +316,7 @@ def render_check(
     if form == "sarif":
         return render_check_sarif(check, version=version, otherwise=otherwise)
     renderers = {
-        "json": render_check_json,
+        "json": render_json,
         "github": render_check_github,
         "markdown": render_check_markdown,
         "junit": render_check_junit,
