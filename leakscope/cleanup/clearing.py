@@ -64,7 +64,7 @@ class ClearedStep:
     objects: int | None
     """Unreachable objects that the collector found; None for other steps."""
     host_freed: int | None
-    """By how much the live part of the C heap fell; None where nobody tells it."""
+    """By how much the live part of the C heap fell; None where it is unknown."""
     host_returned: int
     """By how much resident memory fell."""
     host_trimmed: int = 0
@@ -299,11 +299,11 @@ class CleanupReport:
 
 
 class cleanup_every:  # noqa: N801 - used as a verb, and named like one
-    """Runs :func:`clear_memory` after every ``n`` steps and tells when that is useless.
+    """Runs :func:`clear_memory` after every ``n`` steps and says when that is useless.
 
     Either wrap what a loop goes through, ``for batch in cleanup_every(10)(loader)``, or call
     :meth:`step` once per step. After five cleanups that gained nothing it says so once, at level
-    WARNING (on stderr where nobody listens), and goes on; :meth:`report` tells the figures.
+    WARNING (on stderr where nobody listens), and goes on; :meth:`report` returns the figures.
 
     Raises:
         ValueError: ``n`` is less than 1.

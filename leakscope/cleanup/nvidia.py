@@ -1,6 +1,6 @@
 """GPUs and the processes on them as NVIDIA's driver reports them.
 
-It is asked through NVML where the module ``pynvml`` (of the package ``nvidia-ml-py``) can be
+It is queried through NVML where the module ``pynvml`` (of the package ``nvidia-ml-py``) can be
 imported, else through ``nvidia-smi`` and its CSV, whose sizes are whole MiB and whose list has
 compute processes only.
 """
@@ -37,7 +37,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class DriverReading:
-    """All GPUs, who told of them, and what went wrong where nobody could."""
+    """All GPUs, where that is from, and what went wrong where there was no source."""
 
     source: str | None
     gpus: tuple[Gpu, ...]
@@ -45,7 +45,7 @@ class DriverReading:
 
 
 def read_gpus() -> DriverReading:
-    """Return what the driver tells; never raises. Takes about a second where it is asleep."""
+    """Return what the driver reports; never raises. Takes about a second where it is asleep."""
     library = _attempt("nvidia-ml", _read_nvml)
     if library.source:
         return library

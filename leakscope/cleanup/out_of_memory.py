@@ -237,12 +237,12 @@ _TOO_LARGE = (
 
 @dataclass(frozen=True)
 class OutOfMemory:
-    """One failure to allocate, in bytes; None where nothing tells. Holds nothing but figures."""
+    """One failure to allocate, in bytes; None where unknown. Holds figures only."""
 
     kind: str
     """The type of the exception."""
     place: str
-    """``host``, ``cuda:0``, or ``device`` where nothing tells which."""
+    """``host``, ``cuda:0``, or ``device`` where the device is unknown."""
     verdict: str
     """``capacity``, ``fragmentation`` or ``unknown``."""
     requested: int | None
@@ -282,7 +282,7 @@ class OutOfMemory:
 
 
 def explain(error: BaseException) -> OutOfMemory:
-    """Return what an exception and the statistics tell; keeps neither it nor any tensor.
+    """Return what an exception and the statistics show; keeps neither it nor any tensor.
 
     Never raises: what can't be found out, perhaps for lack of memory, is left out.
     """
@@ -472,7 +472,9 @@ def _is_paused(frame: FrameType) -> bool:
 
 
 def _frame_of(holder: object) -> FrameType | None:
-    """The frame of a generator or the like. Only those are asked: others may run code to answer."""
+    """The frame of a generator or the like. Only those are looked at: an attribute of others may
+    run code.
+    """
     kind = type(holder)
     if kind is GeneratorType:
         return holder.gi_frame  # type: ignore[attr-defined,no-any-return]

@@ -83,7 +83,7 @@ class ScopeReport:
     host_kept: int
     """By how much resident memory rose; negative where it fell."""
     host_in_use_kept: int | None
-    """By how much the live part of the C heap rose; None where nobody tells it."""
+    """By how much the live part of the C heap rose; None where it is unknown."""
     host_free_kept: int | None
     """By how much memory rose that is free again, but kept by the C library; None likewise."""
     host_peak: Peak | None

@@ -33,7 +33,7 @@ class GpuProcess:
 
     pid: int
     used: int | None
-    """Bytes on that GPU; None where the driver doesn't tell."""
+    """Bytes on that GPU; None where the driver doesn't report it."""
     facts: ProcessFacts | None
     """None where it can't be seen."""
     judgement: Judgement
@@ -65,7 +65,7 @@ class GpuUse:
 
     @property
     def leftover_bytes(self) -> int:
-        """What ending the leftovers would free here, as far as the driver tells."""
+        """What ending the leftovers would free here, as far as the driver reports it."""
         return sum(process.used or 0 for process in self.processes if process.is_leftover)
 
 
@@ -74,7 +74,7 @@ class GpuSurvey:
     """All GPUs; ``unlisted`` are this user's processes that have one open but aren't listed."""
 
     source: str | None
-    """``nvidia-ml`` or ``nvidia-smi``; None where no GPU could be asked."""
+    """``nvidia-ml`` or ``nvidia-smi``; None where no GPU could be queried."""
     gpus: tuple[GpuUse, ...] = ()
     unlisted: tuple[GpuProcess, ...] = ()
     remark: str | None = None
@@ -233,7 +233,7 @@ _INITS = frozenset(
         *("tini", "docker-init", "dumb-init", "catatonit", "pause"),
     ]
 )
-"""Those who adopt processes whose parent has ended, besides process 1 whatever its name."""
+"""Processes that adopt those whose parent has ended, apart from process 1."""
 _COMMANDS = (
     ("multiprocessing", re.compile(r"from multiprocessing\.(spawn|forkserver)\b")),
     ("Jupyter", re.compile(r"ipykernel_launcher|-m ipykernel\b")),
@@ -388,7 +388,7 @@ def _target(link: Path) -> str:
 
 
 def _answer_or(query: Callable[[], T], otherwise: T) -> T:
-    """What the system tells of a process; another user's tells little, an ended one nothing."""
+    """What the system says about a process: little of another user's, nothing of an ended one."""
     try:
         return query()
     except (psutil.Error, OSError):

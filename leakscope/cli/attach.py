@@ -36,19 +36,20 @@ Examples:
   leakscope attach 4711                 until Ctrl-C, or the process ends
   leakscope attach 4711 --for 10m --out runs/now
   leakscope attach 4711 --once          a census now: what holds most, and who holds it
-  leakscope attach 4711 --children      each Python process that it has started, too
-  leakscope attach 4711 --detach        ends what another terminal records there
+  leakscope attach 4711 --children      its Python child processes, too
+  leakscope attach 4711 --detach        ends a recording that another terminal began
 
 \b
 The process goes on as before, and nothing of leakscope is left in it afterwards. Python 3.14 and
-newer lets itself be entered; before, gdb must be installed (it stops the process for a moment).
-Without the right to trace it, its memory is watched from outside, as `leakscope monitor` does.
+newer can be entered directly; older versions need gdb, which stops the process for a moment.
+Without the right to trace the process, its memory is watched from outside, as `leakscope monitor`
+does.
 
 \b
 Exit codes:
   0  recorded, or watched; or there was something to detach
   1  nothing was recorded, or there was nothing to detach; one sentence says why
-  2  a command line that makes no sense
+  2  an invalid command line
   3  the process reached no safe point in time; nothing is left behind
 """
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -73,9 +74,9 @@ def to_seconds(
 @click.option(
     "--for", "seconds", callback=to_seconds, metavar="TIME", help="How long, such as 90s or 10m."
 )
-@click.option("--once", is_flag=True, help="Take one census and tell what holds most.")
-@click.option("--detach", is_flag=True, help="End the recording that goes on there.")
-@click.option("--children", is_flag=True, help="Record the Python processes below it, too.")
+@click.option("--once", is_flag=True, help="Take one census and print what holds most.")
+@click.option("--detach", is_flag=True, help="End a recording that another `attach` began.")
+@click.option("--children", is_flag=True, help="Record its Python child processes, too.")
 @click.option(
     "--wait",
     type=click.FloatRange(min=0.1),
@@ -100,7 +101,10 @@ def attach(
     force: bool,
     **chosen: Any,
 ) -> None:
-    """Record from now on in the running process PID, and leave without a trace."""
+    """Record a running process from now on.
+
+    PID is its number. Nothing of leakscope stays in it afterwards.
+    """
     if detach:
         _detach(pid)
         return
@@ -263,7 +267,7 @@ def _detach(pid: int) -> None:
 
 
 def _descendants(pid: int) -> list[int]:
-    """Return the Python processes below one, those that can be told for such."""
+    """Return the Python processes below one, as far as they can be recognised."""
     import psutil
 
     from leakscope.capture.attach import AttachError, look_at

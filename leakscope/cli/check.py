@@ -52,14 +52,14 @@ Examples:
   leakscope check RUN --format github --also leakscope.sarif --also leakscope.xml --job-summary
 
 \b
-Culprits and findings of severity warning or critical fail the check, notes don't. With --max-growth
-those fail that grow faster, notes of culprits too, and slower ones pass unless they are faster
-together; what a phase gives back when it ends is no growth that a limit could allow. An
-inconclusive run fails, as it shows nothing; --no-strict lets it pass.
+Culprits and findings of severity warning or critical fail the check; notes don't. With --max-growth
+a culprit fails if it grows faster than that, also as a note; slower culprits pass, unless together
+they grow faster. The limit doesn't cover memory that is released when a phase ends. An inconclusive
+run fails; --no-strict lets it pass.
 
 \b
 What isn't given is taken from LEAKSCOPE_CHECK_* and from [tool.leakscope.check] in pyproject.toml.
-A project suppresses what it puts up with there, with a reason:
+There a project also suppresses what it accepts, with a reason:
   [[tool.leakscope.suppress]]
   pattern = "Trainer.history"
   reason = "a float per epoch, wanted for the plot"
@@ -68,16 +68,16 @@ A project suppresses what it puts up with there, with a reason:
 \b
 Exit codes:
   0  nothing grows that isn't allowed, or --write-baseline wrote what does
-  1  RUN is no run, a file can't be read or written, or pyproject.toml has what a check can't
-     follow: an unknown table, an unknown key of the check, a suppression without a reason
-  2  something grows that isn't allowed, the run is inconclusive, or a command line that makes no
-     sense
+  1  RUN is no run, a file can't be read or written, or pyproject.toml has something
+     that a check can't follow: an unknown table or key of the check, a suppression without a
+     reason
+  2  something grows that isn't allowed, the run is inconclusive, or an invalid command line
 """
 
 
 @dataclass(frozen=True)
 class _Sinks:
-    """Where a check is told, and how."""
+    """Where the outcome of a check is written, and in which form."""
 
     form: str
     out: Path | None
@@ -104,7 +104,7 @@ def to_forms(
     "written",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write what grows as a baseline and fail for nothing; reasons in FILE stay.",
+    help="Write what grows as a baseline, without failing; reasons in FILE are kept.",
 )
 @setting_options("check.ignore", "check.strict")
 @click.option(
@@ -121,7 +121,8 @@ def to_forms(
     callback=to_forms,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write there too, in the form of its suffix: .sarif, .xml (JUnit), .json, .md, .txt.",
+    help="Write this file too, in the format of its suffix: "
+    ".sarif, .xml (JUnit), .json, .md, .txt.",
 )
 @click.option("--job-summary", is_flag=True, help=f"Add Markdown to the file in ${_SUMMARY}.")
 def check(
@@ -136,7 +137,7 @@ def check(
 ) -> int:
     """Fail where something in RUN grows that isn't allowed.
 
-    RUN is a run directory, analysed anew, or a report.json.
+    RUN is a run directory, which is analysed again, or a report.json.
     """
     from leakscope.analysis.gate import check as check_report
 
@@ -210,7 +211,7 @@ def limit_in(configuration: Configuration) -> GrowthLimit | None:
 
 
 def _before(written: Path | None) -> Baseline | None:
-    """Return the baseline that is to be written anew; what is none is not written over."""
+    """Return the baseline that is to be replaced; a file that is no baseline is not overwritten."""
     if written is None or not written.exists():
         return None
     try:
@@ -262,7 +263,7 @@ def read_baseline(path: Path) -> Baseline:
 
 
 def _read(run: Path) -> tuple[Report, str]:
-    """Return a run's report and the folder that its paths are relative to, where it is told."""
+    """Return a run's report and the folder that its paths are relative to, where it is known."""
     from leakscope.recording.directory import find_run, read_manifest
 
     if run.suffix == ".json" and run.is_file():

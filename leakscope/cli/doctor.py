@@ -49,20 +49,23 @@ Examples:
   leakscope doctor --json
 
 \b
-torch is imported by another process, which has a minute for it.
+torch is imported in another process, for which a minute is allowed.
 
 \b
 Exit codes:
-  0  all that is there works; what is missing is told
+  0  everything installed works; what is missing is listed
   1  something is broken: a setting that can't be followed, a torch that can't be imported, …
-  2  a command line that makes no sense
+  2  an invalid command line
 """
 
 
 @click.command(epilog=_EPILOG)
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 def doctor(*, as_json: bool) -> int:
-    """Tell which settings are in force and from where, what is available, and what to do."""
+    """Show settings in force and what can be measured.
+
+    It also says where each setting is from, and what to do about what is missing.
+    """
     from leakscope.report import render_json
     from leakscope.report.terminal import render_health_text
 
@@ -76,7 +79,7 @@ def doctor(*, as_json: bool) -> int:
 
 
 def examine() -> Health:
-    """Return everything that is told; changes nothing and raises nothing."""
+    """Return everything that the command shows; changes nothing and raises nothing."""
     from leakscope.capture.capabilities import query_capabilities
     from leakscope.configuration.project import (
         read_configuration,
@@ -253,7 +256,7 @@ def device_items(
     """Return how torch's devices and the NVIDIA driver stand.
 
     Args:
-        facts: What the process that imported torch told.
+        facts: What the process that imported torch reported.
         read: Asks the driver.
 
     """

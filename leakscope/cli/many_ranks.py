@@ -35,7 +35,7 @@ RANKS_PER_JUDGE = 4
 """A judge that has fewer to judge doesn't pay: it takes half a second to start."""
 PASSED_OVER = "passed over: a copy of another recording, or nothing in it can be read"
 LEAST_LEADING_SHARE = 0.5
-"""The rank that speaks for all has a journal of at least this part of the usual size."""
+"""The rank whose recording stands for all has a journal of at least this part of the usual size."""
 MOST_WORKERS = 32
 """Workers of DataLoaders whose recordings are read, the largest."""
 
@@ -85,7 +85,7 @@ def open_many(folder: Path) -> ManyRanks | None:
 def analyse_in_parallel(
     many: ManyRanks, processes: int | None = None, catalogue: Catalogue | None = None
 ) -> Iterator[RankSummary]:
-    """Yield what is concluded of each of the other ranks, as it is concluded."""
+    """Yield the summary of each of the other ranks as soon as it is there."""
     count = processes or max(1, min(_cores(), len(many.others) // RANKS_PER_JUDGE))
     main = find_attempts(many.run).run.main
     main_recording = Recording(main.header, sources=main.sources, titles=main.titles)

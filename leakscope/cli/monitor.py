@@ -46,15 +46,15 @@ Examples:
   leakscope monitor --interval 2 -- torchrun --nproc-per-node 4 train.py
 
 \b
-Nothing is stopped or written to; Ctrl-C and SIGTERM end the watching, never what is watched, but a
-COMMAND is handed SIGTERM on. From outside nothing has a name: `leakscope run` tells what grows.
+The process is neither stopped nor changed. Ctrl-C and SIGTERM end the watching, not the process;
+a COMMAND gets SIGTERM too. From outside nothing has a name: `leakscope run` names what grows.
 
 \b
 Exit codes:
   with a COMMAND: its own, or the signal that ended it
   0  the process ended, or watching was ended by Ctrl-C or SIGTERM
   1  there is no such process, or nothing can be recorded
-  2  a command line that makes no sense
+  2  an invalid command line
 """
 _SETTINGS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
@@ -66,13 +66,13 @@ _SETTINGS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
     callback=to_process_number,
     help="The process to watch, with its children.",
 )
-@click.option("--name", metavar="PATTERN", help="The process whose command line has this in it.")
+@click.option("--name", metavar="PATTERN", help="The process whose command line contains this.")
 @click.option(
     "--interval",
     type=click.FloatRange(min=0.1),
     default=10.0,
     show_default=True,
-    help="Seconds from reading to reading.",
+    help="Seconds between readings.",
 )
 @run_directory_options()
 @setting_options("report", "quiet")
@@ -151,7 +151,7 @@ def forward_termination(child: subprocess.Popen[bytes] | None) -> Iterator[None]
 
 
 def _how_it_ended(pid: int, kills: int | None) -> str:
-    """Return what can be told from outside of how a process ended."""
+    """Return what is visible from outside of how a process ended."""
     text = f"process {pid} ended; its exit status is its parent's to know."
     if kills is None:
         return f"{text} Kills for memory are not counted here."
@@ -255,7 +255,7 @@ FORECAST_AFTER_MINUTES = 1.0
 LOGGED = 160
 """Characters of a line that no terminal's width limits."""
 WORTH_SAYING_BYTES = 1 << 20
-"""A rate below this per minute is no growth to speak of."""
+"""A rate below this per minute counts as none."""
 
 
 class LiveLine:

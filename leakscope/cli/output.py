@@ -82,7 +82,9 @@ def explain(fault: BaseException) -> str:
 
 
 def format_option(otherwise: str, forms: Sequence[str] = FORMS) -> Decorator:
-    """Return the option ``--format``; without it the suffix of ``--out`` tells, else this form."""
+    """Return the option ``--format``; without it the suffix of ``--out`` decides, else this
+    form.
+    """
     return click.option(
         "--format",
         "form",
@@ -225,8 +227,8 @@ def wants_color(is_terminal: bool) -> bool:
 def write_output(text: str, out: Path | None, form: str = "text") -> None:
     """Write a finished text to a file, or to stdout where none is named.
 
-    On a stdout that can't hold all signs, what people read has plain ones instead; what programs
-    read stays as it is, in UTF-8.
+    On a stdout whose encoding lacks some signs, text for people has plain ones instead; text for
+    programs stays as it is, in UTF-8.
     """
     text = text if text.endswith("\n") else text + "\n"
     if out is not None and not is_stdout(out):

@@ -1,6 +1,6 @@
 """From a recording to its report: read, analyse, write the files, print the summary.
 
-``leakscope report`` does so for a run that is over, without torch, and ``leakscope explain`` tells
+``leakscope report`` does so for a run that is over, without torch, and ``leakscope explain`` says
 what matters most in few words; other commands use the same functions. Analysis and report are
 imported inside them: ``run`` waits beside a training without them.
 """
@@ -41,14 +41,14 @@ _EPILOG = """\b
 Examples:
   leakscope report RUN                        writes RUN/report.html and RUN/report.json
   leakscope report RUN --format text          prints the report
-  leakscope report RUN --why history          prints why history is a leak, or none
+  leakscope report RUN --why history          prints why history is a leak or not
   leakscope report RUN --out /tmp/page.html   writes the page there, nothing into RUN
 
 \b
 Exit codes:
   0  written
   1  RUN is no run, or nothing could be written
-  2  a command line that makes no sense
+  2  an invalid command line
 """
 
 
@@ -57,7 +57,7 @@ Exit codes:
 @format_option("html")
 @out_option("Where to write; - is stdout.")
 @click.option("--open", "show", is_flag=True, help="Open the page in a browser.")
-@click.option("--why", metavar="NAME", help="Print how the verdict on NAME came about.")
+@click.option("--why", metavar="NAME", help="Print the steps that led to the verdict on NAME.")
 @click.option("--summary", is_flag=True, help="Print the summary to stderr as after a run.")
 def report(
     run: Path, *, form: str | None, out: Path | None, show: bool, why: str | None, summary: bool
@@ -106,14 +106,14 @@ Examples:
   leakscope explain RUN --json            for programs; docs/report-schema.json describes it
 
 \b
-The most valuable comes first; what there was no room for is named in the last line. Tokens are
-estimated, 3.5 bytes of UTF-8 each. The verdict and the next command are told whatever the budget.
+The most important parts come first; the last line names what was left out. Tokens are estimated,
+3.5 bytes of UTF-8 each. The verdict and the next command are always included.
 
 \b
 Exit codes, whatever the verdict:
   0  explained
   1  RUN is no run, or can't be read
-  2  a command line that makes no sense
+  2  an invalid command line
 """
 
 
@@ -126,12 +126,12 @@ Exit codes, whatever the verdict:
     metavar="TOKENS",
     default=USUAL_BUDGET,
     show_default=True,
-    help="How long it may be.",
+    help="Maximal length, in tokens.",
 )
 def explain(run: Path, *, as_json: bool, budget: int) -> None:
     """Explain RUN in few words, for a chat or an agent.
 
-    RUN is a run directory, analysed anew, or a report.json.
+    RUN is a run directory, which is analysed again, or a report.json.
     """
     from leakscope.report import render_json
     from leakscope.report.explaining import (

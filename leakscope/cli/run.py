@@ -2,7 +2,7 @@
 
 The program is a child process that behaves as ``python`` would have (``capture.launch``). The
 parent imports no torch while it waits, ends as the program ended, and concludes from the recording
-alone; so a program that dies, for want of memory or otherwise, still gets its report.
+alone; so a program that dies, for lack of memory or otherwise, still gets its report.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _NO_PROGRAM = 2
 """As Python has it for a file that it can't open."""
 
 _EPILOG = """\b
-Options of leakscope come before the program; all that follows belongs to the program:
+Options of leakscope come before the program; everything after it belongs to the program:
   leakscope run train.py --epochs 10
   leakscope run --out runs/before --budget 1% -m package.train --lr 0.1
   torchrun --nproc-per-node 2 -m leakscope run train.py    all ranks record into one directory
@@ -68,17 +68,17 @@ Options of leakscope come before the program; all that follows belongs to the pr
 
 \b
 What isn't given is taken from LEAKSCOPE_* and from [tool.leakscope] in pyproject.toml;
-`leakscope doctor` tells what is in force. Only there: `boundaries` (auto or manual).
+`leakscope doctor` shows what is in force. `boundaries` (auto or manual) can only be set there.
 
 \b
-LEAKSCOPE=off runs the program plainly, as if leakscope weren't there; so it runs, after one
-sentence that says why, where no recording can be written.
+LEAKSCOPE=off runs the program as if leakscope weren't there. Where no recording can be written the
+program runs so, too, after one sentence that says why.
 
 \b
-Exit codes: the program's own; where a signal ended it, leakscope ends by the same signal.
+Exit codes: the program's own; if a signal ended it, leakscope ends by the same signal.
   1  --out holds a run already; nothing was started
-  2  no such script, or a command line that makes no sense; nothing was started
-With --until-verdict a second run's own code counts.
+  2  no such script, or an invalid command line; nothing was started
+With --until-verdict the code of the second run counts.
 """
 
 
@@ -102,8 +102,8 @@ With --until-verdict a second run's own code counts.
     callback=to_lengthening,
     metavar="NAME=NUMBER",
     default=None,
-    help="Run once more with twice the number if the first run is inconclusive. It stands where "
-    "the program's arguments have {NAME}, or in the environment: env:NAME=NUMBER.",
+    help="Run once more with twice NUMBER if the first run is inconclusive. NUMBER replaces {NAME} "
+    "in the program's arguments; env:NAME=NUMBER sets an environment variable instead.",
 )
 @setting_options("report", "quiet", "label")
 @click.pass_obj
@@ -155,10 +155,10 @@ def run(
 
 
 def leave_outcome(directory: RunDirectory, world: World, ending: ProgramEnding) -> None:
-    """Write down how the program ended; of other ranks than the first only that it was killed.
+    """Record how the program ended; for other ranks than the first only that it was killed.
 
-    Nothing else would tell of that: a kill leaves no closing record. A signal by which the launcher
-    has a rank end is none.
+    Nothing else would show that: a kill leaves no closing record. A signal with which the launcher
+    ends a rank is no kill.
     """
     seen = ending.outcome() | _attempt_of(world)
     if world.leads:
@@ -172,7 +172,7 @@ def _attempt_of(world: World) -> dict[str, str | int]:
 
 
 def _is_not_recorded(program: Program) -> bool:
-    """Return whether there is nothing to record, or it was asked not to."""
+    """Return whether there is nothing to record, or recording is switched off."""
     if is_off():
         return True
     if program.kind == "stdin" and sys.stdin is not None and sys.stdin.isatty():

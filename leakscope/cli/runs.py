@@ -159,7 +159,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _listed(folder: Path, name: str) -> ListedRun | None:
-    """Return what is said of a folder; None where it holds no run."""
+    """Return the entry of a folder; None where it holds no run."""
     report = folder / JSON
     page = str(folder / HTML) if (folder / HTML).is_file() else ""
     try:
@@ -226,13 +226,13 @@ Examples:
 
 \b
 Runs up to two folders further down are listed too, and comparison pages beside them.
-What a run's report.json says is taken as it stands; runs without one, and runs in progress, say so.
+Facts are from each run's report.json; a run without one, or still in progress, is marked so.
 
 \b
 Exit codes:
   0  listed, also where there is no run yet
   1  DIRECTORY can't be read, or is a run itself
-  2  a command line that makes no sense
+  2  an invalid command line
 """
 
 
@@ -246,12 +246,12 @@ Exit codes:
     type=click.Choice(list(ORDERS)),
     default="newest",
     show_default=True,
-    help="What comes first; of amounts the largest.",
+    help="Order of the list; amounts are sorted from the largest down.",
 )
 def runs(directory: Path | None, *, form: str | None, out: Path | None, order: str) -> None:
-    """List the runs in DIRECTORY with their verdicts, lead culprits and memory.
+    """List the runs in DIRECTORY with verdict and memory.
 
-    Without DIRECTORY it is the folder in which `leakscope run` makes runs.
+    DIRECTORY is by default the folder in which `leakscope run` makes runs.
     """
     form = form or format_of(out, "text")
     listed = list_runs(directory, order) if directory else _in_usual_directory(order)
@@ -288,16 +288,16 @@ def _rendered(listed: RunList, form: str, out: Path | None) -> str:
 _EPILOG_OF_SHOW = """\b
 Examples:
   leakscope show RUN                  where it stands now
-  leakscope show RUN --follow         again and again, until the run ends or Ctrl-C
+  leakscope show RUN --follow         refreshed until the run ends or Ctrl-C
 
 \b
-It reads the recording and nothing else: the training doesn't notice. Ctrl-C ends the showing.
+Only the recording is read: the training doesn't notice. Ctrl-C ends the display.
 
 \b
 Exit codes:
   0  shown
   1  RUN is no run
-  2  a command line that makes no sense
+  2  an invalid command line
 """
 _HOME = "\x1b[H\x1b[J"
 """Goes to the top of the terminal and clears what is below."""
@@ -305,16 +305,16 @@ _HOME = "\x1b[H\x1b[J"
 
 @click.command(epilog=_EPILOG_OF_SHOW)
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--follow", "-f", is_flag=True, help="Show it again and again until the run ends.")
+@click.option("--follow", "-f", is_flag=True, help="Refresh it until the run ends.")
 @click.option(
     "--interval",
     type=click.FloatRange(min=0.5),
     default=5.0,
     show_default=True,
-    help="Seconds from one look to the next.",
+    help="Seconds between refreshes.",
 )
 def show(run: Path, *, follow: bool, interval: float) -> None:
-    """Show where RUN stands: memory over time, what grows, when it runs out, what it costs."""
+    """Show where RUN stands: memory, growth, cost."""
     from leakscope.recording.directory import find_run
 
     folder = find_run(run)
@@ -369,9 +369,9 @@ def state_of(run: Run, *, goes_on: bool) -> str:
 
 
 def is_running(run: Run) -> bool:
-    """Return whether the process that records a run still does, as far as this machine can tell.
+    """Return whether the process that records a run still does, as far as this machine knows.
 
-    Of a run on another machine it is taken to go on until it says that it ended.
+    Of a run on another machine it counts as going on until its recording says that it ended.
     """
     return run.main.goes_on is not False
 
@@ -381,14 +381,14 @@ Examples:
   leakscope merge node0/run node1/run --out run
 
 \b
-Machines without a shared disk have a directory each. The recordings are copied; what is merged
-stays as it is.
+Machines without a shared disk have a directory each. The recordings are copied; RUNS stay as
+they are.
 
 \b
 Exit codes:
   0  merged
   1  one of them is no run, they don't belong together, or nothing could be written
-  2  a command line that makes no sense
+  2  an invalid command line
 """
 
 
@@ -396,7 +396,10 @@ Exit codes:
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @run_directory_options("Run directory.", is_required=True)
 def merge(runs: tuple[Path, ...], *, out: Path, force: bool) -> None:
-    """Put the recordings of RUNS, ranks of one training, into one run directory."""
+    """Merge recordings of ranks of one training into one run.
+
+    RUNS are the run directories of the machines.
+    """
     from leakscope.cli.report import conclude, write_reports
     from leakscope.recording.reader import merge_runs
 
@@ -424,7 +427,7 @@ Notes never count: only culprits of severity warning or critical do.
 Exit codes:
   0  compared
   1  one of the two is no run, or can't be read or written
-  2  --fail-on was met, or a command line that makes no sense
+  2  --fail-on was met, or an invalid command line
 """
 
 
@@ -450,14 +453,14 @@ def to_changes(
     callback=to_changes,
     default="",
     metavar="CHANGES",
-    help="Exit with 2 if a culprit changed so.",
+    help="Exit with 2 if a culprit changed in one of these ways.",
 )
 def compare(
     before: Path, after: Path, *, form: str | None, out: Path | None, fail_on: frozenset[ChangeKind]
 ) -> int:
-    """Hold two runs side by side: what is fixed, reduced, unchanged, worse or new.
+    """Compare two runs: what is fixed, worse or new.
 
-    BEFORE and AFTER are run directories, analysed anew, or a report.json.
+    BEFORE and AFTER are run directories, which are analysed again, or a report.json.
     """
     from leakscope.analysis import compare as compare_reports
 
@@ -481,7 +484,7 @@ def is_met(change: CulpritChange, fail_on: Collection[ChangeKind]) -> bool:
 def existing_page(out: Path | None, run: Path) -> str:
     """Return the path from a page to a run's own, empty where that doesn't lie beside or below it.
 
-    A link to anywhere else would break as soon as the folder is handed on.
+    A link to anywhere else would break as soon as the folder is copied elsewhere.
     """
     if out is None or is_stdout(out):
         return ""

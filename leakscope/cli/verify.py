@@ -47,14 +47,14 @@ Examples:
   leakscope verify runs/before -- train.py --epochs 5
 
 \b
-Without a command the run's own is run again, from this folder. RUN/remedy-N.patch is the diff:
+Without COMMAND the command of RUN is run again, from this folder. RUN/remedy-N.patch is the diff:
 `patch -p1 < RUN/remedy-N.patch` applies it for good.
 
 \b
 Exit codes:
   0  fixed: what grew no longer does
   1  nothing was verified: no such run or remedy, the diff doesn't fit, the program failed
-  2  not fixed, or the second run can't show that it is; a command line that makes no sense
+  2  not fixed, or the second run can't show that it is; an invalid command line
 """
 
 
@@ -90,7 +90,7 @@ class NotVerifiedError(LeakscopeError):
     type=click.IntRange(min=1),
     multiple=True,
     metavar="N",
-    help="Culprit whose diff is tried, by its number in the report; more than once for several "
+    help="Number in the report of the culprit whose diff is tried; may be given more than once "
     "[default: the first that has a diff].",
 )
 @run_directory_options("Run directory of the second run [default: RUN-remedy-N].")
@@ -111,7 +111,10 @@ def verify(
     project: Path | None,
     force: bool,
 ) -> int:
-    """Try a remedy of RUN: apply its diff in a copy of the project, run COMMAND, compare."""
+    """Try a remedy of RUN in a copy of the project.
+
+    The diff is applied there, COMMAND is run, and both runs are compared.
+    """
     before = find_run(run)
     report = conclude(before)
     chosen = _chosen(report, numbers)

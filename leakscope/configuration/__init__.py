@@ -218,7 +218,7 @@ SETTINGS = (
         "max-pause",
         MILLISECONDS,
         100.0,
-        "Milliseconds that a census may hold the program up, the first and the last apart.",
+        "Milliseconds that a census may pause the program, except the first and the last.",
     ),
     Setting(
         "boundaries",
@@ -230,13 +230,13 @@ SETTINGS = (
         "tracemalloc",
         _choice_of(*get_args(Tracemalloc)),
         "window",
-        "When to learn which lines allocate.",
+        "When to trace which lines allocate.",
     ),
     Setting(
         "cuda-history",
         _choice_of(*get_args(CudaHistory)),
         "off",
-        "When to learn which lines allocate on CUDA; a recording of the program's goes on.",
+        "When to trace which lines allocate on CUDA; a history that the program records is kept.",
     ),
     Setting(
         "native",
@@ -248,7 +248,7 @@ SETTINGS = (
         "native-interval",
         SIZE,
         512 << 10,
-        "Mean number of bytes from one sample of native allocations to the next.",
+        "Mean number of bytes between samples of native allocations.",
     ),
     Setting(
         "workers",
@@ -267,15 +267,15 @@ SETTINGS = (
         "snapshot-signal",
         _choice_of(*get_args(SnapshotSignal)),
         "off",
-        "Signal on which a census is taken now, as `leakscope snapshot PID` sends it. Choose one "
+        "Signal on which a census is taken at once, sent by `leakscope snapshot PID`. Choose one "
         "that the program doesn't use.",
     ),
     Setting(
         "trackers",
         TRACKER_NAMES,
         "auto",
-        "Tracker of the program's in which memory is drawn, more than once for several; auto "
-        "takes those whose run stays on this machine.",
+        "Experiment tracker in which memory is plotted; may be given more than once. auto takes "
+        "those that the program uses and whose data stays on this machine.",
         flags=("--tracker",),
     ),
     Setting(
@@ -287,9 +287,9 @@ SETTINGS = (
         "check.max-growth",
         RATE,
         None,
-        "What may grow: 1 MB/epoch, 64 KiB/step, ….",
+        "How fast something may grow: 1 MB/epoch, 64 KiB/step, ….",
     ),
-    Setting("check.baseline", PATH, None, "The file of what is known to grow."),
+    Setting("check.baseline", PATH, None, "File that lists what is known to grow."),
     Setting(
         "check.tolerance",
         PART,

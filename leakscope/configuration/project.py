@@ -2,8 +2,8 @@
 
 Arguments of the API come after them, and options of the command line last. ``[tool.leakscope]`` is
 read from the nearest ``pyproject.toml`` that has it, with its two lists: ``known-culprits`` is what
-a project knows of its libraries (files, or the entries themselves), ``suppress`` is what it puts up
-with, why, and until when. An entry that makes no sense is reported and left out.
+a project knows of its libraries (files, or the entries themselves), ``suppress`` is what it
+accepts, why, and until when. An entry that makes no sense is reported and left out.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Configuration:
         """Refuse a configuration that can't be followed.
 
         Raises:
-            LeakscopeError: a value makes no sense; the first that does.
+            LeakscopeError: a value is invalid; the first that is.
 
         """
         if self.faults:
@@ -201,7 +201,7 @@ class Section:
 def read_section(start: Path) -> Section:
     """Return ``[tool.leakscope]`` of the nearest file at or above a folder that has one.
 
-    A file that can't be read is told in the section's remarks, and costs nothing else: a broken
+    A file that can't be read becomes a remark of the section, and costs nothing else: a broken
     ``pyproject.toml`` must not keep anybody from training.
     """
     for folder in (start, *start.parents):
@@ -223,7 +223,7 @@ def _read(path: Path) -> bytes | None:
 
 
 def _parse(path: Path, text: bytes) -> Section | None:
-    """Return a file's section; None where it has none, as far as can be told of a broken one."""
+    """Return a file's section; None where it has none, as far as a broken one shows."""
     is_meant = _HEADER.search(text) is not None
     try:
         table = read_toml(text.decode()).get("tool", {}).get("leakscope")
@@ -266,7 +266,7 @@ def read_known_culprits(section: Section) -> Own:
 def own_libraries(section: Section) -> list[str]:
     """Return the distributions that a project's own entries speak of; raises nothing.
 
-    It is asked where a training begins, which no entry may keep from beginning.
+    It is called where a training begins, which no entry may prevent.
     """
     try:
         own = read_known_culprits(section)

@@ -105,7 +105,7 @@ class HistoryEntry(msgspec.Struct, eq=False):
     time_us: int | None = None
     stack: Stack | None = None
     device_free: int | None = None
-    """Bytes that the driver still had, told by ``oom`` alone."""
+    """Bytes that the driver still had; only entries of kind ``oom`` have them."""
     pool: tuple[int, int] | None = None
 
 
@@ -126,7 +126,7 @@ class AllocatorSnapshot(msgspec.Struct, kw_only=True, eq=False):
     annotations: list[Annotation] = []
     settings: dict[str, str] = {}
     version: str = ""
-    """The releases of torch that write such a file, told by its keys."""
+    """The releases of torch that write such a file, recognised by its keys."""
     oddities: list[str] = []
 
     @property
@@ -320,8 +320,8 @@ class DeviceOwner(msgspec.Struct, frozen=True, kw_only=True):
     """As a person would say it; empty where no name was found."""
     path: str
     role: str
-    """A component (``parameters``, ``gradients``, ``optimizer_state``, …), or what the allocator
-    alone tells: ``workspace``, ``private_pool``, ``pending``, ``unexplained``."""
+    """A component (``parameters``, ``gradients``, ``optimizer_state``, …), or what only the
+    allocator knows: ``workspace``, ``private_pool``, ``pending``, ``unexplained``."""
     bytes: int
     count: int
     """Blocks, each counted for all who have a part in it."""

@@ -151,7 +151,7 @@ class AllocationHistory:
     def open(self) -> bool:
         """Begin; return False where CUDA isn't in use or the program records by itself.
 
-        A torch that can't tell whether it records (before 2.1) is left alone too.
+        A torch that can't say whether it records (before 2.1) is left alone too.
         """
         cuda = allocator.awake_cuda()
         is_recording = (

@@ -200,7 +200,7 @@ def awake_cuda() -> Any | None:
 
 
 def figures_of(statistics: Mapping[str, Any]) -> dict[str, int]:
-    """Return the gauges in one device's nested statistics; releases differ in what they tell."""
+    """Return the gauges in one device's nested statistics; releases differ in what they have."""
     figures = {
         name: statistics[key]["all"][metric]
         for name, (key, metric) in _STATISTICS.items()

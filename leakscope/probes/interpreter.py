@@ -64,7 +64,7 @@ MOST_ITEMS = 64
 
 
 class BatchProbe(GuardedProbe):
-    """The largest batch that was looked at, in bytes; told of each batch by the worker."""
+    """The largest batch that was looked at, in bytes; the worker passes each batch."""
 
     name = "batches"
 

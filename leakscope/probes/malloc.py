@@ -1,6 +1,6 @@
 """The C heap: what malloc has handed out and what it keeps though it is free.
 
-glibc tells by ``mallinfo2`` where it has it (2.33, 2021). Before, ``mallinfo`` counted in 32 bits
+glibc reports by ``mallinfo2`` where it has it (2.33, 2021). Before, ``mallinfo`` counted in 32 bits
 and wrapped at 4 GiB, so the sums that ``malloc_info`` prints as XML are read instead. jemalloc and
 tcmalloc, preloaded in its place, have calls of their own. Of mimalloc, which counts nothing exactly
 in a release build, and of other C libraries there are no gauges.

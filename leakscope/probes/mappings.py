@@ -39,10 +39,10 @@ _SHARED = ("/dev/shm/", "/memfd:", "/SYSV", "/dev/zero", "[anon_shmem")  # noqa:
 _DEVICES = ("/dev/", "anon_inode:")
 _FORBIDDEN = b"---p"
 LEAST_FILE_BYTES = 16 << 20
-"""Files with fewer resident pages are told in their sum alone."""
+"""Files with fewer resident pages appear in the sum only."""
 MOST_FILES = 4
 MOST_NAMES = 16
-"""Files that are told by name in a whole run: a program may open any number."""
+"""Files that appear by name in a whole run: a program may open any number."""
 
 
 class Mapping(NamedTuple):

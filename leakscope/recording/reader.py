@@ -1,4 +1,4 @@
-"""The reader: makes a run of whatever a run directory still holds, or tells which processes it
+"""The reader: makes a run of whatever a run directory still holds, or says which processes it
 holds.
 
 Bad input ends in a note of what was lost, not in an exception; only a path without anything
@@ -508,7 +508,7 @@ def _refuse_single_run(runs: list[Run]) -> None:
 
 
 def _refuse_strangers(runs: list[Run]) -> None:
-    """Refuse runs that are no parts of one training, as far as they tell what they are of."""
+    """Refuse runs that are no parts of one training, as far as their recordings show."""
     first, *others = runs
     for other in others:
         for trait, ours, theirs in zip(_TRAITS, _traits(first), _traits(other), strict=True):
@@ -522,7 +522,7 @@ def _refuse_strangers(runs: list[Run]) -> None:
 
 _TRAITS = ("the script", "the number of ranks", "the launch")
 _OF_A_MACHINE = ("started by ", "spawned ")
-"""What a launch is called where only the machine's own processes tell of it."""
+"""What a launch is called where it is known from the machine's own processes only."""
 
 
 def _traits(run: Run) -> tuple[str, str, str]:

@@ -327,7 +327,7 @@ def _rate(suspect: Culprit | Finding) -> RateView | None:
 
 
 def _device_text(suspect: Culprit | Finding) -> str:
-    """Return where it held what is told: of a worker's only what its last census saw is known."""
+    """Return where it held what is shown: of a worker's only what its last census saw is known."""
     in_worker = isinstance(suspect, Culprit) and suspect.workers
     return f"on {suspect.device}{', in one worker when last looked at' if in_worker else ''}"
 
@@ -464,7 +464,7 @@ _PYTHON = re.compile(
     """,
     re.VERBOSE | re.MULTILINE | re.DOTALL,
 )
-"""A piece of Python that has a colour; as much of it as can be told without parsing."""
+"""A piece of Python that has a colour; as far as that is known without parsing."""
 _BRACES = re.compile(r"\{\{|\}\}|\{(?:[^{}]|\{[^{}]*\})*\}")
 """In an f-string: braces that are meant, and what it puts in."""
 _WORDS = (
@@ -519,7 +519,7 @@ def excerpt_view(excerpt: Excerpt) -> SourceView:
 
 
 def diff_lines(diff: str | None) -> list[DiffLine]:
-    """Return the lines of a unified diff, told apart by what they do."""
+    """Return the lines of a unified diff, each with what it does."""
     return [_diff_line(line) for line in (diff or "").splitlines()]
 
 

@@ -1,7 +1,7 @@
 """A run explained in as few words as somebody has room for: a colleague's chat, an agent.
 
-What is told comes from the report alone. Each part says one thing in plain text; parts are ordered
-by what they are worth, and of those that don't all fit, the first that do are told.
+Everything comes from the report alone. Each part says one thing in plain text; parts are ordered
+by what they are worth, and of those that don't all fit, the first that do are included.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def explain_run(
 ) -> RunExplanation:
     """Return what matters most about a run, in as many tokens as there may be.
 
-    The verdict and the next command are told whatever the budget. A part that doesn't fit is left
-    out whole, and parts behind it that do are told.
+    The verdict and the next command are always included. A part that doesn't fit is left
+    out whole, and parts behind it that do are included.
 
     Args:
         report: What was concluded.
@@ -146,7 +146,7 @@ def next_steps(report: Report, run_path: str) -> list[NextStep]:
 
 
 def run_again(report: Report) -> str:
-    """Return the command that records such a run once more; empty where nobody can tell it.
+    """Return the command that records such a run once more; empty where it is unknown.
 
     Ranks are started by a launcher, of which nothing is recorded.
     """

@@ -44,7 +44,7 @@ _OF_WORKER = {
     BoundaryKind.BATCH: "pass {way}, batch {batch}",
     BoundaryKind.PHASE_END: "end of pass {way}",
 }
-"""A worker has no epochs: it is asked for one way through its loader after the other."""
+"""A worker has no epochs: it runs through its loader again and again."""
 MAIN, THE_MAIN = "main process", "the main one"
 
 
@@ -254,7 +254,7 @@ class IcicleSubject:
 
     @property
     def ends(self) -> tuple[int, int]:
-        """The censuses between which growth is told."""
+        """The censuses between which growth is counted."""
         return self.retained.first, self.retained.last
 
     @cached_property
@@ -357,7 +357,7 @@ def _change_size(first: int | None, last: int | None, change: int | None) -> Siz
 
 CONTENTS, GROWTH = "held", "growth"
 _FAINT, _DEEP = 14, 46
-"""Per cent of colour in a box of growth: where much shrank besides, and where all of it grew."""
+"""Per cent of colour in a box of growth: where much shrank as well, and where all of it grew."""
 
 
 @dataclass(frozen=True)
@@ -425,7 +425,7 @@ def icicle_view(
     processes: int = 1,
     elsewhere: Sequence[Retained] = (),
 ) -> IcicleView | None:
-    """Return the icicle of a run of so many processes, None where no census tells anything.
+    """Return the icicle of a run of so many processes, None where no census has anything.
 
     Drawn first is the process in which the worst culprit grows, if that is one of those elsewhere.
     """
@@ -451,7 +451,7 @@ def icicle_view(
 def comparison_icicle(
     retained: Retained | None, changes: Sequence[ChangeView] = ()
 ) -> IcicleView | None:
-    """Return the icicle of what differs between two runs, None where either tells of none."""
+    """Return the icicle of what differs between two runs, None where either has none."""
     if retained is None:
         return None
     moments_ = moments(retained, ("Before", "After"))

@@ -72,7 +72,7 @@ def _content_text(content: HeldLine) -> str:
 
 
 def _of_run(run: RunFacts | None) -> list[tuple[str, str]]:
-    """Return what was run, and with which versions: what an issue is asked for first."""
+    """Return what was run, and with which versions: what maintainers ask for first."""
     if run is None:
         return []
     versions = {"leakscope": run.leakscope_version}

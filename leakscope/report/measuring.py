@@ -320,7 +320,9 @@ EVEN = 0.8
 
 @dataclass(frozen=True)
 class Assurance:
-    """One thing that speaks for or against the answer; ``link`` is where on the page it is told."""
+    """One thing that speaks for or against the answer; ``link`` is where on the page it is
+    shown.
+    """
 
     label: str
     value: str
@@ -351,7 +353,7 @@ def assurance_view(report: Report, anchor: str) -> AssuranceView:
 
 
 def noise_words(report: Report) -> str:
-    """Return why a clean run's rates accuse nothing; empty where none is told."""
+    """Return why a clean run's rates accuse nothing; empty where there are none."""
     if report.verdict is not RunVerdict.CLEAN or not report.growth:
         return ""
     text = "Rates so small, so uneven or seen so seldom are noise, warm-up or caches that fill."

@@ -102,7 +102,7 @@ class ReportPage:
     headline: list[Piece]
     context: list[Fact]
     ended: str
-    """How the program ended, where not by itself and the headline doesn't tell."""
+    """How the program ended, where not by itself and the headline doesn't say so."""
     leading: SuspectView | None
     deadline: str
     together: str
@@ -234,7 +234,7 @@ def _has_long_words(report: Report) -> bool:
 
 
 def _from_first_phase(report: Report) -> tuple[Report, str]:
-    """Return the report with what is shown of its timeline, and what is said of the rest."""
+    """Return the report with what is shown of its timeline, and a sentence about the rest."""
     whole = report.timeline
     if whole is None:
         return report, ""

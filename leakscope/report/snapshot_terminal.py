@@ -231,6 +231,6 @@ def _cut(text: str, width: int) -> str:
 
 
 def _tail(text: str, width: int) -> str:
-    """Return one line, its beginning left out where it is too long: a path's end tells most."""
+    """Return one line, its beginning left out where it is too long: the end of a path says most."""
     text = one_line(text)
     return text if len(text) <= width else "…" + text[len(text) - max(0, width - 1) :]

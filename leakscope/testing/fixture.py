@@ -37,7 +37,7 @@ from leakscope.testing.scenario import growth_in
 
 
 class LeakscopeFixture:
-    """Repeats what a test asks for, and tells it what grows."""
+    """Repeats what a test wants repeated, and reports what grows."""
 
     def __init__(self, item: pytest.Function) -> None:
         self._item = item
@@ -47,8 +47,8 @@ class LeakscopeFixture:
     def rounds(self, **options: Any) -> Iterator[int]:
         """Repeat the body of a loop: ``for _ in leakscope.rounds(steps=20): …``.
 
-        A round trip begins and ends with the loop's body. It is repeated as often as is needed to
-        tell, as :func:`leakscope.find_growth` does, whose ``steps``, ``warmup``, ``allow`` and
+        A round trip begins and ends with the loop's body. It is repeated as often as a decision
+        needs, as :func:`leakscope.find_growth` does, whose ``steps``, ``warmup``, ``allow`` and
         ``ignore`` this takes; each is yielded its number. Afterwards ask ``growth`` or ``check()``.
         """
         plan = plan_of((), options, "leakscope.rounds()")
@@ -104,7 +104,7 @@ class LeakscopeFixture:
 def call_repeatedly(item: pytest.Function, mark: pytest.Mark) -> None:
     """Call a test as its mark says and fail it when something that it leaves behind grows.
 
-    Fixtures are set up once around all calls. What the test raises is handed on.
+    Fixtures are set up once around all calls. What the test raises is passed on.
     """
     __tracebackhide__ = True
     plan = plan_of(mark.args, dict(mark.kwargs), "leak_free")
@@ -266,7 +266,7 @@ class _Fixtures(Mapping[str, Any]):
 
 
 def plan_of(arguments: tuple[Any, ...], options: dict[str, Any], name: str) -> Plan:
-    """Return the plan that a test asks for; one that makes no sense fails the test."""
+    """Return the plan that a test asks for; an invalid one fails the test."""
     __tracebackhide__ = True
     known = ("steps", "warmup", "allow", "ignore")
     wrong = [*map(repr, arguments), *(key for key in options if key not in known)]

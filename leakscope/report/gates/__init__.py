@@ -44,7 +44,7 @@ _TERMINAL_MARKS = {
 
 
 def render_check_text(check: Check, *, width: int = 100, color: bool = False) -> str:
-    """Return the outcome, what fails, what is excused and why, and what is to be mended."""
+    """Return the outcome, what fails, what is excused and why, and what remains to be fixed."""
     paper = Paper(width, color)
     mark, style = _TERMINAL_MARKS[check.outcome]
     first, *rest = paper.wrap(f"{mark} {check.headline}")
@@ -109,7 +109,7 @@ _MEANINGFUL = str.maketrans(
 
 
 def render_check_markdown(check: Check) -> str:
-    """Return the outcome, what fails, what is excused and why, and what is to be mended."""
+    """Return the outcome, what fails, what is excused and why, and what remains to be fixed."""
     mark = _MARKDOWN_MARKS[check.outcome] if check.passes else _MARKDOWN_MARKS[Outcome.FAILED]
     lines = [f"## {mark} Memory of {_markdown_code(program_of(check))}", ""]
     lines += [_markdown_text(check.headline), ""]
@@ -303,7 +303,7 @@ def render_check(
     """Return a check in one of :data:`FORMS`.
 
     Args:
-        check: What is told.
+        check: The outcome.
         form: One of :data:`FORMS`.
         width: Columns of a text.
         color: Whether a text has colours.

@@ -324,7 +324,7 @@ def account_of(growth: Checked) -> list[str]:
 
 
 def known_of(growth: Checked) -> str:
-    """Return what is known of it, with the address where that is said; empty if nothing is."""
+    """Return what is known of it, with the address of the source; empty if nothing is."""
     return known_line(growth.recognised) if growth.recognised else ""
 
 
@@ -346,7 +346,7 @@ def render_check_sarif(check: Check, *, version: str = "", otherwise: str = "") 
     """Return the check as a SARIF file.
 
     Args:
-        check: What is told; notes and what is excused are left out.
+        check: The outcome; notes and what is excused are left out.
         version: leakscope's own.
         otherwise: The file that is shown for what has no place of its own: code scanning takes no
             result without one.
