@@ -45,12 +45,7 @@ from leakscope.probes.out_of_memory import (
     read_message,
 )
 
-__all__ = [
-    "OutOfMemory",
-    "explain",
-    "is_out_of_memory",
-    "judged",
-]
+__all__ = ["OutOfMemory", "explain", "is_out_of_memory", "judged"]
 
 
 P = ParamSpec("P")

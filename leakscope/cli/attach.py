@@ -16,12 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leakscope.cli.monitor import forward_termination
-from leakscope.cli.output import (
-    notify,
-    run_directory_options,
-    setting_options,
-    to_process_number,
-)
+from leakscope.cli.output import notify, run_directory_options, setting_options, to_process_number
 from leakscope.cli.report import finish
 from leakscope.model.errors import EXIT_ERROR, LeakscopeError
 

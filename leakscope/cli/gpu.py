@@ -170,11 +170,7 @@ def check_device(snapshots: list[AllocatorSnapshot], device: int | None) -> None
 
 
 def _rendered(document: Explanation | SnapshotComparison, form: str, out: Path | None) -> str:
-    from leakscope.report import (
-        render_json,
-        render_snapshot_html,
-        render_snapshot_text,
-    )
+    from leakscope.report import render_json, render_snapshot_html, render_snapshot_text
 
     if form == "html":
         return render_snapshot_html(document)

@@ -19,12 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leakscope.cli.output import (
-    notify,
-    run_directory_options,
-    setting_options,
-    to_process_number,
-)
+from leakscope.cli.output import notify, run_directory_options, setting_options, to_process_number
 from leakscope.cli.program import ProgramEnding, SignalWitness, end_as
 from leakscope.cli.report import finish
 from leakscope.model import gauge

@@ -134,10 +134,7 @@ def explain(run: Path, *, as_json: bool, budget: int) -> None:
     RUN is a run directory, which is analysed again, or a report.json.
     """
     from leakscope.report import render_json
-    from leakscope.report.explaining import (
-        explain_run,
-        render_run_explanation_text,
-    )
+    from leakscope.report.explaining import explain_run, render_run_explanation_text
 
     explained = explain_run(read_report(run), str(run), budget, is_recorded=_is_recorded(run))
     if as_json:

@@ -82,11 +82,7 @@ class CensusTaken:
     help="Seconds to wait for the census.",
 )
 @click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
 )
 def snapshot(pid: int, *, wait: float, form: str) -> None:
     """Take a census in the recorded process PID now.

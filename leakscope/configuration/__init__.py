@@ -190,10 +190,7 @@ SHARE = Kind('a share of wall time: `0.02`, `"2%"`', _to_share, "SHARE", shown="
 PART = Kind('a share: `0.2`, `"20%"`', _to_part, "SHARE", shown="{:.0%}".format)
 MILLISECONDS = Kind('milliseconds: `100`, `"100 ms"`', _to_milliseconds, "MS", shown="{:g}".format)
 SIZE = Kind(
-    'a size: `524288`, `"512 KiB"`',
-    _to_size,
-    "SIZE",
-    shown=lambda size: f"{size >> 10}KiB",
+    'a size: `524288`, `"512 KiB"`', _to_size, "SIZE", shown=lambda size: f"{size >> 10}KiB"
 )
 RATE = Kind("a rate: `1 MB/epoch`", _to_text, "RATE")
 PATTERNS = Kind(
@@ -284,17 +281,11 @@ SETTINGS = (
     Setting("quiet", FLAG, False, "Print no summary, only faults.", flags=("--quiet", "-q")),
     Setting("label", TEXT, None, "A name for the run, shown in its report."),
     Setting(
-        "check.max-growth",
-        RATE,
-        None,
-        "How fast something may grow: 1 MB/epoch, 64 KiB/step, ….",
+        "check.max-growth", RATE, None, "How fast something may grow: 1 MB/epoch, 64 KiB/step, …."
     ),
     Setting("check.baseline", PATH, None, "File that lists what is known to grow."),
     Setting(
-        "check.tolerance",
-        PART,
-        0.2,
-        "How much faster than the baseline something known may grow.",
+        "check.tolerance", PART, 0.2, "How much faster than the baseline something known may grow."
     ),
     Setting("check.ignore", PATTERNS, [], "Names, paths or kinds that may grow."),
     Setting(

@@ -21,11 +21,7 @@ from leakscope.model.layout import AnswerCell, AnswerPage, Column, Printed, Tabl
 from leakscope.model.report import Culprit, Excerpt, Finding, Report, RunVerdict
 from leakscope.report.words import further_evidence, rate_words, share_words, source_place
 
-__all__ = [
-    "CulpritAnswer",
-    "RunAnswer",
-    "run",
-]
+__all__ = ["CulpritAnswer", "RunAnswer", "run"]
 
 
 _VERDICTS = {

@@ -17,13 +17,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from leakscope.model.device import (
-    TORCH_BLOCK_STATES,
-    BlockRow,
-    BlockState,
-    FrameRow,
-    SegmentRow,
-)
+from leakscope.model.device import TORCH_BLOCK_STATES, BlockRow, BlockState, FrameRow, SegmentRow
 from leakscope.model.errors import ours
 from leakscope.model.record import BlockListRecord, DeviceSnapshotRecord
 from leakscope.probes import cuda as allocator

@@ -13,14 +13,7 @@ from typing import Any
 
 import msgspec
 
-from leakscope.model.report import (
-    Culprit,
-    Finding,
-    Report,
-    RunFacts,
-    Severity,
-    Work,
-)
+from leakscope.model.report import Culprit, Finding, Report, RunFacts, Severity, Work
 from leakscope.model.text import plural
 from leakscope.report import words
 from leakscope.report.culprits import CulpritView, Piece, SuspectView, culprit_views, finding_views

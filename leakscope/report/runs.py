@@ -313,12 +313,7 @@ STANDINGS = {
     RunStatus.UNREPORTED: "No report yet",
     RunStatus.UNREADABLE: "Report unreadable",
 }
-WORST_FIRST = (
-    RunVerdict.OUT_OF_MEMORY,
-    RunVerdict.LEAK,
-    RunVerdict.INCONCLUSIVE,
-    RunVerdict.CLEAN,
-)
+WORST_FIRST = (RunVerdict.OUT_OF_MEMORY, RunVerdict.LEAK, RunVerdict.INCONCLUSIVE, RunVerdict.CLEAN)
 GROWTH_MEANING = (
     "How fast all memory of the process and of its child processes grew. Up and down: it may as "
     "well have fallen in all, whatever grows in it; the lead culprit's own rate stands with it."

@@ -62,11 +62,7 @@ VERDICTS = {
 MARKS = {"leak": "✗", "out_of_memory": "✗", "clean": "✓", "inconclusive": "?"}
 """By verdict, the sign that stands before it in plain text."""
 LEAK_RAN_OUT = "Out of memory, leak"
-SEVERITIES = {
-    Severity.CRITICAL: "Critical",
-    Severity.WARNING: "Warning",
-    Severity.NOTE: "Note",
-}
+SEVERITIES = {Severity.CRITICAL: "Critical", Severity.WARNING: "Warning", Severity.NOTE: "Note"}
 SEVERITY_MEANINGS = {
     Severity.CRITICAL: "If this goes on, the run reaches its memory limit.",
     Severity.WARNING: "Steady growth that is worth stopping.",

@@ -253,11 +253,7 @@ _RULES = (
         "Frozen parameters keep their gradients",
         "Set `parameter.grad = None` where `requires_grad` is switched off.",
     ),
-    Rule(
-        "out_of_memory",
-        "Memory ran out",
-        "The program ended for want of memory.",
-    ),
+    Rule("out_of_memory", "Memory ran out", "The program ended for want of memory."),
     Rule(
         "out_of_memory_survived",
         "Memory ran out and the program went on",
@@ -371,10 +367,7 @@ def render_check_sarif(check: Check, *, version: str = "", otherwise: str = "") 
 
 
 def _driver(rules: list[Rule], version: str) -> dict[str, Any]:
-    driver = {
-        "name": "leakscope",
-        "rules": [_rule(rule) for rule in rules],
-    }
+    driver = {"name": "leakscope", "rules": [_rule(rule) for rule in rules]}
     return {**driver, "semanticVersion": version} if version else driver
 
 
@@ -456,12 +449,7 @@ def _location(place: SourceLocation) -> dict[str, Any]:
     artifact = {"uri": place.uri}
     if place.is_in_repository:
         artifact["uriBaseId"] = ROOT
-    return {
-        "physicalLocation": {
-            "artifactLocation": artifact,
-            "region": {"startLine": place.line},
-        }
-    }
+    return {"physicalLocation": {"artifactLocation": artifact, "region": {"startLine": place.line}}}
 
 
 def _invocation(check: Check) -> dict[str, Any]:
