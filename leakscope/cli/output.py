@@ -15,7 +15,7 @@ from typing import Any
 import click
 import msgspec
 
-from leakscope.configuration import BY_NAME, FLAG, PATH, Setting, UnreadableError
+from leakscope.configuration import BY_NAME, FLAG, PATH, TEXT, Setting, UnreadableError
 from leakscope.model.errors import EXIT_ERROR, LeakscopeError, UnwritableError
 
 ALIKE = 0.7
@@ -146,8 +146,10 @@ def _setting_option(setting: Setting) -> Decorator:
 
 def _setting_value(setting: Setting) -> Callable[[click.Context, click.Parameter, Any], Any]:
     def value(_: click.Context, __: click.Parameter, text: Any) -> Any:
-        if text is None or text == () or setting.kind is PATH:
-            return text or None
+        if text is None or text == ():
+            return None
+        if setting.kind in (PATH, TEXT):
+            return text
         try:
             return setting.kind.read([*text] if setting.kind.is_list else text)
         except UnreadableError as fault:

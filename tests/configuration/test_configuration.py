@@ -310,6 +310,10 @@ def test_a_share_that_makes_no_sense_is_refused(text: str) -> None:
         configured_options(budget=text)
 
 
+def test_a_label_may_be_empty() -> None:
+    assert given("--label", "") == ""
+
+
 def given(option: str, text: str) -> object:
     """Return what `leakscope run` reads from an option."""
     context = commands["run"].make_context("run", [option, text, "train.py"])
