@@ -109,12 +109,12 @@ class RecordingOptions(TypedDict, total=False):
 
 
 def configured_options(
-    say: Callable[[str], None] | None = None, **overrides: Any
+    on_remark: Callable[[str], None] | None = None, **overrides: Any
 ) -> SessionOptions:
     """Return the options of a session.
 
     Args:
-        say: Gets each sentence on what is passed over, such as a key that is unknown.
+        on_remark: Gets each sentence on what is passed over, such as a key that is unknown.
         **overrides: fields of the options; None stands for what was not chosen.
 
     Raises:
@@ -125,9 +125,9 @@ def configured_options(
 
     configuration = read_configuration()
     configuration.refuse_faults()
-    if say is not None:
+    if on_remark is not None:
         for remark in configuration.remarks:
-            say(remark)
+            on_remark(remark)
     options = {
         setting.option: configuration.chosen[setting.name].value
         for setting in SETTINGS

@@ -170,10 +170,10 @@ def check_device(snapshots: list[AllocatorSnapshot], device: int | None) -> None
 
 
 def _rendered(document: Explanation | SnapshotComparison, form: str, out: Path | None) -> str:
-    from leakscope.report import render_json, render_snapshot_html, render_snapshot_text
+    from leakscope import report  # each form imports what it needs
 
     if form == "html":
-        return render_snapshot_html(document)
+        return report.render_snapshot_html(document)
     if form == "json":
-        return render_json(document)
-    return render_snapshot_text(document, width=terminal_width(100), color=shows_color(out))
+        return report.render_json(document)
+    return report.render_snapshot_text(document, width=terminal_width(100), color=shows_color(out))

@@ -88,13 +88,13 @@ def report(
 
 
 def _rendered(concluded: Report, form: str, out: Path | None) -> str:
-    from leakscope.report import render_html, render_json, render_text
+    from leakscope import report as rendering  # each form imports what it needs
 
     if form == "html":
-        return render_html(concluded)
+        return rendering.render_html(concluded)
     if form == "json":
-        return render_json(concluded)
-    return render_text(concluded, width=terminal_width(100), color=shows_color(out))
+        return rendering.render_json(concluded)
+    return rendering.render_text(concluded, width=terminal_width(100), color=shows_color(out))
 
 
 USUAL_BUDGET = 1500

@@ -275,14 +275,14 @@ def _in_usual_directory(order: str) -> RunList:
 
 
 def _rendered(listed: RunList, form: str, out: Path | None) -> str:
-    from leakscope.report import render_json, render_runs_html, render_runs_text
+    from leakscope import report  # each form imports what it needs
 
     if form == "html":
         folder = Path(listed.directory) if is_stdout(out) or out is None else out.parent
-        return render_runs_html([listed], folder=folder)
+        return report.render_runs_html([listed], folder=folder)
     if form == "json":
-        return render_json(listed)
-    return render_runs_text(listed, width=terminal_width(100), color=shows_color(out))
+        return report.render_json(listed)
+    return report.render_runs_text(listed, width=terminal_width(100), color=shows_color(out))
 
 
 _EPILOG_OF_SHOW = """\b
@@ -499,17 +499,14 @@ def existing_page(out: Path | None, run: Path) -> str:
 def _rendered_comparison(
     comparison: Comparison, form: str, out: Path | None, reports: Sequence[str]
 ) -> str:
-    from leakscope.report import (
-        render_comparison_html,
-        render_comparison_markdown,
-        render_comparison_text,
-        render_json,
-    )
+    from leakscope import report  # each form imports what it needs
 
     if form == "html":
-        return render_comparison_html(comparison, reports)
+        return report.render_comparison_html(comparison, reports)
     if form == "json":
-        return render_json(comparison)
+        return report.render_json(comparison)
     if form == "markdown":
-        return render_comparison_markdown(comparison)
-    return render_comparison_text(comparison, width=terminal_width(100), color=shows_color(out))
+        return report.render_comparison_markdown(comparison)
+    return report.render_comparison_text(
+        comparison, width=terminal_width(100), color=shows_color(out)
+    )
