@@ -19,7 +19,7 @@ from pathlib import Path
 
 from leakscope.model.documents import RunLink, RunList
 from leakscope.report import render_runs_html
-from leakscope.report.run_index import read_listed
+from leakscope.report.runs import read_listed
 
 
 def by_command(program: Path, run: Path) -> list[str]:

@@ -17,9 +17,9 @@ from leakscope.capture.profiles import HistoryWindows
 from leakscope.capture.sites import SourceTexts
 from leakscope.capture.tracing import AllocationWindows
 from leakscope.model import gauge
-from leakscope.model.allocator import DeviceStorages
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.census import Census, CensusScope
+from leakscope.model.device import DeviceStorages
 from leakscope.model.record import (
     BlockListRecord,
     BoundaryRecord,

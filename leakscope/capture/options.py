@@ -5,97 +5,79 @@ the project and the environment where nobody said otherwise.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from math import inf
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, TypedDict
 
-from leakscope.capture.policy import MAX_PAUSE_MS
+from leakscope.configuration import (
+    DEFAULTS,
+    FLAG,
+    PATH,
+    SETTINGS,
+    TEXT,
+    Boundaries,
+    CudaHistory,
+    Native,
+    SnapshotSignal,
+    Tracemalloc,
+    UnreadableError,
+    Workers,
+)
 from leakscope.model.errors import LeakscopeError
 
-Boundaries = Literal["auto", "manual"]
-Tracemalloc = Literal["off", "window", "always"]
-Workers = Literal["on", "off"]
-CudaHistory = Literal["off", "window"]
-Native = Literal["off", "auto"]
-SnapshotSignal = Literal["off", "USR1", "USR2"]
-TrackerName = Literal["off", "auto", "tensorboard", "wandb", "mlflow"]
-ALL_OF_THIS_MACHINE: TrackerName = "auto"
-"""Trackers that the program uses, as long as what they log stays on this machine."""
-
-
-LEAST_INTERVAL = 1 << 10
-"""Bytes: of shorter intervals the samples would take more memory than the program."""
+_TAKEN_AS_THEY_ARE = (FLAG, PATH, TEXT)
 
 
 @dataclass(frozen=True)
 class SessionOptions:
-    """How a session measures and where it writes; values that make no sense are refused."""
+    """How a session measures and where it writes; values that make no sense are refused.
+
+    Those that a project may choose are in the table of :mod:`leakscope.configuration`.
+    """
 
     out: Path | None = None
     """Run directory; None chooses ``<time>-<script>`` in ``runs``."""
     runs: Path | None = None
     """Folder in which run directories are made; None is ``leakscope-runs``."""
-    budget: float = 0.02
-    """Share of wall time that measuring may cost."""
-    max_pause: float = MAX_PAUSE_MS
-    """Milliseconds that a census may hold the program up, the first and the last apart."""
-    boundaries: Boundaries = "auto"
-    tracemalloc: Tracemalloc = "window"
-    cuda_history: CudaHistory = "off"
-    """Whether stacks of CUDA allocations are recorded in short windows once live memory grows."""
-    native: Native = "auto"
-    """Whether native allocations are sampled, where they can be."""
-    native_interval: int = 512 << 10
-    """Mean number of bytes from one sample to the next."""
-    report: bool = True
-    """Whether to build the report when the session ends."""
+    budget: float = DEFAULTS["budget"]
+    max_pause: float = DEFAULTS["max_pause"]
+    boundaries: Boundaries = DEFAULTS["boundaries"]
+    tracemalloc: Tracemalloc = DEFAULTS["tracemalloc"]
+    cuda_history: CudaHistory = DEFAULTS["cuda_history"]
+    native: Native = DEFAULTS["native"]
+    native_interval: int = DEFAULTS["native_interval"]
+    report: bool = DEFAULTS["report"]
     force: bool = False
     """Whether a run that is already in ``out`` may be overwritten."""
-    label: str | None = None
+    label: str | None = DEFAULTS["label"]
     project_root: Path | None = None
     """Folder whose files are the user's own code; None finds it from the script."""
     script: str | None = None
     command: tuple[str, ...] = field(default=())
-    quiet: bool = False
-    workers: Workers = "on"
-    """Whether workers of DataLoaders record themselves."""
-    probe_cleanup: bool = False
-    """Whether the popular cleaning calls are tried now and then, and measured."""
-    snapshot_signal: SnapshotSignal = "off"
-    """The signal on which a census is taken at once."""
-    trackers: str = ALL_OF_THIS_MACHINE
-    """Where memory is logged beside what the program logs there: names with commas, or ``off``."""
+    quiet: bool = DEFAULTS["quiet"]
+    workers: Workers = DEFAULTS["workers"]
+    probe_cleanup: bool = DEFAULTS["probe_cleanup"]
+    snapshot_signal: SnapshotSignal = DEFAULTS["snapshot_signal"]
+    trackers: str = DEFAULTS["trackers"]
+    """Names with commas, or ``off``; whatever is given, such as a list, becomes that."""
 
     def __post_init__(self) -> None:
         """Refuse what could only fail later, in the middle of somebody's training."""
-        if isinstance(self.budget, bool) or not isinstance(self.budget, (int, float)):
-            raise _bad(f"budget must be a share of wall time such as 0.02, not {self.budget!r}.")
-        if not 0 < self.budget <= 1:
-            raise _bad(f"budget must be above 0 and at most 1 (0.02 is 2 %), not {self.budget!r}.")
-        if isinstance(self.max_pause, bool) or not isinstance(self.max_pause, (int, float)):
-            raise _bad(f"max_pause must be milliseconds such as 100, not {self.max_pause!r}.")
-        if not 0 < self.max_pause < inf:
-            raise _bad(f"max_pause must be milliseconds above 0, not {self.max_pause!r}.")
-        _choice("boundaries", self.boundaries, get_args(Boundaries))
-        _choice("tracemalloc", self.tracemalloc, get_args(Tracemalloc))
-        _choice("workers", self.workers, get_args(Workers))
-        _choice("cuda_history", self.cuda_history, get_args(CudaHistory))
-        _choice("native", self.native, get_args(Native))
-        if type(self.native_interval) is not int or self.native_interval < LEAST_INTERVAL:
-            raise _bad(
-                f"native_interval must be a whole number of bytes, {LEAST_INTERVAL} or more, not "
-                f"{self.native_interval!r}."
-            )
-        _choice("snapshot_signal", self.snapshot_signal, get_args(SnapshotSignal))
-        for tracker in self.trackers.split(","):
-            _choice("trackers", tracker, get_args(TrackerName))
+        for setting in SETTINGS:
+            if not setting.is_of_session or setting.kind in _TAKEN_AS_THEY_ARE:
+                continue
+            value = getattr(self, setting.option)
+            try:
+                object.__setattr__(self, setting.option, setting.kind.read(value))
+            except UnreadableError as fault:
+                raise LeakscopeError(
+                    f"{setting.option} must be {fault}, not {value!r}.", slug="bad-option"
+                ) from None
 
     def to_json(self) -> str:
         """Return the options as JSON, for an environment variable or a manifest."""
-        values = {name: _plain(value) for name, value in asdict(self).items()}
-        return json.dumps(values, sort_keys=True)
+        return json.dumps(asdict(self), sort_keys=True, default=str)
 
     @classmethod
     def from_json(cls, text: str) -> SessionOptions:
@@ -108,63 +90,48 @@ class SessionOptions:
         return cls(**values)
 
 
-def _plain(value: object) -> object:
-    return str(value) if isinstance(value, Path) else value
+class RecordingOptions(TypedDict, total=False):
+    """How a training is recorded where nothing records yet, as :func:`leakscope.profile` has it."""
 
-
-def _choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        choices = ", ".join(repr(choice) for choice in allowed)
-        raise _bad(f"{name} must be one of {choices}, not {value!r}.")
-
-
-def _bad(sentence: str) -> LeakscopeError:
-    return LeakscopeError(sentence, slug="bad-option")
-
-
-def chosen_trackers(value: object) -> str | None:
-    """Return the trackers that an argument or option names; None where nothing was said.
-
-    Raises:
-        LeakscopeError: it names something else.
-
-    """
-    from leakscope.configuration.settings import UnreadableError, to_trackers
-    from leakscope.model.errors import LeakscopeError
-
-    try:
-        return None if value is None else to_trackers(value)
-    except UnreadableError as fault:
-        raise LeakscopeError(
-            f"trackers must be {fault}, not {value!r}.", slug="bad-option"
-        ) from None
+    out: str | Path | None
+    budget: float | str
+    tracemalloc: Tracemalloc
+    cuda_history: CudaHistory
+    native: Native
+    native_interval: int
+    workers: Workers
+    report: bool
+    force: bool
+    label: str | None
+    quiet: bool
+    probe_cleanup: bool
+    trackers: str | Sequence[str]
 
 
 def configured_options(
-    say: Callable[[str], None] | None = None, **overrides: Any
+    on_remark: Callable[[str], None] | None = None, **overrides: Any
 ) -> SessionOptions:
     """Return the options of a session.
 
     Args:
-        say: Told each sentence on what is passed over, such as a key that is unknown.
-        **overrides: fields of the options; None stands for what was not said.
+        on_remark: Gets each sentence on what is passed over, such as a key that is unknown.
+        **overrides: fields of the options; None stands for what was not chosen.
 
     Raises:
         LeakscopeError: options make no sense, wherever they come from.
 
     """
-    from leakscope.configuration import read_configuration
-    from leakscope.configuration.settings import CHECK, SETTINGS
+    from leakscope.configuration.project import read_configuration
 
     configuration = read_configuration()
     configuration.refuse_faults()
-    if say is not None:
+    if on_remark is not None:
         for remark in configuration.remarks:
-            say(remark)
+            on_remark(remark)
     options = {
         setting.option: configuration.chosen[setting.name].value
         for setting in SETTINGS
-        if setting.name in configuration.chosen and not setting.name.startswith(f"{CHECK}.")
+        if setting.is_of_session and setting.name in configuration.chosen
     }
     options |= {name: value for name, value in overrides.items() if value is not None}
     return SessionOptions(**options)

@@ -178,8 +178,6 @@ show, so that readings spread over the run are enough. Measured: 4 ms, 50 with 5
 
 # Pauses
 
-MAX_PAUSE_MS = 100.0
-"""Milliseconds that a census may hold the program up, unless the user says otherwise."""
 PAUSE_FADES = 0.9
 PAUSE_LEAST_PART = 0.5
 """What a census of a kind is expected to take fades with each that was left out for its pause, to

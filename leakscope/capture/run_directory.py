@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Literal
 
 from leakscope.capture.options import SessionOptions
+from leakscope.configuration import DEFAULTS
 from leakscope.model import __version__
 from leakscope.model.errors import LeakscopeError, RunExistsError, ours
 from leakscope.model.record import HeaderRecord, RunManifest
@@ -169,7 +170,7 @@ def header_of(world: World) -> HeaderRecord:
     )
 
 
-RUNS = Path("leakscope-runs")
+RUNS: Path = DEFAULTS["runs"]
 RUN_DIRECTORY = "LEAKSCOPE_RUN_DIR"
 """Names the run directory in the environment, where nobody says so in the code."""
 MOST_OF_A_SECOND = 1000
@@ -358,7 +359,7 @@ def project_of_caller(file: str) -> Path | None:
 
 
 def _manifest(options: SessionOptions) -> RunManifest:
-    from leakscope.configuration import own_libraries, read_configuration
+    from leakscope.configuration.project import own_libraries, read_configuration
     from leakscope.probes.cgroup import memory_limit
     from leakscope.probes.environment import environment
 

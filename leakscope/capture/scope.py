@@ -15,29 +15,27 @@ from types import TracebackType
 from typing import Any, TypeVar, cast, overload
 
 from leakscope.capture.dispatch import EventDispatcher
-from leakscope.capture.options import (
-    Boundaries,
-    CudaHistory,
-    Native,
-    SessionOptions,
-    SnapshotSignal,
-    Tracemalloc,
-    Workers,
-    chosen_trackers,
-    configured_options,
-)
+from leakscope.capture.options import SessionOptions, configured_options
 from leakscope.capture.phase_stack import Phase
 from leakscope.capture.phases import PhaseTracker
 from leakscope.capture.run_directory import project_of_caller
 from leakscope.capture.session import Session, current_session
 from leakscope.capture.torch_hooks.loaders import passes_of
+from leakscope.configuration import (
+    Boundaries,
+    CudaHistory,
+    Native,
+    SnapshotSignal,
+    Tracemalloc,
+    Workers,
+    is_off,
+)
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.errors import LeakscopeError, UnwritableError
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
-OFF = ("off", "0", "false", "no")
 REPORT_SECONDS = 120
 _REPORTING = """\
 import sys
@@ -214,7 +212,7 @@ def profile(out: F) -> F: ...
 def profile(
     out: str | os.PathLike[str] | None = None,
     *,
-    budget: float | None = None,
+    budget: float | str | None = None,
     max_pause: float | None = None,
     boundaries: Boundaries | None = None,
     tracemalloc: Tracemalloc | None = None,
@@ -236,7 +234,7 @@ def profile(
 def profile(
     out: Any = None,
     *,
-    budget: float | None = None,
+    budget: float | str | None = None,
     max_pause: float | None = None,
     boundaries: Boundaries | None = None,
     tracemalloc: Tracemalloc | None = None,
@@ -260,8 +258,8 @@ def profile(
 
     Args:
         out: Run directory; by default ``leakscope-runs/<time>-<script>``.
-        budget: Share of wall time that measuring may cost.
-        max_pause: Milliseconds that a census may hold the program up, first and last apart.
+        budget: Share of wall time that measuring may cost: ``0.02`` or ``"2%"``.
+        max_pause: Milliseconds that a census may pause the program, except first and last.
         boundaries: ``auto`` finds epochs, steps and validation; ``manual`` leaves them to calls.
         tracemalloc: ``window`` traces allocating lines for short stretches once something grows.
         cuda_history: ``window`` does that on CUDA, unless the program records a history itself.
@@ -300,7 +298,7 @@ def profile(
         quiet=quiet,
         probe_cleanup=probe_cleanup,
         snapshot_signal=snapshot_signal,
-        trackers=chosen_trackers(trackers),
+        trackers=trackers,
     )
 
 
@@ -314,11 +312,6 @@ def _scope(out: Any, **overrides: Any) -> Any:
 def _options(**overrides: Any) -> SessionOptions:
     """Complete what was asked for; where a session runs already, it has told what is amiss."""
     return configured_options(_say_once if current_session() is None else None, **overrides)
-
-
-def is_off() -> bool:
-    """Return whether the environment switches leakscope off."""
-    return os.environ.get("LEAKSCOPE", "").lower() in OFF
 
 
 def report(run_path: Path, *, quiet: bool) -> None:

@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 
 from leakscope.capture.budget import Costs
 from leakscope.capture.dispatch import Guard, describe
-from leakscope.capture.options import ALL_OF_THIS_MACHINE, SessionOptions
+from leakscope.capture.options import SessionOptions
 from leakscope.capture.schedule import GrowthWatch
 from leakscope.cleanup.levels import device_levels, resident
 from leakscope.model import gauge
@@ -363,7 +363,7 @@ class Trackers:
         self._share = options.budget * SHARE
         self._guard, self._costs, self._note, self._clock = guard, costs, note, clock
         known: tuple[Tracker, ...] = (TensorBoard(), WandB(), MLflow())
-        takes_all = ALL_OF_THIS_MACHINE in self._requested
+        takes_all = "auto" in self._requested
         self._trackers = [
             tracker for tracker in known if takes_all or tracker.name in self._requested
         ]

@@ -81,16 +81,8 @@ __getattr__, __dir__ = exports(
             "clear_memory",
         ),
         "levels": ("Peak",),
-        "out_of_memory": (
-            "Attempt",
-            "OutOfMemory",
-            "is_out_of_memory",
-            "oom_guard",
-        ),
-        "scope": (
-            "MemoryScope",
-            "ScopeReport",
-        ),
+        "out_of_memory": ("Attempt", "OutOfMemory", "is_out_of_memory", "oom_guard"),
+        "scope": ("MemoryScope", "ScopeReport"),
         "statistics": (
             "DeviceMemory",
             "HostMemory",
@@ -102,9 +94,6 @@ __getattr__, __dir__ = exports(
             "memory_stats",
             "reset_peak_memory_stats",
         ),
-        "survey": (
-            "GpuSurvey",
-            "survey_gpus",
-        ),
+        "survey": ("GpuSurvey", "survey_gpus"),
     },
 )

@@ -29,7 +29,7 @@ from leakscope.cleanup.levels import (
     trim_function,
     why_no_device,
 )
-from leakscope.cleanup.statistics import pinned_memory, say
+from leakscope.cleanup.statistics import log_text, pinned_memory
 from leakscope.model.text import human_bytes, plural
 
 COLLECT = "gc.collect()"
@@ -64,7 +64,7 @@ class ClearedStep:
     objects: int | None
     """Unreachable objects that the collector found; None for other steps."""
     host_freed: int | None
-    """By how much the live part of the C heap fell; None where nobody tells it."""
+    """By how much the live part of the C heap fell; None where it is unknown."""
     host_returned: int
     """By how much resident memory fell."""
     host_trimmed: int = 0
@@ -299,11 +299,11 @@ class CleanupReport:
 
 
 class cleanup_every:  # noqa: N801 - used as a verb, and named like one
-    """Runs :func:`clear_memory` after every ``n`` steps and tells when that is useless.
+    """Runs :func:`clear_memory` after every ``n`` steps and says when that is useless.
 
     Either wrap what a loop goes through, ``for batch in cleanup_every(10)(loader)``, or call
     :meth:`step` once per step. After five cleanups that gained nothing it says so once, at level
-    WARNING (on stderr where nobody listens), and goes on; :meth:`report` tells the figures.
+    WARNING (on stderr where nobody listens), and goes on; :meth:`report` returns the figures.
 
     Raises:
         ValueError: ``n`` is less than 1.
@@ -346,7 +346,7 @@ class cleanup_every:  # noqa: N801 - used as a verb, and named like one
         report = self.report()
         if report.verdict == USELESS and not self._has_spoken:
             self._has_spoken = True
-            say(str(report), self.logger, logging.WARNING)
+            log_text(str(report), self.logger, logging.WARNING)
         return cleared
 
     def report(self) -> CleanupReport:

@@ -140,7 +140,7 @@ _malloc = MallocProbe()
 
 @dataclass(frozen=True)
 class HostLevel:
-    """Bytes at one moment; the C heap's live and free parts are None where nobody tells them."""
+    """Bytes at one moment; the C heap's live and free parts are None where they are unknown."""
 
     resident: int
     in_use: int | None
@@ -250,7 +250,7 @@ class PeakWatch:
 
 
 def peak_between(begin: CounterMark, end: CounterMark) -> Peak:
-    """Return what two readings of a counter tell of the peak between them."""
+    """Return what two readings of a counter say about the peak between them."""
     seen = max(begin.level, end.level)
     if end.highest > begin.highest:
         return Peak(end.highest, end.highest)

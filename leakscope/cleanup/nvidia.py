@@ -1,6 +1,6 @@
 """GPUs and the processes on them as NVIDIA's driver reports them.
 
-It is asked through NVML where the module ``pynvml`` (of the package ``nvidia-ml-py``) can be
+It is queried through NVML where the module ``pynvml`` (of the package ``nvidia-ml-py``) can be
 imported, else through ``nvidia-smi`` and its CSV, whose sizes are whole MiB and whose list has
 compute processes only.
 """
@@ -37,7 +37,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class DriverReading:
-    """All GPUs, who told of them, and what went wrong where nobody could."""
+    """All GPUs, where that is from, and what went wrong where there was no source."""
 
     source: str | None
     gpus: tuple[Gpu, ...]
@@ -45,7 +45,7 @@ class DriverReading:
 
 
 def read_gpus() -> DriverReading:
-    """Return what the driver tells; never raises. Takes about a second where it is asleep."""
+    """Return what the driver reports; never raises. Takes about a second where it is asleep."""
     library = _attempt("nvidia-ml", _read_nvml)
     if library.source:
         return library
@@ -83,16 +83,16 @@ def _attempt(source: str, read: Callable[[], tuple[Gpu, ...]]) -> DriverReading:
 
 
 def _read_nvidia_smi() -> tuple[Gpu, ...]:
-    gpus = parse_gpus(_ask_nvidia_smi(f"--query-gpu={_GPU_FIELDS}"))
+    gpus = parse_gpus(_query_nvidia_smi(f"--query-gpu={_GPU_FIELDS}"))
     for uuid, pid, used in parse_processes(
-        _ask_nvidia_smi(f"--query-compute-apps={_PROCESS_FIELDS}")
+        _query_nvidia_smi(f"--query-compute-apps={_PROCESS_FIELDS}")
     ):
         if uuid in gpus:
             _add(gpus[uuid].processes, pid, used)
     return tuple(gpus.values())
 
 
-def _ask_nvidia_smi(query: str) -> str:
+def _query_nvidia_smi(query: str) -> str:
     """Return its output.
 
     Raises:
@@ -134,18 +134,18 @@ def _read_nvml() -> tuple[Gpu, ...]:
 
 
 def _nvml_gpu(nvml: Any, index: int, handle: Any) -> Gpu:
-    memory = _ask_or_none(nvml.nvmlDeviceGetMemoryInfo, handle)
+    memory = _answer_or_none(nvml.nvmlDeviceGetMemoryInfo, handle)
     processes: dict[int, int | None] = {}
-    for ask in (
+    for query in (
         nvml.nvmlDeviceGetComputeRunningProcesses,
         nvml.nvmlDeviceGetGraphicsRunningProcesses,
     ):
-        for process in _ask_or_none(ask, handle) or ():
+        for process in _answer_or_none(query, handle) or ():
             _add(processes, int(process.pid), process.usedGpuMemory)
     return Gpu(
         index=index,
-        uuid=_text(_ask_or_none(nvml.nvmlDeviceGetUUID, handle)),
-        name=_text(_ask_or_none(nvml.nvmlDeviceGetName, handle)),
+        uuid=_text(_answer_or_none(nvml.nvmlDeviceGetUUID, handle)),
+        name=_text(_answer_or_none(nvml.nvmlDeviceGetName, handle)),
         total=int(memory.total) if memory else None,
         used=int(memory.used) if memory else None,
         free=int(memory.free) if memory else None,
@@ -153,10 +153,10 @@ def _nvml_gpu(nvml: Any, index: int, handle: Any) -> Gpu:
     )
 
 
-def _ask_or_none(ask: Any, handle: Any) -> Any:
+def _answer_or_none(query: Any, handle: Any) -> Any:
     """What the driver answers; None where it refuses or doesn't support the question."""
     try:
-        return ask(handle)
+        return query(handle)
     except Exception:
         return None
 

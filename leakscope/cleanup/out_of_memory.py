@@ -29,7 +29,13 @@ from leakscope.cleanup.clearing import (
 )
 from leakscope.cleanup.levels import device_levels
 from leakscope.cleanup.scope import decorated
-from leakscope.cleanup.statistics import HostMemory, LiveTensors, live_tensors, memory_stats, say
+from leakscope.cleanup.statistics import (
+    HostMemory,
+    LiveTensors,
+    live_tensors,
+    log_text,
+    memory_stats,
+)
 from leakscope.model.text import human_bytes, human_share
 from leakscope.probes.out_of_memory import (
     HOST,
@@ -39,12 +45,7 @@ from leakscope.probes.out_of_memory import (
     read_message,
 )
 
-__all__ = [
-    "OutOfMemory",
-    "explain",
-    "is_out_of_memory",
-    "judged",
-]
+__all__ = ["OutOfMemory", "explain", "is_out_of_memory", "judged"]
 
 
 P = ParamSpec("P")
@@ -198,7 +199,7 @@ class Attempt:
                 )
             self.cleared = clear_memory(self._guard.force)
             first = f"{self.let_go}; " if self.let_go else ""
-            self._say(f"{first}{self.cleared.summary} {then}")
+            self._log(f"{first}{self.cleared.summary} {then}")
         except Exception:
             pass  # the program's own exception must not be hidden by one of ours
 
@@ -207,13 +208,13 @@ class Attempt:
         try:
             self._before = Level.now()
             if not hasattr(error, _EXPLAINED):
-                self._say(str(self.failure))
+                self._log(str(self.failure))
                 setattr(error, _EXPLAINED, True)
         except Exception:
             pass  # there may be no memory left for words
 
-    def _say(self, text: str) -> None:
-        say(text, self._guard.logger, logging.WARNING)
+    def _log(self, text: str) -> None:
+        log_text(text, self._guard.logger, logging.WARNING)
 
 
 CAPACITY = "capacity"
@@ -231,12 +232,12 @@ _TOO_LARGE = (
 
 @dataclass(frozen=True)
 class OutOfMemory:
-    """One failure to allocate, in bytes; None where nothing tells. Holds nothing but figures."""
+    """One failure to allocate, in bytes; None where unknown. Holds figures only."""
 
     kind: str
     """The type of the exception."""
     place: str
-    """``host``, ``cuda:0``, or ``device`` where nothing tells which."""
+    """``host``, ``cuda:0``, or ``device`` where the device is unknown."""
     verdict: str
     """``capacity``, ``fragmentation`` or ``unknown``."""
     requested: int | None
@@ -276,7 +277,7 @@ class OutOfMemory:
 
 
 def explain(error: BaseException) -> OutOfMemory:
-    """Return what an exception and the statistics tell; keeps neither it nor any tensor.
+    """Return what an exception and the statistics show; keeps neither it nor any tensor.
 
     Never raises: what can't be found out, perhaps for lack of memory, is left out.
     """
@@ -466,7 +467,9 @@ def _is_paused(frame: FrameType) -> bool:
 
 
 def _frame_of(holder: object) -> FrameType | None:
-    """The frame of a generator or the like. Only those are asked: others may run code to answer."""
+    """The frame of a generator or the like. Only those are looked at: an attribute of others may
+    run code.
+    """
     kind = type(holder)
     if kind is GeneratorType:
         return holder.gi_frame  # type: ignore[attr-defined,no-any-return]

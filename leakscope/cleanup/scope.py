@@ -25,7 +25,7 @@ from leakscope.cleanup.levels import (
     device_levels,
     host_level,
 )
-from leakscope.cleanup.statistics import say
+from leakscope.cleanup.statistics import log_text
 from leakscope.model.text import human_bytes
 
 P = ParamSpec("P")
@@ -83,7 +83,7 @@ class ScopeReport:
     host_kept: int
     """By how much resident memory rose; negative where it fell."""
     host_in_use_kept: int | None
-    """By how much the live part of the C heap rose; None where nobody tells it."""
+    """By how much the live part of the C heap rose; None where it is unknown."""
     host_free_kept: int | None
     """By how much memory rose that is free again, but kept by the C library; None likewise."""
     host_peak: Peak | None
@@ -184,7 +184,7 @@ class _Run:
         except Exception:
             return
         if not scope.quiet:
-            say(str(scope.report), scope.logger)
+            log_text(str(scope.report), scope.logger)
 
     def _report(self, left_by: str | None) -> ScopeReport:
         seconds = time.perf_counter() - self._begun

@@ -31,7 +31,7 @@ from leakscope.probes.process import SystemProbe, peak_resident
 
 @dataclass(frozen=True)
 class HostMemory:
-    """The host's memory, in bytes; None where this platform doesn't tell."""
+    """The host's memory, in bytes; None where this platform doesn't report it."""
 
     rss: int
     peak_rss: int | None
@@ -67,7 +67,7 @@ class HostMemory:
 
 @dataclass(frozen=True)
 class DeviceMemory:
-    """A device's memory, in bytes; None where torch doesn't tell."""
+    """A device's memory, in bytes; None where torch doesn't report it."""
 
     device: str
     allocated: int
@@ -130,11 +130,12 @@ def memory_stats() -> MemoryStats:
 def log_memory_stats(prefix: str = "", logger: logging.Logger | None = None) -> None:
     """Log :func:`memory_stats` in one line, at level INFO; on stderr where nobody listens."""
     text = str(memory_stats())
-    say(f"{prefix}: {text}" if prefix else text, logger)
+    log_text(f"{prefix}: {text}" if prefix else text, logger)
 
 
 def reset_peak_memory_stats() -> tuple[str, ...]:
-    """Let the peaks of the host and of the devices in use begin anew; return which could.
+    """Let the peaks of the host and of the devices in use start again from zero; return which
+    could.
 
     These are the kernel's mark and torch's own counters: whoever else reads them sees it.
     """
@@ -156,7 +157,9 @@ def _host() -> HostMemory:
 
 
 def pinned_memory() -> int | None:
-    """Return page-locked bytes that torch holds; None where it holds none or doesn't tell."""
+    """Return page-locked bytes that torch holds; None where it holds none or doesn't report
+    them.
+    """
     return DeviceProbe().read().get(gauge.PINNED_HOST)
 
 
@@ -295,7 +298,7 @@ def silent_logger() -> logging.Logger:
     return logger
 
 
-def say(text: str, logger: logging.Logger | None = None, level: int = logging.INFO) -> None:
+def log_text(text: str, logger: logging.Logger | None = None, level: int = logging.INFO) -> None:
     """Log a text; never raises.
 
     Without a logger of the caller's it goes to ``leakscope.cleanup``. Where nobody listens there,

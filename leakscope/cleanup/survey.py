@@ -33,7 +33,7 @@ class GpuProcess:
 
     pid: int
     used: int | None
-    """Bytes on that GPU; None where the driver doesn't tell."""
+    """Bytes on that GPU; None where the driver doesn't report it."""
     facts: ProcessFacts | None
     """None where it can't be seen."""
     judgement: Judgement
@@ -65,7 +65,7 @@ class GpuUse:
 
     @property
     def leftover_bytes(self) -> int:
-        """What ending the leftovers would free here, as far as the driver tells."""
+        """What ending the leftovers would free here, as far as the driver reports it."""
         return sum(process.used or 0 for process in self.processes if process.is_leftover)
 
 
@@ -74,7 +74,7 @@ class GpuSurvey:
     """All GPUs; ``unlisted`` are this user's processes that have one open but aren't listed."""
 
     source: str | None
-    """``nvidia-ml`` or ``nvidia-smi``; None where no GPU could be asked."""
+    """``nvidia-ml`` or ``nvidia-smi``; None where no GPU could be queried."""
     gpus: tuple[GpuUse, ...] = ()
     unlisted: tuple[GpuProcess, ...] = ()
     remark: str | None = None
@@ -233,7 +233,7 @@ _INITS = frozenset(
         *("tini", "docker-init", "dumb-init", "catatonit", "pause"),
     ]
 )
-"""Those who adopt processes whose parent has ended, besides process 1 whatever its name."""
+"""Processes that adopt those whose parent has ended, apart from process 1."""
 _COMMANDS = (
     ("multiprocessing", re.compile(r"from multiprocessing\.(spawn|forkserver)\b")),
     ("Jupyter", re.compile(r"ipykernel_launcher|-m ipykernel\b")),
@@ -301,21 +301,21 @@ def holds_gpu(pid: int) -> bool | None:
 def _facts(process: psutil.Process) -> ProcessFacts:
     started = process.create_time()
     is_own = _is_own(process)
-    words = _ask_or(process.cmdline, []) or [_ask_or(process.name, "?")]
+    words = _answer_or(process.cmdline, []) or [_answer_or(process.name, "?")]
     command = one_line(" ".join(words))
-    parent = _ask_or(process.parent, None)
-    parent_name = _ask_or(parent.name, "") if parent is not None else ""
+    parent = _answer_or(process.parent, None)
+    parent_name = _answer_or(parent.name, "") if parent is not None else ""
     thread = _read(process.pid, "comm").strip()
     program = words[0].rpartition("/")[2]
     return ProcessFacts(
         pid=process.pid,
-        user=one_line(_ask_or(process.username, "?")),
+        user=one_line(_answer_or(process.username, "?")),
         is_own=is_own,
         is_asking=process.pid in _lineage(),
         command=command,
         is_python=bool(_PYTHON.match(program) or _PYTHON.match(thread)),
         started=started,
-        status=_ask_or(process.status, ""),
+        status=_answer_or(process.status, ""),
         parent=parent.pid if parent is not None else 0,
         parent_name=one_line(parent_name),
         is_adopted=parent is not None and _adopts(parent, parent_name),
@@ -337,13 +337,13 @@ def _launcher(process: psutil.Process, command: str, thread: str) -> str | None:
     for launcher, words in _COMMANDS:
         if words.search(command):
             return launcher
-    environment: dict[str, str] = _ask_or(process.environ, {})
+    environment: dict[str, str] = _answer_or(process.environ, {})
     return "torchrun" if _TORCHRUN in environment else None
 
 
 def _is_own(process: psutil.Process) -> bool:
     if not hasattr(os, "getuid"):
-        return bool(_ask_or(process.username, "") == _ask_or(psutil.Process().username, "?"))
+        return bool(_answer_or(process.username, "") == _answer_or(psutil.Process().username, "?"))
     real, effective, _ = process.uids()
     return bool(real == effective == os.getuid())
 
@@ -351,7 +351,7 @@ def _is_own(process: psutil.Process) -> bool:
 def _lineage() -> set[int]:
     """The process that asks, and those that led to it."""
     this = psutil.Process()
-    parents: list[psutil.Process] = _ask_or(this.parents, [])
+    parents: list[psutil.Process] = _answer_or(this.parents, [])
     return {this.pid, *(parent.pid for parent in parents)}
 
 
@@ -387,10 +387,10 @@ def _target(link: Path) -> str:
         return ""  # closed since
 
 
-def _ask_or(ask: Callable[[], T], otherwise: T) -> T:
-    """What the system tells of a process; another user's tells little, an ended one nothing."""
+def _answer_or(query: Callable[[], T], otherwise: T) -> T:
+    """What the system says about a process: little of another user's, nothing of an ended one."""
     try:
-        return ask()
+        return query()
     except (psutil.Error, OSError):
         return otherwise
 

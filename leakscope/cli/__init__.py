@@ -1,7 +1,7 @@
 """The ``leakscope`` command: runs and their reports, CUDA snapshots, who uses the GPUs.
 
 Exit codes: ``run`` ends exactly as the program did. Otherwise 0 is success, 1 a fault that one
-sentence on stderr explains, 2 a command line that makes no sense or a threshold that was met;
+sentence on stderr explains, 2 an invalid command line or a threshold that was met;
 ``snapshot`` has two more, ``attach`` one.
 """
 
@@ -37,10 +37,10 @@ Examples:
   leakscope snapshot 4711
 
 \b
-Exit codes: `run` ends as the program does; otherwise
+Exit codes: `run` ends as its program does; the other commands end with
   0  all is well
   1  a fault, explained by one sentence on stderr (LEAKSCOPE_DEBUG=1 adds the traceback)
-  2  a command line that makes no sense, --fail-on was met, check fails, or verify finds no fix
+  2  an invalid command line, --fail-on was met, check fails, or verify finds no fix
   3  `snapshot`: no census came in time; `attach`: no safe point was reached in time
   4  `snapshot`: the process ended meanwhile
 """
@@ -50,7 +50,9 @@ _COMMANDS = (
     "run", "attach", "runs", "show", "snapshot", "monitor", "report", "explain", "compare",
     "verify", "check", "merge", "mcp", "cuda", "gpu", "doctor",
 )  # fmt: skip
-_MODULES = {"cuda": "gpu", "show": "runs", "merge": "runs", "explain": "report"}
+_MODULES = {
+    "cuda": "gpu", "show": "runs", "merge": "runs", "compare": "runs", "explain": "report",
+}  # fmt: skip
 """Where small commands live; the module of any other has its name."""
 
 

@@ -11,14 +11,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from leakscope.cli.monitor import forward_termination
-from leakscope.cli.output import say, to_process_number
-from leakscope.cli.report import conclude, print_summary, write_reports
-from leakscope.cli.run import to_pause, to_share
+from leakscope.cli.output import notify, run_directory_options, setting_options, to_process_number
+from leakscope.cli.report import finish
 from leakscope.model.errors import EXIT_ERROR, LeakscopeError
 
 if TYPE_CHECKING:
@@ -32,19 +31,20 @@ Examples:
   leakscope attach 4711                 until Ctrl-C, or the process ends
   leakscope attach 4711 --for 10m --out runs/now
   leakscope attach 4711 --once          a census now: what holds most, and who holds it
-  leakscope attach 4711 --children      each Python process that it has started, too
-  leakscope attach 4711 --detach        ends what another terminal records there
+  leakscope attach 4711 --children      its Python child processes, too
+  leakscope attach 4711 --detach        ends a recording that another terminal began
 
 \b
 The process goes on as before, and nothing of leakscope is left in it afterwards. Python 3.14 and
-newer lets itself be entered; before, gdb must be installed (it stops the process for a moment).
-Without the right to trace it, its memory is watched from outside, as `leakscope monitor` does.
+newer can be entered directly; older versions need gdb, which stops the process for a moment.
+Without the right to trace the process, its memory is watched from outside, as `leakscope monitor`
+does.
 
 \b
 Exit codes:
   0  recorded, or watched; or there was something to detach
   1  nothing was recorded, or there was nothing to detach; one sentence says why
-  2  a command line that makes no sense
+  2  an invalid command line
   3  the process reached no safe point in time; nothing is left behind
 """
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -69,9 +69,9 @@ def to_seconds(
 @click.option(
     "--for", "seconds", callback=to_seconds, metavar="TIME", help="How long, such as 90s or 10m."
 )
-@click.option("--once", is_flag=True, help="Take one census and tell what holds most.")
-@click.option("--detach", is_flag=True, help="End the recording that goes on there.")
-@click.option("--children", is_flag=True, help="Record the Python processes below it, too.")
+@click.option("--once", is_flag=True, help="Take one census and print what holds most.")
+@click.option("--detach", is_flag=True, help="End a recording that another `attach` began.")
+@click.option("--children", is_flag=True, help="Record its Python child processes, too.")
 @click.option(
     "--wait",
     type=click.FloatRange(min=0.1),
@@ -79,35 +79,12 @@ def to_seconds(
     show_default=True,
     help="Seconds to wait for a safe point.",
 )
-@click.option(
-    "--out",
-    "-o",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Run directory to make [default: leakscope-runs/<time>-<script>].",
-)
-@click.option("--force", is_flag=True, help="Replace a run that --out holds already.")
-@click.option(
-    "--budget",
-    callback=to_share,
-    metavar="SHARE",
-    default=None,
-    help="Share of wall time that measuring may cost [default: 2%].",
-)
-@click.option(
-    "--max-pause",
-    callback=to_pause,
-    metavar="MS",
-    default=None,
-    help="Milliseconds that a census may hold the program up, the first and the last apart "
-    "[default: 100].",
-)
-@click.option("--label", metavar="TEXT", help="A name for the run, shown in its report.")
-@click.option("--report/--no-report", default=None, help="Whether to write the report at the end.")
-@click.option("--quiet", "-q", is_flag=True, default=None, help="Print nothing but faults.")
+@run_directory_options()
+@setting_options("budget", "max-pause", "label", "report", "quiet")
 @click.pass_context
 def attach(
     context: click.Context,
+    /,
     pid: int,
     *,
     seconds: float | None,
@@ -117,13 +94,12 @@ def attach(
     wait: float,
     out: Path | None,
     force: bool,
-    budget: float | None,
-    max_pause: float | None,
-    label: str | None,
-    report: bool | None,
-    quiet: bool | None,
+    **chosen: Any,
 ) -> None:
-    """Record from now on in the running process PID, and leave without a trace."""
+    """Record a running process from now on.
+
+    PID is its number. Nothing of leakscope stays in it afterwards.
+    """
     if detach:
         _detach(pid)
         return
@@ -132,16 +108,7 @@ def attach(
     from leakscope.capture.attach import AttachError
     from leakscope.capture.options import configured_options
 
-    options = configured_options(
-        say,
-        out=out,
-        force=force,
-        budget=budget,
-        max_pause=max_pause,
-        label=label,
-        report=report,
-        quiet=quiet,
-    )
+    options = configured_options(notify, out=out, force=force, **chosen)
     try:
         with forward_termination(None):
             if once:
@@ -150,11 +117,11 @@ def attach(
                 _record(pid, options, seconds=seconds, children=children, wait=wait)
     except AttachError as fault:
         if fault.slug == "no-access" and not once:
-            say(str(fault))
+            notify(str(fault))
             _watch(context, pid, options, seconds)
             return
         more = f" `leakscope monitor --pid {pid}` watches its memory from outside."
-        say(f"{fault}{more if fault.may_watch else ''}")
+        notify(f"{fault}{more if fault.may_watch else ''}")
         sys.exit(NO_SAFE_POINT if fault.slug == "no-safe-point" else EXIT_ERROR)
 
 
@@ -179,8 +146,8 @@ def _record(
         visits = [_begin(stack, pid, options, seconds=seconds, wait=wait)]
         for child in _descendants(pid) if children else ():
             with _explained("The others are recorded."):
-                beside = _beside(options, child)
-                visits.append(_begin(stack, child, beside, seconds=seconds, wait=wait))
+                own = _options_for_child(options, child)
+                visits.append(_begin(stack, child, own, seconds=seconds, wait=wait))
         try:
             while not all(visit.attachment.is_over for visit in visits):
                 time.sleep(_POLL_S)
@@ -190,7 +157,7 @@ def _record(
             visit.attachment.ask_to_stop()
         paths = [_end(visit, quiet=options.quiet) for visit in visits]
     for path in paths:
-        _conclude(path, report=options.report, quiet=options.quiet)
+        finish(path, report=options.report, quiet=options.quiet)
 
 
 @contextmanager
@@ -198,7 +165,7 @@ def _explained(more: str) -> Iterator[None]:
     try:
         yield
     except LeakscopeError as fault:
-        say(f"{fault} {more}")
+        notify(f"{fault} {more}")
 
 
 def _take_census(pid: int, options: SessionOptions, wait: float) -> None:
@@ -233,7 +200,7 @@ def _begin(
 
     target = look_at(pid)
     for remark in target.remarks():
-        say(remark)
+        notify(remark)
     runs = (options.runs or RUNS).absolute()
     inside = replace(
         options,
@@ -251,12 +218,12 @@ def _begin(
     state = attachment.begin(inside, seconds=seconds, once=once, patience=wait)
     run = Path(state["run"])
     if state["engine"] == "reference":
-        say(
+        notify(
             "the reference walker looks at its heap, which is slower; the C part isn't built there."
         )
     if not options.quiet:
         until = "" if seconds is None else f" for {seconds:g} s"
-        say(f"recording process {pid}{until}; Ctrl-C ends it and leaves the process as it was.")
+        notify(f"recording process {pid}{until}; Ctrl-C ends it and leaves the process as it was.")
     return _Visit(attachment, run, options.out or runs / run.name)
 
 
@@ -273,40 +240,29 @@ def _end(visit: _Visit, *, quiet: bool) -> Path:
     from leakscope.capture.attach import AttachError
 
     if not visit.attachment.await_leaving():
-        say(f"process {visit.pid} has not ended its recording yet; it does when it comes to it.")
+        notify(f"process {visit.pid} has not ended its recording yet; it does when it comes to it.")
     state = visit.attachment.state()
     if state.get("trouble"):
-        say(state["trouble"])
+        notify(state["trouble"])
     if state.get("state") != "left" and not quiet:
-        say(f"process {visit.pid} ended; its exit status is its parent's to know.")
+        notify(f"process {visit.pid} ended; its exit status is its parent's to know.")
     try:
         return visit.attachment.fetch(visit.run, visit.destination)
     except OSError as fault:
         raise AttachError(f"The recording of process {visit.pid} is lost: {fault}.") from fault
 
 
-def _conclude(path: Path, *, report: bool, quiet: bool) -> None:
-    if not report:
-        if not quiet:
-            say(f"recorded in {path}; next: leakscope report {path}")
-        return
-    concluded = conclude(path)
-    page = write_reports(path, concluded)
-    if not quiet:
-        print_summary(concluded, path, page)
-
-
 def _detach(pid: int) -> None:
     from leakscope.capture.attach import ask_to_leave
 
     if not ask_to_leave(pid):
-        say(f"nothing that `leakscope attach` began is recorded in process {pid}.")
+        notify(f"nothing that `leakscope attach` began is recorded in process {pid}.")
         sys.exit(EXIT_ERROR)
-    say(f"process {pid} is recorded no longer, and as it was before.")
+    notify(f"process {pid} is recorded no longer, and as it was before.")
 
 
 def _descendants(pid: int) -> list[int]:
-    """Return the Python processes below one, those that can be told for such."""
+    """Return the Python processes below one, as far as they can be recognised."""
     import psutil
 
     from leakscope.capture.attach import AttachError, look_at
@@ -317,13 +273,13 @@ def _descendants(pid: int) -> list[int]:
             look_at(child.pid)
         except AttachError as fault:
             if "no Python process" not in str(fault) and fault.slug != "no-process":
-                say(str(fault))
+                notify(str(fault))
             continue
         found.append(child.pid)
     return found
 
 
-def _beside(options: SessionOptions, pid: int) -> SessionOptions:
+def _options_for_child(options: SessionOptions, pid: int) -> SessionOptions:
     out = options.out
     return options if out is None else replace(options, out=out.with_name(f"{out.name}-{pid}"))
 
@@ -334,7 +290,7 @@ def _watch(
     """Watch from outside what may not be entered."""
     from leakscope.cli.monitor import monitor
 
-    say(
+    notify(
         "its memory is watched from outside instead: how much, when, and in which process; not "
         "what holds it, and no line. Ctrl-C ends it."
     )

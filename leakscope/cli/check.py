@@ -18,8 +18,9 @@ import msgspec
 from leakscope.cli.output import (
     format_of,
     is_stdout,
+    notify,
     out_option,
-    say,
+    setting_options,
     shows_color,
     terminal_width,
     why_unread,
@@ -27,13 +28,14 @@ from leakscope.cli.output import (
     write_text,
 )
 from leakscope.cli.report import conclude, read_report
+from leakscope.configuration import BY_NAME
 from leakscope.model import __version__
 from leakscope.model.errors import EXIT_OK, EXIT_THRESHOLD, LeakscopeError, NewerSchemaError
 from leakscope.model.report import Culprit, Finding, Report
 
 if TYPE_CHECKING:
     from leakscope.analysis.gate import Allowed, GrowthLimit
-    from leakscope.configuration import Configuration
+    from leakscope.configuration.project import Configuration
     from leakscope.model.documents import Baseline, Check
 
 
@@ -50,14 +52,14 @@ Examples:
   leakscope check RUN --format github --also leakscope.sarif --also leakscope.xml --job-summary
 
 \b
-Culprits and findings of severity warning or critical fail the check, notes don't. With --max-growth
-those fail that grow faster, notes of culprits too, and slower ones pass unless they are faster
-together; what a phase gives back when it ends is no growth that a limit could allow. An
-inconclusive run fails, as it shows nothing; --no-strict lets it pass.
+Culprits and findings of severity warning or critical fail the check; notes don't. With --max-growth
+a culprit fails if it grows faster than that, also as a note; slower culprits pass, unless together
+they grow faster. The limit doesn't cover memory that is released when a phase ends. An inconclusive
+run fails; --no-strict lets it pass.
 
 \b
 What isn't given is taken from LEAKSCOPE_CHECK_* and from [tool.leakscope.check] in pyproject.toml.
-A project suppresses what it puts up with there, with a reason:
+There a project also suppresses what it accepts, with a reason:
   [[tool.leakscope.suppress]]
   pattern = "Trainer.history"
   reason = "a float per epoch, wanted for the plot"
@@ -66,45 +68,21 @@ A project suppresses what it puts up with there, with a reason:
 \b
 Exit codes:
   0  nothing grows that isn't allowed, or --write-baseline wrote what does
-  1  RUN is no run, a file can't be read or written, or pyproject.toml has what a check can't
-     follow: an unknown table, an unknown key of the check, a suppression without a reason
-  2  something grows that isn't allowed, the run is inconclusive, or a command line that makes no
-     sense
+  1  RUN is no run, a file can't be read or written, or pyproject.toml has something
+     that a check can't follow: an unknown table or key of the check, a suppression without a
+     reason
+  2  something grows that isn't allowed, the run is inconclusive, or an invalid command line
 """
 
 
 @dataclass(frozen=True)
 class _Sinks:
-    """Where a check is told, and how."""
+    """Where the outcome of a check is written, and in which form."""
 
     form: str
     out: Path | None
     also: tuple[Path, ...]
     job_summary: bool
-
-
-def to_tolerance(
-    _: click.Context | None, __: click.Parameter | None, text: str | None
-) -> float | None:
-    """Return a part of a rate, written ``20%`` or ``0.2``: 0 or more."""
-    from leakscope.configuration.settings import UnreadableError, to_part
-
-    try:
-        return None if text is None else to_part(text)
-    except UnreadableError as fault:
-        raise click.BadParameter(f"{text!r} is no part of a rate; write {fault}.") from fault
-
-
-def to_limit(_: click.Context | None, __: click.Parameter | None, text: str | None) -> str | None:
-    """Return a rate of growth as it was written, once it is known to be one."""
-    from leakscope.analysis.gate import to_growth_limit
-
-    try:
-        if text:
-            to_growth_limit(text)
-    except LeakscopeError as fault:
-        raise click.BadParameter(str(fault)) from fault
-    return text
 
 
 def to_forms(
@@ -120,39 +98,15 @@ def to_forms(
 
 @click.command(epilog=_EPILOG)
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option(
-    "--max-growth",
-    callback=to_limit,
-    metavar="RATE",
-    help="What may grow: 1 MB/epoch, 64 KiB/step, ….",
-)
-@click.option("--baseline", type=click.Path(path_type=Path), metavar="FILE", help="What is known.")
-@click.option(
-    "--tolerance",
-    callback=to_tolerance,
-    default=None,
-    metavar="SHARE",
-    help="How much faster than the baseline something known may grow [default: 20%].",
-)
+@setting_options("check.max-growth", "check.baseline", "check.tolerance")
 @click.option(
     "--write-baseline",
     "written",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write what grows as a baseline and fail for nothing; reasons in FILE stay.",
+    help="Write what grows as a baseline, without failing; reasons in FILE are kept.",
 )
-@click.option(
-    "--ignore",
-    "ignored",
-    multiple=True,
-    metavar="PATTERN",
-    help="Names, paths or kinds that may grow.",
-)
-@click.option(
-    "--strict/--no-strict",
-    default=None,
-    help="Whether an inconclusive run fails [default: it does].",
-)
+@setting_options("check.ignore", "check.strict")
 @click.option(
     "--format",
     "form",
@@ -167,38 +121,28 @@ def to_forms(
     callback=to_forms,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write there too, in the form of its suffix: .sarif, .xml (JUnit), .json, .md, .txt.",
+    help="Write this file too, in the format of its suffix: "
+    ".sarif, .xml (JUnit), .json, .md, .txt.",
 )
 @click.option("--job-summary", is_flag=True, help=f"Add Markdown to the file in ${_SUMMARY}.")
 def check(
     run: Path,
     *,
-    max_growth: str | None,
-    baseline: Path | None,
-    tolerance: float | None,
     written: Path | None,
-    ignored: tuple[str, ...],
-    strict: bool | None,
     form: str | None,
     out: Path | None,
     also: tuple[Path, ...],
     job_summary: bool,
+    **chosen: Any,
 ) -> int:
     """Fail where something in RUN grows that isn't allowed.
 
-    RUN is a run directory, analysed anew, or a report.json.
+    RUN is a run directory, which is analysed again, or a report.json.
     """
     from leakscope.analysis.gate import check as check_report
 
-    options = {
-        "check.max-growth": max_growth,
-        "check.baseline": baseline,
-        "check.tolerance": tolerance,
-        "check.ignore": ignored or None,
-        "check.strict": strict,
-    }
     form = form or format_of(out, "text", _FORMS, _SUFFIXES)
-    allowed = _allowed(options, written)
+    allowed = _allowed(chosen, written)
     report, project_root = _read(run)
     repository = find_repository(Path.cwd(), project_root)
     report = localised(report, repository)
@@ -206,14 +150,14 @@ def check(
     if written is not None:
         _write_baseline(checked, report, allowed, written)
         return EXIT_OK
-    _tell(checked, _Sinks(form, out, also, job_summary), repository)
+    _write_check(checked, _Sinks(form, out, also, job_summary), repository)
     return EXIT_OK if checked.passes else EXIT_THRESHOLD
 
 
-def _allowed(options: Mapping[str, Any], written: Path | None) -> Allowed:
+def _allowed(chosen: Mapping[str, Any], written: Path | None) -> Allowed:
     """Return what is allowed: by the command line, else by the environment, else by the project."""
-    from leakscope.analysis.gate import Allowed, to_growth_limit
-    from leakscope.configuration import read_configuration, read_suppressions
+    from leakscope.analysis.gate import Allowed
+    from leakscope.configuration.project import read_configuration, read_suppressions
 
     configuration = read_configuration()
     configuration.refuse_faults()
@@ -221,24 +165,32 @@ def _allowed(options: Mapping[str, Any], written: Path | None) -> Allowed:
     suppressions, unknown = read_suppressions(configuration.section)
     if unknown:
         raise LeakscopeError(unknown[0], slug="bad-configuration")
-    force = {
-        name: configuration.value(name) if value is None else value
-        for name, value in options.items()
-    }
-    growth_limit, baseline = options["check.max-growth"], force["check.baseline"]
+
+    def in_force(name: str) -> Any:
+        value = chosen[BY_NAME[name].option]
+        return configuration.value(name) if value is None else value
+
     before = _before(written)
-    if written is not None and options["check.baseline"] is None:
-        baseline = None
+    baseline = chosen["baseline"] if written is not None else in_force("check.baseline")
     return Allowed(
         today=datetime.now(timezone.utc).date(),
-        limit=limit_in(configuration) if growth_limit is None else to_growth_limit(growth_limit),
+        limit=_chosen_limit(chosen["max_growth"]) or limit_in(configuration),
         baseline=read_baseline(baseline) if baseline is not None else before,
-        tolerance=force["check.tolerance"],
-        ignored=force["check.ignore"],
+        tolerance=in_force("check.tolerance"),
+        ignored=in_force("check.ignore"),
         suppressions=suppressions,
         remarks=configuration.remarks,
-        strict=force["check.strict"],
+        strict=in_force("check.strict"),
     )
+
+
+def _chosen_limit(text: str | None) -> GrowthLimit | None:
+    from leakscope.analysis.gate import to_growth_limit
+
+    try:
+        return to_growth_limit(text) if text else None
+    except LeakscopeError as fault:
+        raise click.BadParameter(str(fault), param_hint="'--max-growth'") from fault
 
 
 def limit_in(configuration: Configuration) -> GrowthLimit | None:
@@ -259,7 +211,7 @@ def limit_in(configuration: Configuration) -> GrowthLimit | None:
 
 
 def _before(written: Path | None) -> Baseline | None:
-    """Return the baseline that is to be written anew; what is none is not written over."""
+    """Return the baseline that is to be replaced; a file that is no baseline is not overwritten."""
     if written is None or not written.exists():
         return None
     try:
@@ -311,7 +263,7 @@ def read_baseline(path: Path) -> Baseline:
 
 
 def _read(run: Path) -> tuple[Report, str]:
-    """Return a run's report and the folder that its paths are relative to, where it is told."""
+    """Return a run's report and the folder that its paths are relative to, where it is known."""
     from leakscope.recording.directory import find_run, read_manifest
 
     if run.suffix == ".json" and run.is_file():
@@ -324,19 +276,19 @@ def _write_baseline(checked: Check, report: Report, allowed: Allowed, path: Path
     from leakscope.analysis.gate import stale_baseline_entries
     from leakscope.analysis.gate.baseline import new_baseline
     from leakscope.model.text import plural
-    from leakscope.report.gates.formats import log_line
-    from leakscope.report.json import render_baseline
+    from leakscope.report.gates import log_line
+    from leakscope.report.json import render_json
 
     _, unsettled = stale_baseline_entries(checked.growths, report, allowed.baseline)
     baseline = new_baseline(checked.growths, allowed.baseline, unsettled)
-    write_text(path, render_baseline(baseline))
+    write_text(path, render_json(baseline))
     for remark in checked.remarks:
-        say(log_line(remark))
+        notify(log_line(remark))
     click.echo(f"leakscope: {plural(len(baseline.culprits), 'known culprit')} in {path}")
 
 
-def _tell(checked: Check, sinks: _Sinks, repository: Repository) -> None:
-    from leakscope.report.gates.formats import log_line
+def _write_check(checked: Check, sinks: _Sinks, repository: Repository) -> None:
+    from leakscope.report.gates import log_line
 
     for path in sinks.also:
         write_text(path, _rendered(checked, _SUFFIXES[path.suffix.lower()], path, repository))
@@ -344,7 +296,7 @@ def _tell(checked: Check, sinks: _Sinks, repository: Repository) -> None:
     if not is_stdout(sinks.out):
         click.echo(f"leakscope: {log_line(checked.headline)}\nleakscope: check in {sinks.out}")
     elif sinks.form != "text":
-        say(log_line(checked.headline))
+        notify(log_line(checked.headline))
     if sinks.job_summary:
         _add_to_summary(_rendered(checked, "markdown", None, repository))
 
@@ -352,13 +304,13 @@ def _tell(checked: Check, sinks: _Sinks, repository: Repository) -> None:
 def _add_to_summary(text: str) -> None:
     path = os.environ.get(_SUMMARY, "")
     if not path:
-        say(f"{_SUMMARY} is not set, so there is no summary of the job to add to.")
+        notify(f"{_SUMMARY} is not set, so there is no summary of the job to add to.")
         return
     try:
         with Path(path).open("a", encoding="utf-8", errors="backslashreplace") as stream:
             stream.write(f"{text}\n")
     except OSError as fault:
-        say(f"nothing was added to the summary of the job ({fault.strerror or fault}).")
+        notify(f"nothing was added to the summary of the job ({fault.strerror or fault}).")
 
 
 def _rendered(checked: Check, form: str, out: Path | None, repository: Repository) -> str:

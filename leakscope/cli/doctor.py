@@ -22,7 +22,7 @@ from leakscope.model.text import human_bytes, plural
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leakscope.configuration import Configuration
+    from leakscope.configuration.project import Configuration
     from leakscope.model.documents import Health, InForce
     from leakscope.model.known import Own
 
@@ -49,25 +49,29 @@ Examples:
   leakscope doctor --json
 
 \b
-torch is imported by another process, which has a minute for it.
+torch is imported in another process, for which a minute is allowed.
 
 \b
 Exit codes:
-  0  all that is there works; what is missing is told
+  0  everything installed works; what is missing is listed
   1  something is broken: a setting that can't be followed, a torch that can't be imported, …
-  2  a command line that makes no sense
+  2  an invalid command line
 """
 
 
 @click.command(epilog=_EPILOG)
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 def doctor(*, as_json: bool) -> int:
-    """Tell which settings are in force and from where, what is available, and what to do."""
-    from leakscope.report.terminal import render_health_json, render_health_text
+    """Show settings in force and what can be measured.
+
+    It also says where each setting is from, and what to do about what is missing.
+    """
+    from leakscope.report import render_json
+    from leakscope.report.terminal import render_health_text
 
     health = examine()
     if as_json:
-        write_output(render_health_json(health), None, "json")
+        write_output(render_json(health), None, "json")
     else:
         color = wants_color(sys.stdout.isatty())
         write_output(render_health_text(health, width=terminal_width(100), color=color), None)
@@ -75,9 +79,13 @@ def doctor(*, as_json: bool) -> int:
 
 
 def examine() -> Health:
-    """Return everything that is told; changes nothing and raises nothing."""
+    """Return everything that the command shows; changes nothing and raises nothing."""
     from leakscope.capture.capabilities import query_capabilities
-    from leakscope.configuration import read_configuration, read_known_culprits, read_suppressions
+    from leakscope.configuration.project import (
+        read_configuration,
+        read_known_culprits,
+        read_suppressions,
+    )
     from leakscope.model.documents import Health, Item, State
     from leakscope.probes.environment import memory_abilities
 
@@ -126,7 +134,7 @@ def _bad_limit(configuration: Configuration) -> list[str]:
 
 def settings_in_force(configuration: Configuration) -> list[InForce]:
     """Return every setting with its value and where that was chosen."""
-    from leakscope.configuration.settings import SETTINGS
+    from leakscope.configuration import SETTINGS
     from leakscope.model.documents import InForce
 
     return [
@@ -248,7 +256,7 @@ def device_items(
     """Return how torch's devices and the NVIDIA driver stand.
 
     Args:
-        facts: What the process that imported torch told.
+        facts: What the process that imported torch reported.
         read: Asks the driver.
 
     """

@@ -1,6 +1,6 @@
 """Commands about GPUs.
 
-``leakscope gpu`` tells who uses each, what is left over and what can be freed; ``leakscope cuda``
+``leakscope gpu`` shows who uses each, what is left over and what can be freed; ``leakscope cuda``
 explains snapshots of torch's CUDA allocator, without torch or a GPU.
 """
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leakscope.cli.output import say, terminal_width
+from leakscope.cli.output import notify, terminal_width
 from leakscope.model.errors import EXIT_ERROR
 
 if TYPE_CHECKING:
@@ -31,38 +31,38 @@ from leakscope.cli.output import (
 from leakscope.model.errors import NoSnapshotError
 
 if TYPE_CHECKING:
-    from leakscope.model.allocator import AllocatorSnapshot
+    from leakscope.model.device import AllocatorSnapshot
     from leakscope.model.explanation import Explanation, SnapshotComparison
 
 _GPU_EPILOG = """\b
 Examples:
   leakscope gpu                every process on each GPU, and what can be freed
   leakscope gpu --stats-only   the figures alone
-  leakscope gpu --force        asks, one by one, whether to end what is left over
+  leakscope gpu --force        asks for each leftover process whether to end it
 
 \b
-Left over is only what is certain: your own Python process that holds a GPU, was started by
-torchrun, multiprocessing, a DataLoader or Jupyter, and has lost that parent to init. A background
-job has no parent either, so what only looks left over is shown and never ended.
+A process counts as left over only if that is certain: it is your own Python process, holds a GPU,
+was started by torchrun, multiprocessing, a DataLoader or Jupyter, and that parent has ended. A
+background job has no parent either, so a process that only looks left over is shown, never ended.
 
 \b
---force ends a leftover only if its number is typed in answer to the question, in a terminal. It is
-asked to end (SIGTERM) after it was looked at once more. Nothing else is ever ended.
+--force ends a leftover process only if its number is typed in answer to the question, in a
+terminal. It is checked once more, then sent SIGTERM. Nothing else is ever ended.
 
 \b
 Exit codes:
-  0  told
-  1  there is no GPU that can be asked, or --force had no terminal to ask in
-  2  a command line that makes no sense
+  0  shown
+  1  no GPU can be queried, or --force had no terminal to ask in
+  2  an invalid command line
 """
 
 
 @click.command(epilog=_GPU_EPILOG)
 @click.option("--stats-only", is_flag=True, help="Figures and processes, without advice.")
-@click.option("--force", is_flag=True, help="Ask for each leftover whether to end it.")
+@click.option("--force", is_flag=True, help="Ask for each leftover process whether to end it.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 def gpu(*, stats_only: bool, force: bool, as_json: bool) -> None:
-    """Show every process on each GPU, what is left over, and what can be freed."""
+    """Show who uses each GPU, and what can be freed."""
     if force and (as_json or stats_only):
         raise click.UsageError("--force asks questions: it can't go with --json or --stats-only.")
     from leakscope.cleanup.survey import survey_gpus, survey_lines
@@ -74,7 +74,7 @@ def gpu(*, stats_only: bool, force: bool, as_json: bool) -> None:
         width = terminal_width(100)
         click.echo("\n".join(survey_lines(survey, width=width, advise=not stats_only)))
     if not survey.gpus:
-        say(survey.remark or "No GPU.")
+        notify(survey.remark or "No GPU.")
         raise SystemExit(EXIT_ERROR)
     if force:
         _end_leftovers(list(survey.leftovers.values()))
@@ -90,10 +90,10 @@ def _end_leftovers(leftovers: list[GpuProcess]) -> None:
     from leakscope.cleanup.survey import end_leftover
 
     if not leftovers:
-        say("nothing is left over, so nothing was ended.")
+        notify("nothing is left over, so nothing was ended.")
         return
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        say("nothing was ended: --force asks for each process, and this is no terminal.")
+        notify("nothing was ended: --force asks for each process, and this is no terminal.")
         raise SystemExit(EXIT_ERROR)
     for process in leftovers:
         command = process.facts.command if process.facts else ""
@@ -115,14 +115,14 @@ Examples:
 
 \b
 A snapshot is what torch.cuda.memory._dump_snapshot("snapshot.pickle") writes, of torch 2.0 or
-newer; a pickle or JSON of memory_snapshot() or _snapshot(), gzipped or not. Nothing in the file is
-executed.
+newer, or a pickle or JSON of memory_snapshot() or _snapshot(), gzipped or not. Nothing in the file
+is executed.
 
 \b
 Exit codes:
   0  explained
   1  a file is no snapshot, or can't be read or written
-  2  a command line that makes no sense
+  2  an invalid command line
 """
 
 
@@ -136,9 +136,10 @@ Exit codes:
 def cuda(
     snapshots: tuple[Path, ...], *, form: str | None, out: Path | None, device: int | None
 ) -> None:
-    """Explain a snapshot of torch's CUDA allocator, or what grew between several.
+    """Explain snapshots of torch's CUDA allocator.
 
-    What is live and for what, cache and holes told apart, the peak, and why memory ran out.
+    Of one: what is live and for what, cache, holes, the peak, and why memory ran out. Of several:
+    what grew between them.
     """
     from leakscope.analysis.allocator import compare_snapshots, explain, read_snapshot
 
@@ -169,14 +170,10 @@ def check_device(snapshots: list[AllocatorSnapshot], device: int | None) -> None
 
 
 def _rendered(document: Explanation | SnapshotComparison, form: str, out: Path | None) -> str:
-    from leakscope.report import (
-        render_snapshot_html,
-        render_snapshot_json,
-        render_snapshot_text,
-    )
+    from leakscope import report  # each form imports what it needs
 
     if form == "html":
-        return render_snapshot_html(document)
+        return report.render_snapshot_html(document)
     if form == "json":
-        return render_snapshot_json(document)
-    return render_snapshot_text(document, width=terminal_width(100), color=shows_color(out))
+        return report.render_json(document)
+    return report.render_snapshot_text(document, width=terminal_width(100), color=shows_color(out))

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 RANKS_PER_JUDGE = 4
 """A judge that has fewer to judge doesn't pay: it takes half a second to start."""
 PASSED_OVER = "passed over: a copy of another recording, or nothing in it can be read"
-LEAST_LEAD_SHARE = 0.5
-"""The rank that speaks for all has a journal of at least this part of the usual size."""
+LEAST_LEADING_SHARE = 0.5
+"""The rank whose recording stands for all has a journal of at least this part of the usual size."""
 MOST_WORKERS = 32
 """Workers of DataLoaders whose recordings are read, the largest."""
 
@@ -64,15 +64,17 @@ def open_many(folder: Path) -> ManyRanks | None:
     ]
     if max(len(_ranks(group)) for group in groups) <= MANY:
         return None
-    leads = [_lead(group) for group in groups]
-    of_leads = open_run(folder, [lead.path for lead in leads])
-    judged = find_attempts(of_leads).judged if len(of_leads.recordings) == len(groups) else -1
-    group, lead = groups[judged], leads[judged]
-    others = {journal.header.rank: journal.path for journal in _ranks(group) if journal is not lead}
+    leading_journals = [_leading_of(group) for group in groups]
+    of_leading = open_run(folder, [leading.path for leading in leading_journals])
+    judged = find_attempts(of_leading).judged if len(of_leading.recordings) == len(groups) else -1
+    group, leading = groups[judged], leading_journals[judged]
+    others = {
+        journal.header.rank: journal.path for journal in _ranks(group) if journal is not leading
+    }
     workers = sorted((s for s in group if s.header.worker is not None), key=lambda s: -s.bytes)
-    kept = [journal.path for journal in (*leads, *workers[:MOST_WORKERS])]
-    run = open_run(folder, kept) if workers else of_leads
-    run.unread = len(group) - len(kept) + len(leads) - 1
+    kept = [journal.path for journal in (*leading_journals, *workers[:MOST_WORKERS])]
+    run = open_run(folder, kept) if workers else of_leading
+    run.unread = len(group) - len(kept) + len(leading_journals) - 1
     known = {journal.path for journal in sketches}
     run.damage += [
         Damage(j.name, 0, PASSED_OVER, is_gap=True) for j in journals(folder) if j not in known
@@ -83,7 +85,7 @@ def open_many(folder: Path) -> ManyRanks | None:
 def analyse_in_parallel(
     many: ManyRanks, processes: int | None = None, catalogue: Catalogue | None = None
 ) -> Iterator[RankSummary]:
-    """Yield what is concluded of each of the other ranks, as it is concluded."""
+    """Yield the summary of each of the other ranks as soon as it is there."""
     count = processes or max(1, min(_cores(), len(many.others) // RANKS_PER_JUDGE))
     main = find_attempts(many.run).run.main
     main_recording = Recording(main.header, sources=main.sources, titles=main.titles)
@@ -117,11 +119,11 @@ def _ranks(group: Sequence[Sketch]) -> list[Sketch]:
     return [largest[rank] for rank in sorted(largest)]
 
 
-def _lead(group: Sequence[Sketch]) -> Sketch:
+def _leading_of(group: Sequence[Sketch]) -> Sketch:
     """Return the journal of the first rank of which there is as much as of others."""
     ranks = _ranks(group) or list(group)
     usual = median(rank.bytes for rank in ranks)
-    return next(rank for rank in ranks if rank.bytes >= LEAST_LEAD_SHARE * usual)
+    return next(rank for rank in ranks if rank.bytes >= LEAST_LEADING_SHARE * usual)
 
 
 def _cores() -> int:

@@ -2,7 +2,7 @@
 
 Everything here reads, and only runs below one directory: no path that an agent names leads out of
 it, source lines come from the recordings and not from the disk, and nothing of a program is run.
-What is long is told in pages: a result has a handle, by which ``more`` tells the rest.
+Long results come in pages: a result has a handle, with which ``more`` returns the rest.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leakscope.cli.output import explain as explain_fault
-from leakscope.cli.output import say
+from leakscope.cli.output import notify
 from leakscope.cli.report import USUAL_BUDGET, conclude
 from leakscope.model import __version__
 from leakscope.model.errors import LeakscopeError, NoRunError
@@ -35,7 +35,7 @@ MOST_AT_ONCE = 500
 """Rows or lines of a page."""
 MOST_TOKENS = 50_000
 MOST_KEPT = 64
-"""Results whose further pages can be asked for; the one that was asked for longest ago goes."""
+"""Results whose further pages can be asked for; the one that was used longest ago is dropped."""
 MOST_REPORTS = 8
 WIDTH = 120
 """Columns of a comparison."""
@@ -58,25 +58,25 @@ Examples:
 
 \b
 A client starts it and talks to it on stdin and stdout (docs/agents.md). It needs the extra `mcp`:
-pip install 'mcp>=2'. Everything that it offers reads, and nothing outside of DIRECTORY.
+pip install 'mcp>=2'. It only reads, and only below DIRECTORY.
 
 \b
 Exit codes:
   0  the client has gone
   1  DIRECTORY is no folder, or is a run itself; the SDK isn't installed
-  2  a command line that makes no sense
+  2  an invalid command line
 """
 
 
 @click.command(epilog=_EPILOG)
 @click.argument("directory", type=click.Path(path_type=Path), required=False)
 def mcp(directory: Path | None) -> None:
-    """Serve the runs below DIRECTORY to agents, by the Model Context Protocol.
+    """Serve runs to agents (Model Context Protocol).
 
-    Without DIRECTORY it is the folder in which `leakscope run` makes runs.
+    DIRECTORY is by default the folder in which `leakscope run` makes runs.
     """
     from leakscope.cli.runs import require_shelf
-    from leakscope.configuration import read_configuration
+    from leakscope.configuration.project import read_configuration
 
     if directory is None:
         directory = read_configuration().value("runs")
@@ -85,7 +85,9 @@ def mcp(directory: Path | None) -> None:
         require_shelf(directory)
     server = _server(RunTools(directory))
     if sys.stdin is not None and sys.stdin.isatty():
-        say(f"serves {directory} on stdin and stdout to a client that starts it; Ctrl-C ends it.")
+        notify(
+            f"serves {directory} on stdin and stdout to a client that starts it; Ctrl-C ends it."
+        )
     server.run()
 
 
@@ -194,7 +196,7 @@ class RunTools:
         )
 
     def list_censuses(self, run: str, limit: int = USUAL_LIMIT) -> dict[str, Any]:
-        """List the censuses of a run's main process: looks at what the heap held, by name."""
+        """List the censuses of a run's main process: what the heap held, by name, at a moment."""
         taken = self._censuses(self.folder_of(run))
         return self._pages.first([_census(n, seen) for n, seen in enumerate(taken)], limit)
 
@@ -203,9 +205,9 @@ class RunTools:
     ) -> dict[str, Any]:
         """List what a census saw, the largest retained size first.
 
-        `census` is a number that list_censuses tells, negative ones count from the last; without
-        one it is the last before the program was ending. `name` keeps rows alone whose name, path
-        or type has it in it.
+        `census` is a number from list_censuses; negative numbers count from the last. Without it
+        the last census before the program's end is used. With `name` only rows are listed whose
+        name, path or type contains it.
         """
         folder = self.folder_of(run)
         taken = self._censuses(folder)
@@ -231,11 +233,11 @@ class RunTools:
     def source_lines(
         self, run: str, place: str = "", around: int = 15, limit: int = USUAL_LIMIT
     ) -> dict[str, Any]:
-        """Tell source as it was when the run was recorded, lines numbered.
+        """Return source as it was when the run was recorded, with line numbers.
 
-        `place` is `file.py:123` as other tools tell it, for the lines around it, or `file.py` for
-        all of them. Without a place the recorded files are listed. Only the program's own files
-        are there, by their paths below the project's folder.
+        `place` is `file.py:123`, as other tools return it, for the lines around it, or `file.py`
+        for all lines. Without a place the recorded files are listed. Only the program's own files
+        are recorded, with their paths below the project's folder.
         """
         texts = self._sources(self.folder_of(run))
         if not place:
@@ -256,7 +258,7 @@ class RunTools:
         return {"file": file, **self._pages.first(lines, limit)}
 
     def compare(self, before: str, after: str, limit: int = 2 * USUAL_LIMIT) -> dict[str, Any]:
-        """Hold two runs side by side: what is fixed, reduced, unchanged, worse or new."""
+        """Compare two runs: what is fixed, reduced, unchanged, worse or new."""
         from leakscope.analysis import compare
         from leakscope.report import render_comparison_text
 
@@ -326,30 +328,17 @@ class RunTools:
         raise NoRunError(f"There is no run {run!r}; list_runs tells which there are.")
 
     def _listed(self, run: Any) -> dict[str, Any]:
-        """Return what is told of a run in a list; of one that is refused, why."""
+        """Return a run's entry in a list; of a run that is refused, why."""
         try:
             self.folder_of(run.name)
         except LeakscopeError as fault:
             return {"name": run.name, "standing": "refused", "remark": str(fault)}
-        told = {
-            "name": run.name,
-            "standing": run.standing.value,
-            "verdict": run.verdict.value if run.verdict else None,
-            "headline": run.headline,
-            "remark": run.remark,
-            "ended": run.ended,
-            "script": run.script,
-            "created": run.created,
-            "duration_s": run.duration_s,
-            "peak_bytes": run.peak_bytes,
-        }
+        entry = _facts(run, "name", "headline", "remark", "ended", "script", "created")
+        entry |= _facts(run, "duration_s", "peak_bytes")
+        entry |= {"standing": run.standing.value, "verdict": run.verdict and run.verdict.value}
         if run.lead is not None:
-            told |= {
-                "culprit": run.lead.name,
-                "bytes_per_unit": run.lead.bytes_per_unit,
-                "unit": run.lead.unit,
-            }
-        return {key: value for key, value in told.items() if value not in (None, "")}
+            entry |= {"culprit": run.lead.name, **_facts(run.lead, "bytes_per_unit", "unit")}
+        return _without_empty(entry)
 
     def _report(self, folder: Path) -> Report:
         key = _state_of(folder)
@@ -432,7 +421,7 @@ class ResultPages:
 
 
 def _state_of(folder: Path) -> tuple[Any, ...]:
-    """Return what tells whether a run is the same as before: it may be recorded still."""
+    """Return what changes when a run does, which may still be recorded."""
     files = sorted(entry for entry in folder.iterdir() if entry.is_file())
     states = [(file.name, file.stat()) for file in files]
     return (folder, *((name, state.st_size, state.st_mtime_ns) for name, state in states))
@@ -445,30 +434,23 @@ def _census(number: int, seen: Measurement) -> dict[str, Any]:
         "census": number,
         "boundary": boundary.index,
         "kind": boundary.kind.value,
-        "phase": boundary.phase,
-        "epoch": boundary.epoch,
-        "step": boundary.step,
-        "time_s": boundary.time_s,
+        **_facts(boundary, "phase", "epoch", "step", "time_s"),
         "scope": census.scope.value,
-        "objects": census.objects,
         "rows": len(census.rows),
-        "cutoff_bytes": census.cutoff_bytes,
+        **_facts(census, "objects", "cutoff_bytes"),
     }
 
 
 def _row(row: CensusRow) -> dict[str, Any]:
-    told = {
-        "name": row.name,
-        "path": row.path,
-        "type": row.type,
-        "host_bytes": row.host_bytes,
-        "device_bytes": row.device_bytes,
-        "count": row.count,
-        "length": row.length,
-        "capacity": row.capacity,
-        "role": row.role,
-        "holds": [f"{c.count} × {c.type} {c.detail}".rstrip() for c in row.holds],
-        "also_held_by": row.also_held_by,
-        "parent": row.parent,
-    }
-    return {key: value for key, value in told.items() if value not in (None, "", [], {})}
+    entry = _facts(row, "name", "path", "type", "host_bytes", "device_bytes", "count", "length")
+    entry |= _facts(row, "capacity", "role", "also_held_by", "parent")
+    entry["holds"] = [f"{c.count} × {c.type} {c.detail}".rstrip() for c in row.holds]
+    return _without_empty(entry)
+
+
+def _facts(record: Any, *names: str) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in names}
+
+
+def _without_empty(entry: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in entry.items() if value not in (None, "", [], {})}

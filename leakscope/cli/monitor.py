@@ -15,13 +15,13 @@ import time
 from collections import deque
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from leakscope.cli.output import say, to_process_number
+from leakscope.cli.output import notify, run_directory_options, setting_options, to_process_number
 from leakscope.cli.program import ProgramEnding, SignalWitness, end_as
-from leakscope.cli.report import conclude, print_summary, write_reports
+from leakscope.cli.report import finish
 from leakscope.model import gauge
 from leakscope.model.errors import EXIT_ERROR, LeakscopeError
 from leakscope.model.text import clipped, human_bytes, plural
@@ -41,15 +41,15 @@ Examples:
   leakscope monitor --interval 2 -- torchrun --nproc-per-node 4 train.py
 
 \b
-Nothing is stopped or written to; Ctrl-C and SIGTERM end the watching, never what is watched, but a
-COMMAND is handed SIGTERM on. From outside nothing has a name: `leakscope run` tells what grows.
+The process is neither stopped nor changed. Ctrl-C and SIGTERM end the watching, not the process;
+a COMMAND gets SIGTERM too. From outside nothing has a name: `leakscope run` names what grows.
 
 \b
 Exit codes:
   with a COMMAND: its own, or the signal that ended it
   0  the process ended, or watching was ended by Ctrl-C or SIGTERM
   1  there is no such process, or nothing can be recorded
-  2  a command line that makes no sense
+  2  an invalid command line
 """
 _SETTINGS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
@@ -61,18 +61,16 @@ _SETTINGS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
     callback=to_process_number,
     help="The process to watch, with its children.",
 )
-@click.option("--name", metavar="PATTERN", help="The process whose command line has this in it.")
+@click.option("--name", metavar="PATTERN", help="The process whose command line contains this.")
 @click.option(
     "--interval",
     type=click.FloatRange(min=0.1),
     default=10.0,
     show_default=True,
-    help="Seconds from reading to reading.",
+    help="Seconds between readings.",
 )
-@click.option("--out", "-o", type=click.Path(path_type=Path), help="Run directory.")
-@click.option("--force", is_flag=True, help="Replace a run that --out holds already.")
-@click.option("--report/--no-report", default=None, help="Whether to write the report at the end.")
-@click.option("--quiet", "-q", is_flag=True, default=None, help="Print nothing but faults.")
+@run_directory_options()
+@setting_options("report", "quiet")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def monitor(
     *,
@@ -81,16 +79,15 @@ def monitor(
     interval: float,
     out: Path | None,
     force: bool,
-    report: bool | None,
-    quiet: bool | None,
     command: tuple[str, ...],
+    **chosen: Any,
 ) -> None:
     """Watch the memory of a process and its children from outside."""
     if sum((pid is not None, name is not None, bool(command))) != 1:
         raise click.UsageError("Name what to watch: --pid, --name or -- COMMAND, one of them.")
     from leakscope.capture.options import configured_options
 
-    options = configured_options(say, out=out, force=force, report=report, quiet=quiet)
+    options = configured_options(notify, out=out, force=force, **chosen)
     child = _start(command) if command else None
     with forward_termination(child):
         number = child.pid if child else pid or _find(name or "")
@@ -98,7 +95,7 @@ def monitor(
             watcher, path = _attach(number, options, words=command)
         except LeakscopeError:
             if child is not None:  # it runs on; only nobody watches
-                say("nothing is recorded; the command goes on.")
+                notify("nothing is recorded; the command goes on.")
                 end_as(_ending(child.wait()))
             raise
         line = LiveLine(
@@ -106,9 +103,12 @@ def monitor(
         )
         ending = _watch(watcher, child, line, interval)
     if child is None and not watcher.is_alive and not options.quiet:
-        say(_how_it_ended(number, watcher.kills()))
+        notify(_how_it_ended(number, watcher.kills()))
     try:
-        _conclude(path, report=options.report, quiet=options.quiet)
+        finish(path, report=options.report, quiet=options.quiet)
+    except LeakscopeError as fault:
+        notify(f"no report: {fault}")
+        raise SystemExit(EXIT_ERROR) from fault
     finally:
         if ending is not None:
             end_as(ending)
@@ -146,7 +146,7 @@ def forward_termination(child: subprocess.Popen[bytes] | None) -> Iterator[None]
 
 
 def _how_it_ended(pid: int, kills: int | None) -> str:
-    """Return what can be told from outside of how a process ended."""
+    """Return what is visible from outside of how a process ended."""
     text = f"process {pid} ended; its exit status is its parent's to know."
     if kills is None:
         return f"{text} Kills for memory are not counted here."
@@ -242,21 +242,6 @@ def _ending(code: int) -> ProgramEnding:
     )
 
 
-def _conclude(path: Path, *, report: bool, quiet: bool) -> None:
-    if not report:
-        if not quiet:
-            say(f"recorded in {path}; next: leakscope report {path}")
-        return
-    try:
-        concluded = conclude(path)
-        page = write_reports(path, concluded)
-    except LeakscopeError as fault:
-        say(f"no report: {fault}")
-        raise SystemExit(EXIT_ERROR) from fault
-    if not quiet:
-        print_summary(concluded, path, page)
-
-
 REMEMBERED = 120
 """Readings over which the rate is taken."""
 FEWEST = 8
@@ -265,7 +250,7 @@ FORECAST_AFTER_MINUTES = 1.0
 LOGGED = 160
 """Characters of a line that no terminal's width limits."""
 WORTH_SAYING_BYTES = 1 << 20
-"""A rate below this per minute is no growth to speak of."""
+"""A rate below this per minute counts as none."""
 
 
 class LiveLine:

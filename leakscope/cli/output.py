@@ -15,6 +15,7 @@ from typing import Any
 import click
 import msgspec
 
+from leakscope.configuration import BY_NAME, FLAG, PATH, TEXT, Setting, UnreadableError
 from leakscope.model.errors import EXIT_ERROR, LeakscopeError, UnwritableError
 
 ALIKE = 0.7
@@ -31,7 +32,7 @@ FOR_PEOPLE = ("text", "markdown", "github")
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def say(sentence: str) -> None:
+def notify(sentence: str) -> None:
     """Write one sentence of ours to stderr, if there is one to write to."""
     try:
         sys.stderr.write(f"leakscope: {sentence}\n")
@@ -51,13 +52,13 @@ def exit_code_of(fault: BaseException) -> int:
         fault.show()
         return fault.exit_code
     if isinstance(fault, (click.Abort, KeyboardInterrupt)):
-        say("interrupted.")
+        notify("interrupted.")
         return _INTERRUPTED
     if isinstance(fault, BrokenPipeError):
         # The reader of our output went away; the interpreter's last flush must not complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_ERROR
-    say(explain(fault))
+    notify(explain(fault))
     return EXIT_ERROR
 
 
@@ -81,7 +82,9 @@ def explain(fault: BaseException) -> str:
 
 
 def format_option(otherwise: str, forms: Sequence[str] = FORMS) -> Decorator:
-    """Return the option ``--format``; without it the suffix of ``--out`` tells, else this form."""
+    """Return the option ``--format``; without it the suffix of ``--out`` decides, else this
+    form.
+    """
     return click.option(
         "--format",
         "form",
@@ -94,6 +97,65 @@ def format_option(otherwise: str, forms: Sequence[str] = FORMS) -> Decorator:
 def out_option(text: str = "Where to write; - or nothing is stdout.") -> Decorator:
     """Return the option ``--out``."""
     return click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help=text)
+
+
+def run_directory_options(
+    text: str = "Run directory to make [default: leakscope-runs/<time>-<script>].",
+    *,
+    is_required: bool = False,
+) -> Decorator:
+    """Return the options ``--out`` and ``--force`` of a command that makes a run."""
+    place = click.Path(path_type=Path)
+    out = click.option("--out", "-o", type=place, metavar="DIR", required=is_required, help=text)
+    force = click.option("--force", is_flag=True, help="Replace a run that --out holds already.")
+    return lambda command: out(force(command))
+
+
+def setting_options(*names: str) -> Decorator:
+    """Return the options for settings, by their names in the table of them.
+
+    What isn't given is None, so that the environment and the project may say it.
+    """
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for name in reversed(names):
+            command = _setting_option(BY_NAME[name])(command)
+        return command
+
+    return add
+
+
+def _setting_option(setting: Setting) -> Decorator:
+    kind = setting.kind
+    flags = setting.flags or (f"--{setting.name.rpartition('.')[2]}",)
+    is_shown = setting.default and kind is not FLAG
+    default = f" [default: {kind.shown(setting.default)}]" if is_shown else ""
+    as_written: Any = click.Path(path_type=Path) if kind is PATH else click.STRING
+    return click.option(
+        *flags,
+        setting.option,
+        is_flag=kind is FLAG,
+        multiple=kind.is_list,
+        default=None,
+        type=None if kind is FLAG else click.Choice(kind.choices) if kind.choices else as_written,
+        metavar=kind.metavar,
+        callback=_setting_value(setting),
+        help=f"{setting.help.removesuffix('.')}{default}." if default else setting.help,
+    )
+
+
+def _setting_value(setting: Setting) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    def value(_: click.Context, __: click.Parameter, text: Any) -> Any:
+        if text is None or text == ():
+            return None
+        if setting.kind in (PATH, TEXT):
+            return text
+        try:
+            return setting.kind.read([*text] if setting.kind.is_list else text)
+        except UnreadableError as fault:
+            raise click.BadParameter(f"{text!r} is not {fault}.") from None
+
+    return value
 
 
 def format_of(
@@ -167,8 +229,8 @@ def wants_color(is_terminal: bool) -> bool:
 def write_output(text: str, out: Path | None, form: str = "text") -> None:
     """Write a finished text to a file, or to stdout where none is named.
 
-    On a stdout that can't hold all signs, what people read has plain ones instead; what programs
-    read stays as it is, in UTF-8.
+    On a stdout whose encoding lacks some signs, text for people has plain ones instead; text for
+    programs stays as it is, in UTF-8.
     """
     text = text if text.endswith("\n") else text + "\n"
     if out is not None and not is_stdout(out):

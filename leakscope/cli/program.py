@@ -1,7 +1,7 @@
 """The user's program as a child process: where its command line begins, whether it can be found,
 how it ends.
 
-The parent hands on signals, waits, and ends as the program ended.
+The parent forwards signals, waits, and ends as the program ended.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import NoReturn
 import click
 
 from leakscope.capture.run_directory import STDIN, Program, ProgramKind, interpreter_options
-from leakscope.model.run import ASKED_TO_END
+from leakscope.model.run import REQUESTS_TO_END
 from leakscope.probes.cgroup import memory_events
 from leakscope.probes.process import catches
 
@@ -70,7 +70,7 @@ class ProgramEnding:
     @property
     def is_killed(self) -> bool:
         """Whether a signal ended it that is no request to end."""
-        return self.signal is not None and self.signal not in ASKED_TO_END
+        return self.signal is not None and self.signal not in REQUESTS_TO_END
 
     def outcome(self) -> dict[str, str | int]:
         """Return what a run directory keeps of it."""
@@ -155,7 +155,7 @@ def _is_for(child: int, number: int) -> bool:
 class SignalWitness:
     """An idle process of our group, which dies of any signal that was sent to the whole group.
 
-    A signal sent to us alone must be handed on; one sent to the group has reached the program
+    A signal sent to us alone must be forwarded; one sent to the group has reached the program
     already, and a second Ctrl-C would break into its cleaning up. The kernel doesn't say which it
     was.
     """
@@ -227,7 +227,7 @@ class Lengthening:
         """Return the program with this number among its arguments, or in its environment.
 
         Raises:
-            click.UsageError: nothing tells the program the number.
+            click.UsageError: the program has no way to get the number.
 
         """
         if program.kind == "stdin":
@@ -362,14 +362,14 @@ def _program(words: list[str]) -> Program | None:
 
 
 _FINDS_OTHERWISE = (b"__path__", b"meta_path", b"path_hooks", b"sys.modules")
-"""What a package speaks of that has modules elsewhere than in its folder."""
+"""Words in a package's source that has modules elsewhere than in its folder."""
 
 
 def is_missing_module(module: str) -> bool:
     """Return whether Python will not find a module, or a package's ``__main__``.
 
-    Where a package may look for its modules in a way of its own, only running it would tell: such
-    modules are taken for found.
+    Where a package may look for its modules in a way of its own, only running it would show: such
+    modules count as found.
     """
     before = [*sys.path]
     if not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):

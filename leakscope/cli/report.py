@@ -1,6 +1,6 @@
 """From a recording to its report: read, analyse, write the files, print the summary.
 
-``leakscope report`` does so for a run that is over, without torch, and ``leakscope explain`` tells
+``leakscope report`` does so for a run that is over, without torch, and ``leakscope explain`` says
 what matters most in few words; other commands use the same functions. Analysis and report are
 imported inside them: ``run`` waits beside a training without them.
 """
@@ -17,6 +17,7 @@ from leakscope.cli.output import (
     STDOUT,
     format_of,
     format_option,
+    notify,
     out_option,
     print_text,
     shows_color,
@@ -27,6 +28,7 @@ from leakscope.cli.output import (
     write_text,
 )
 from leakscope.model.errors import NewerSchemaError, NoRunError
+from leakscope.recording.directory import journals
 
 if TYPE_CHECKING:
     from leakscope.analysis.remedies.catalogue import Catalogue
@@ -39,14 +41,14 @@ _EPILOG = """\b
 Examples:
   leakscope report RUN                        writes RUN/report.html and RUN/report.json
   leakscope report RUN --format text          prints the report
-  leakscope report RUN --why history          prints why history is a leak, or none
+  leakscope report RUN --why history          prints why history is a leak or not
   leakscope report RUN --out /tmp/page.html   writes the page there, nothing into RUN
 
 \b
 Exit codes:
   0  written
   1  RUN is no run, or nothing could be written
-  2  a command line that makes no sense
+  2  an invalid command line
 """
 
 
@@ -55,7 +57,7 @@ Exit codes:
 @format_option("html")
 @out_option("Where to write; - is stdout.")
 @click.option("--open", "show", is_flag=True, help="Open the page in a browser.")
-@click.option("--why", metavar="NAME", help="Print how the verdict on NAME came about.")
+@click.option("--why", metavar="NAME", help="Print the steps that led to the verdict on NAME.")
 @click.option("--summary", is_flag=True, help="Print the summary to stderr as after a run.")
 def report(
     run: Path, *, form: str | None, out: Path | None, show: bool, why: str | None, summary: bool
@@ -86,13 +88,13 @@ def report(
 
 
 def _rendered(concluded: Report, form: str, out: Path | None) -> str:
-    from leakscope.report import render_html, render_json, render_text
+    from leakscope import report as rendering  # each form imports what it needs
 
     if form == "html":
-        return render_html(concluded)
+        return rendering.render_html(concluded)
     if form == "json":
-        return render_json(concluded)
-    return render_text(concluded, width=terminal_width(100), color=shows_color(out))
+        return rendering.render_json(concluded)
+    return rendering.render_text(concluded, width=terminal_width(100), color=shows_color(out))
 
 
 USUAL_BUDGET = 1500
@@ -104,14 +106,14 @@ Examples:
   leakscope explain RUN --json            for programs; docs/report-schema.json describes it
 
 \b
-The most valuable comes first; what there was no room for is named in the last line. Tokens are
-estimated, 3.5 bytes of UTF-8 each. The verdict and the next command are told whatever the budget.
+The most important parts come first; the last line names what was left out. Tokens are estimated,
+3.5 bytes of UTF-8 each. The verdict and the next command are always included.
 
 \b
 Exit codes, whatever the verdict:
   0  explained
   1  RUN is no run, or can't be read
-  2  a command line that makes no sense
+  2  an invalid command line
 """
 
 
@@ -124,22 +126,19 @@ Exit codes, whatever the verdict:
     metavar="TOKENS",
     default=USUAL_BUDGET,
     show_default=True,
-    help="How long it may be.",
+    help="Maximal length, in tokens.",
 )
 def explain(run: Path, *, as_json: bool, budget: int) -> None:
     """Explain RUN in few words, for a chat or an agent.
 
-    RUN is a run directory, analysed anew, or a report.json.
+    RUN is a run directory, which is analysed again, or a report.json.
     """
-    from leakscope.report.explaining import (
-        explain_run,
-        render_run_explanation_json,
-        render_run_explanation_text,
-    )
+    from leakscope.report import render_json
+    from leakscope.report.explaining import explain_run, render_run_explanation_text
 
     explained = explain_run(read_report(run), str(run), budget, is_recorded=_is_recorded(run))
     if as_json:
-        write_output(render_run_explanation_json(explained), None, "json")
+        write_output(render_json(explained), None, "json")
     else:
         print_text(render_run_explanation_text(explained))
 
@@ -209,7 +208,7 @@ def _decode_report(path: Path) -> Report:
 def catalogue_in_force() -> Catalogue:
     """Return the known culprits: those of the project before those that leakscope ships."""
     from leakscope.analysis.remedies.catalogue import with_own
-    from leakscope.configuration import read_configuration, read_known_culprits
+    from leakscope.configuration.project import read_configuration, read_known_culprits
 
     return with_own(read_known_culprits(read_configuration().section))
 
@@ -238,3 +237,27 @@ def print_summary(report: Report, run_path: Path, page: Path | None) -> None:
     )
     sys.stderr.write(encodable(text, sys.stderr.encoding))
     sys.stderr.flush()
+
+
+def finish(path: Path, *, report: bool, quiet: bool) -> Report | None:
+    """Write the report of a recording that is over and print its summary, as far as that is wanted.
+
+    Returns the report where it was written.
+    """
+    written = [journal.stat().st_size for journal in journals(path)]
+    if written and not any(written):
+        return None  # there was no room for its first record, as the program's process has said
+    if report:
+        concluded = conclude(path)
+        try:
+            page = write_reports(path, concluded)
+        except Exception:
+            if not quiet:
+                print_summary(concluded, path, None)
+            raise
+        if not quiet:
+            print_summary(concluded, path, page)
+        return concluded
+    if not quiet:
+        notify(f"recorded in {path}; next: leakscope report {path}")
+    return None

@@ -2,7 +2,7 @@
 
 The program is a child process that behaves as ``python`` would have (``capture.launch``). The
 parent imports no torch while it waits, ends as the program ended, and concludes from the recording
-alone; so a program that dies, for want of memory or otherwise, still gets its report.
+alone; so a program that dies, for lack of memory or otherwise, still gets its report.
 """
 
 from __future__ import annotations
@@ -23,16 +23,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from leakscope.capture.launch import Launch
-from leakscope.capture.options import (
-    CudaHistory,
-    Native,
-    SessionOptions,
-    SnapshotSignal,
-    Tracemalloc,
-    Workers,
-    chosen_trackers,
-    configured_options,
-)
+from leakscope.capture.options import SessionOptions, configured_options
 from leakscope.capture.run_directory import (
     RUNS,
     Program,
@@ -41,7 +32,7 @@ from leakscope.capture.run_directory import (
     interpreter_options,
     this_world,
 )
-from leakscope.cli.output import explain, say
+from leakscope.cli.output import explain, notify, run_directory_options, setting_options
 from leakscope.cli.program import (
     OWN_WORDS,
     Lengthening,
@@ -53,23 +44,21 @@ from leakscope.cli.program import (
     supervise,
     to_lengthening,
 )
-from leakscope.cli.report import conclude, print_summary, write_reports
-from leakscope.configuration.settings import UnreadableError, to_milliseconds, to_size
+from leakscope.cli.report import finish
+from leakscope.configuration import is_off
 from leakscope.model import __version__
 from leakscope.model.errors import LeakscopeError, UnwritableError
 from leakscope.model.record import RunManifest
 from leakscope.recording import RunDirectory
-from leakscope.recording.directory import journals
 
 if TYPE_CHECKING:
     from leakscope.model.report import Report
 
-_OFF = {"off", "0", "false", "no"}
 _NO_PROGRAM = 2
 """As Python has it for a file that it can't open."""
 
 _EPILOG = """\b
-Options of leakscope come before the program; all that follows belongs to the program:
+Options of leakscope come before the program; everything after it belongs to the program:
   leakscope run train.py --epochs 10
   leakscope run --out runs/before --budget 1% -m package.train --lr 0.1
   torchrun --nproc-per-node 2 -m leakscope run train.py    all ranks record into one directory
@@ -79,128 +68,33 @@ Options of leakscope come before the program; all that follows belongs to the pr
 
 \b
 What isn't given is taken from LEAKSCOPE_* and from [tool.leakscope] in pyproject.toml;
-`leakscope doctor` tells what is in force. Only there: `boundaries` (auto or manual).
+`leakscope doctor` shows what is in force. `boundaries` (auto or manual) can only be set there.
 
 \b
-LEAKSCOPE=off runs the program plainly, as if leakscope weren't there; so it runs, after one
-sentence that says why, where no recording can be written.
+LEAKSCOPE=off runs the program as if leakscope weren't there. Where no recording can be written the
+program runs so, too, after one sentence that says why.
 
 \b
-Exit codes: the program's own; where a signal ended it, leakscope ends by the same signal.
+Exit codes: the program's own; if a signal ended it, leakscope ends by the same signal.
   1  --out holds a run already; nothing was started
-  2  no such script, or a command line that makes no sense; nothing was started
-With --until-verdict a second run's own code counts.
+  2  no such script, or an invalid command line; nothing was started
+With --until-verdict the code of the second run counts.
 """
 
 
-def to_share(_: click.Context | None, __: click.Parameter | None, text: str | None) -> float | None:
-    """Return a share of wall time, written ``2%`` or ``0.02``: above 0 and at most 1."""
-    if text is None:
-        return None
-    number = text.strip().removesuffix("%")
-    try:
-        share = float(number) / (1 if number == text.strip() else 100)
-    except ValueError:
-        share = 0.0
-    if not 0 < share <= 1:
-        raise click.BadParameter(f"{text!r} is no share of wall time; write 2% or 0.02.")
-    return share
-
-
-def to_pause(_: click.Context | None, __: click.Parameter | None, text: str | None) -> float | None:
-    """Return milliseconds, written ``100`` or ``100ms``: above 0."""
-    try:
-        return None if text is None else to_milliseconds(text)
-    except UnreadableError as fault:
-        raise click.BadParameter(f"{text!r} is not {fault}.") from None
-
-
-def to_interval(
-    _: click.Context | None, __: click.Parameter | None, text: str | None
-) -> int | None:
-    """Return bytes, written ``524288`` or ``512KiB``: 1 KiB or more."""
-    try:
-        return None if text is None else to_size(text)
-    except UnreadableError as fault:
-        raise click.BadParameter(f"{text!r} is not {fault}.") from None
-
-
 @click.command(cls=ProgramCommand, epilog=_EPILOG)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Run directory to make [default: leakscope-runs/<time>-<script>].",
-)
-@click.option("--force", is_flag=True, help="Replace a run that --out holds already.")
-@click.option(
-    "--budget",
-    callback=to_share,
-    metavar="SHARE",
-    default=None,
-    help="Share of wall time that measuring may cost [default: 2%].",
-)
-@click.option(
-    "--max-pause",
-    callback=to_pause,
-    metavar="MS",
-    default=None,
-    help="Milliseconds that a census may hold the program up, the first and the last apart "
-    "[default: 100].",
-)
-@click.option(
-    "--tracemalloc",
-    type=click.Choice(["off", "window", "always"]),
-    default=None,
-    help="When to learn which lines allocate [default: window].",
-)
-@click.option(
-    "--cuda-history",
-    type=click.Choice(["off", "window"]),
-    default=None,
-    help="When to learn which lines allocate on CUDA; a recording of the program's goes "
-    "on [default: off].",
-)
-@click.option(
-    "--native",
-    type=click.Choice(["off", "auto"]),
-    default=None,
-    help="Whether native allocations are sampled, where they can be [default: auto].",
-)
-@click.option(
-    "--native-interval",
-    callback=to_interval,
-    metavar="SIZE",
-    default=None,
-    help="Mean number of bytes from one sample to the next [default: 512KiB].",
-)
-@click.option(
-    "--workers",
-    type=click.Choice(["on", "off"]),
-    default=None,
-    help="Whether workers of DataLoaders record themselves [default: on].",
-)
-@click.option(
-    "--probe-cleanup",
-    is_flag=True,
-    default=None,
-    help="Try gc.collect(), empty_cache() and malloc_trim(0) at the end of a few phases and report "
-    "what each really freed. It changes when garbage is collected.",
-)
-@click.option(
-    "--snapshot-signal",
-    type=click.Choice(["off", "USR1", "USR2"]),
-    default=None,
-    help="Signal on which a census is taken now, as `leakscope snapshot PID` sends it. Choose one "
-    "that the program doesn't use [default: off].",
-)
-@click.option(
-    "--tracker",
+@run_directory_options()
+@setting_options(
+    "budget",
+    "max-pause",
+    "tracemalloc",
+    "cuda-history",
+    "native",
+    "native-interval",
+    "workers",
+    "probe-cleanup",
+    "snapshot-signal",
     "trackers",
-    multiple=True,
-    type=click.Choice(["auto", "off", "tensorboard", "wandb", "mlflow"]),
-    help="Tracker of the program's in which memory is drawn, more than once for several; auto "
-    "takes those whose run stays on this machine [default: auto].",
 )
 @click.option(
     "--until-verdict",
@@ -208,32 +102,19 @@ def to_interval(
     callback=to_lengthening,
     metavar="NAME=NUMBER",
     default=None,
-    help="Run once more with twice the number if the first run is inconclusive. It stands where "
-    "the program's arguments have {NAME}, or in the environment: env:NAME=NUMBER.",
+    help="Run once more with twice NUMBER if the first run is inconclusive. NUMBER replaces {NAME} "
+    "in the program's arguments; env:NAME=NUMBER sets an environment variable instead.",
 )
-@click.option("--report/--no-report", default=None, help="Whether to write the report at the end.")
-@click.option("--quiet", "-q", is_flag=True, default=None, help="Print no summary.")
-@click.option("--label", metavar="TEXT", help="A name for the run, shown in its report.")
+@setting_options("report", "quiet", "label")
 @click.pass_obj
 def run(
     program: Program,
+    /,
     *,
     out: Path | None,
     force: bool,
-    budget: float | None,
-    max_pause: float | None,
-    tracemalloc: Tracemalloc | None,
-    cuda_history: CudaHistory | None,
-    native: Native | None,
-    native_interval: int | None,
-    workers: Workers | None,
-    probe_cleanup: bool | None,
-    snapshot_signal: SnapshotSignal | None,
-    trackers: tuple[str, ...],
     lengthening: Lengthening | None,
-    report: bool | None,
-    quiet: bool | None,
-    label: str | None,
+    **chosen: Any,
 ) -> NoReturn:
     """Run a Python program and record its memory.
 
@@ -247,24 +128,12 @@ def run(
         _run_plainly(program, python)
     world = this_world()
     options = configured_options(
-        say if world.leads else None,
+        notify if world.leads else None,
         out=out,
         force=force,
-        budget=budget,
-        max_pause=max_pause,
-        tracemalloc=tracemalloc,
-        cuda_history=cuda_history,
-        native=native,
-        native_interval=native_interval,
-        workers=workers,
-        report=report,
-        quiet=quiet,
-        label=label,
         project_root=Path(program.project_root()),
         script=program.target,
-        probe_cleanup=probe_cleanup,
-        snapshot_signal=snapshot_signal,
-        trackers=chosen_trackers(trackers or None),
+        **chosen,
     )
     if lengthening is not None:
         _require_second_run(options, world)
@@ -276,7 +145,7 @@ def run(
     if world.leads:
         with _never_in_the_way(directory.path):
             leave_outcome(directory, world, ending)
-            concluded = _finish(directory.path, report=options.report, quiet=options.quiet)
+            concluded = finish(directory.path, report=options.report, quiet=options.quiet)
             if lengthening is not None and concluded is not None:
                 _run_again_if_open(concluded, ending, lengthening, bare, options.out)
     else:
@@ -286,10 +155,10 @@ def run(
 
 
 def leave_outcome(directory: RunDirectory, world: World, ending: ProgramEnding) -> None:
-    """Write down how the program ended; of other ranks than the first only that it was killed.
+    """Record how the program ended; for other ranks than the first only that it was killed.
 
-    Nothing else would tell of that: a kill leaves no closing record. A signal by which the launcher
-    has a rank end is none.
+    Nothing else would show that: a kill leaves no closing record. A signal with which the launcher
+    ends a rank is no kill.
     """
     seen = ending.outcome() | _attempt_of(world)
     if world.leads:
@@ -303,11 +172,11 @@ def _attempt_of(world: World) -> dict[str, str | int]:
 
 
 def _is_not_recorded(program: Program) -> bool:
-    """Return whether there is nothing to record, or it was asked not to."""
-    if os.environ.get("LEAKSCOPE", "").lower() in _OFF:
+    """Return whether there is nothing to record, or recording is switched off."""
+    if is_off():
         return True
     if program.kind == "stdin" and sys.stdin is not None and sys.stdin.isatty():
-        say("what is typed in is not recorded; give a script, or send it to stdin.")
+        notify("what is typed in is not recorded; give a script, or send it to stdin.")
         return True
     # Of a module that is missing Python's own words are the best.
     return program.kind == "module" and is_missing_module(program.target)
@@ -319,7 +188,7 @@ def _destination(program: Program, options: SessionOptions, world: World) -> Run
         return prepare(program, options, world)
     except UnwritableError as fault:
         if world.leads:
-            say(f"{str(fault).removesuffix('.')}; the program runs without a recording.")
+            notify(f"{str(fault).removesuffix('.')}; the program runs without a recording.")
         return None
 
 
@@ -334,10 +203,10 @@ def _require_program(program: Program) -> None:
     name = program.filename
     if not os.access(name, os.R_OK):
         number = errno.EACCES if os.path.lexists(name) else errno.ENOENT
-        say(f"can't open file {name!r}: [Errno {number}] {os.strerror(number)}")
+        notify(f"can't open file {name!r}: [Errno {number}] {os.strerror(number)}")
         sys.exit(_NO_PROGRAM)
     if Path(name).is_dir() and not Path(name, "__main__.py").exists():
-        say(f"can't find '__main__' module in {name!r}")
+        notify(f"can't find '__main__' module in {name!r}")
         sys.exit(1)
 
 
@@ -363,33 +232,12 @@ def _run_again_if_open(
     if concluded.verdict.value != "inconclusive":
         return
     if ending.exit_code:
-        say("inconclusive, and not run again: the program didn't end well.")
+        notify("inconclusive, and not run again: the program didn't end well.")
         return
     longer = lengthening.doubled
-    say(f"inconclusive with {lengthening.text}; runs once more with {longer.text}.")
+    notify(f"inconclusive with {lengthening.text}; runs once more with {longer.text}.")
     second = None if out is None else out.with_name(f"{out.name}-longer")
     start_again(click.get_current_context().meta[OWN_WORDS], longer.applied(program), second)
-
-
-def _finish(path: Path, *, report: bool, quiet: bool) -> Report | None:
-    """Write the report and print the summary; return the report where it was written."""
-    written = [journal.stat().st_size for journal in journals(path)]
-    if written and not any(written):
-        return None  # there was no room for its first record, as the program's process has said
-    if report:
-        concluded = conclude(path)
-        try:
-            page = write_reports(path, concluded)
-        except Exception:
-            if not quiet:
-                print_summary(concluded, path, None)
-            raise
-        if not quiet:
-            print_summary(concluded, path, page)
-        return concluded
-    if not quiet:
-        say(f"recorded in {path}; next: leakscope report {path}")
-    return None
 
 
 @contextmanager
@@ -402,11 +250,11 @@ def _never_in_the_way(path: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        say(f"stopped before the report was written; {again}")
+        notify(f"stopped before the report was written; {again}")
     except LeakscopeError as fault:
-        say(f"no report: {fault}")
+        notify(f"no report: {fault}")
     except Exception as fault:
-        say(f"no report: {explain(fault)} {again}")
+        notify(f"no report: {explain(fault)} {again}")
 
 
 LONGEST_NAME = 60
@@ -431,12 +279,12 @@ def prepare(program: Program, options: SessionOptions, world: World) -> RunDirec
         runs=options.runs or RUNS,
     )
     if out is not None and directory.path.name != out.name:
-        say(f"{out} holds another run; rank {world.rank} is recorded in {directory.path}.")
+        notify(f"{out} holds another run; rank {world.rank} is recorded in {directory.path}.")
     return directory
 
 
 def _manifest(program: Program, options: dict[str, Any]) -> RunManifest:
-    from leakscope.configuration import own_libraries, read_configuration
+    from leakscope.configuration.project import own_libraries, read_configuration
     from leakscope.probes.cgroup import memory_limit
     from leakscope.probes.environment import environment
 

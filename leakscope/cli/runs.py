@@ -1,6 +1,7 @@
-"""Run directories: all that lie below a directory, where one stands, and one out of several.
+"""Run directories: all that lie below a directory, where one stands, one out of several, and two
+side by side.
 
-``leakscope runs``, ``show`` and ``merge``.
+``leakscope runs``, ``show``, ``merge`` and ``compare``.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,27 +19,32 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leakscope.cli.output import (
+    FORMS,
     format_of,
     format_option,
     is_stdout,
+    notify,
     out_option,
     print_text,
+    run_directory_options,
     shows_color,
     terminal_width,
     wants_color,
     write_output,
 )
-from leakscope.cli.report import HTML, JSON
+from leakscope.cli.report import HTML, JSON, read_report
+from leakscope.model.comparison import ChangeKind, Comparison, CulpritChange
 from leakscope.model.documents import ListedRun, RunList, RunStatus
-from leakscope.model.errors import NoRunError
+from leakscope.model.errors import EXIT_OK, EXIT_THRESHOLD, NoRunError
+from leakscope.model.report import Severity
 from leakscope.recording.directory import OUTCOME, holds_run, journals, read_manifest
 from leakscope.recording.following import folder_goes_on
 from leakscope.recording.reader import is_readable
-from leakscope.report.run_index import UnreadableReportError, comparisons_in, read_listed
-from leakscope.report.runs import WORST_FIRST
+from leakscope.report.runs import WORST_FIRST, UnreadableReportError, comparisons_in, read_listed
 
 if TYPE_CHECKING:
     from leakscope.model.run import Run
+
 
 ORDERS: dict[str, Callable[[ListedRun], Any]] = {
     "newest": lambda run: -run.created,
@@ -153,7 +159,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _listed(folder: Path, name: str) -> ListedRun | None:
-    """Return what is said of a folder; None where it holds no run."""
+    """Return the entry of a folder; None where it holds no run."""
     report = folder / JSON
     page = str(folder / HTML) if (folder / HTML).is_file() else ""
     try:
@@ -220,13 +226,13 @@ Examples:
 
 \b
 Runs up to two folders further down are listed too, and comparison pages beside them.
-What a run's report.json says is taken as it stands; runs without one, and runs in progress, say so.
+Facts are from each run's report.json; a run without one, or still in progress, is marked so.
 
 \b
 Exit codes:
   0  listed, also where there is no run yet
   1  DIRECTORY can't be read, or is a run itself
-  2  a command line that makes no sense
+  2  an invalid command line
 """
 
 
@@ -240,12 +246,12 @@ Exit codes:
     type=click.Choice(list(ORDERS)),
     default="newest",
     show_default=True,
-    help="What comes first; of amounts the largest.",
+    help="Order of the list; amounts are sorted from the largest down.",
 )
 def runs(directory: Path | None, *, form: str | None, out: Path | None, order: str) -> None:
-    """List the runs in DIRECTORY with their verdicts, lead culprits and memory.
+    """List the runs in DIRECTORY with verdict and memory.
 
-    Without DIRECTORY it is the folder in which `leakscope run` makes runs.
+    DIRECTORY is by default the folder in which `leakscope run` makes runs.
     """
     form = form or format_of(out, "text")
     listed = list_runs(directory, order) if directory else _in_usual_directory(order)
@@ -258,7 +264,7 @@ def runs(directory: Path | None, *, form: str | None, out: Path | None, order: s
 
 def _in_usual_directory(order: str) -> RunList:
     """List what ``leakscope run`` has made so far: where it made nothing, there is no run yet."""
-    from leakscope.configuration import read_configuration
+    from leakscope.configuration.project import read_configuration
     from leakscope.model.documents import RunList
 
     directory = read_configuration().value("runs")
@@ -269,29 +275,29 @@ def _in_usual_directory(order: str) -> RunList:
 
 
 def _rendered(listed: RunList, form: str, out: Path | None) -> str:
-    from leakscope.report import render_runs_html, render_runs_json, render_runs_text
+    from leakscope import report  # each form imports what it needs
 
     if form == "html":
-        beside = Path(listed.directory) if is_stdout(out) or out is None else out.parent
-        return render_runs_html([listed], folder=beside)
+        folder = Path(listed.directory) if is_stdout(out) or out is None else out.parent
+        return report.render_runs_html([listed], folder=folder)
     if form == "json":
-        return render_runs_json(listed)
-    return render_runs_text(listed, width=terminal_width(100), color=shows_color(out))
+        return report.render_json(listed)
+    return report.render_runs_text(listed, width=terminal_width(100), color=shows_color(out))
 
 
 _EPILOG_OF_SHOW = """\b
 Examples:
   leakscope show RUN                  where it stands now
-  leakscope show RUN --follow         again and again, until the run ends or Ctrl-C
+  leakscope show RUN --follow         refreshed until the run ends or Ctrl-C
 
 \b
-It reads the recording and nothing else: the training doesn't notice. Ctrl-C ends the showing.
+Only the recording is read: the training doesn't notice. Ctrl-C ends the display.
 
 \b
 Exit codes:
   0  shown
   1  RUN is no run
-  2  a command line that makes no sense
+  2  an invalid command line
 """
 _HOME = "\x1b[H\x1b[J"
 """Goes to the top of the terminal and clears what is below."""
@@ -299,16 +305,16 @@ _HOME = "\x1b[H\x1b[J"
 
 @click.command(epilog=_EPILOG_OF_SHOW)
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--follow", "-f", is_flag=True, help="Show it again and again until the run ends.")
+@click.option("--follow", "-f", is_flag=True, help="Refresh it until the run ends.")
 @click.option(
     "--interval",
     type=click.FloatRange(min=0.5),
     default=5.0,
     show_default=True,
-    help="Seconds from one look to the next.",
+    help="Seconds between refreshes.",
 )
 def show(run: Path, *, follow: bool, interval: float) -> None:
-    """Show where RUN stands: memory over time, what grows, when it runs out, what it costs."""
+    """Show where RUN stands: memory, growth, cost."""
     from leakscope.recording.directory import find_run
 
     folder = find_run(run)
@@ -363,9 +369,9 @@ def state_of(run: Run, *, goes_on: bool) -> str:
 
 
 def is_running(run: Run) -> bool:
-    """Return whether the process that records a run still does, as far as this machine can tell.
+    """Return whether the process that records a run still does, as far as this machine knows.
 
-    Of a run on another machine it is taken to go on until it says that it ended.
+    Of a run on another machine it counts as going on until its recording says that it ended.
     """
     return run.main.goes_on is not False
 
@@ -375,23 +381,25 @@ Examples:
   leakscope merge node0/run node1/run --out run
 
 \b
-Machines without a shared disk have a directory each. The recordings are copied; what is merged
-stays as it is.
+Machines without a shared disk have a directory each. The recordings are copied; RUNS stay as
+they are.
 
 \b
 Exit codes:
   0  merged
   1  one of them is no run, they don't belong together, or nothing could be written
-  2  a command line that makes no sense
+  2  an invalid command line
 """
 
 
 @click.command(epilog=_EPILOG_OF_MERGE)
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--out", "-o", required=True, type=click.Path(path_type=Path), help="Run directory.")
-@click.option("--force", is_flag=True, help="Replace a run that --out holds already.")
+@run_directory_options("Run directory.", is_required=True)
 def merge(runs: tuple[Path, ...], *, out: Path, force: bool) -> None:
-    """Put the recordings of RUNS, ranks of one training, into one run directory."""
+    """Merge recordings of ranks of one training into one run.
+
+    RUNS are the run directories of the machines.
+    """
     from leakscope.cli.report import conclude, write_reports
     from leakscope.recording.reader import merge_runs
 
@@ -399,4 +407,106 @@ def merge(runs: tuple[Path, ...], *, out: Path, force: bool) -> None:
     page = write_reports(merged.path, conclude(merged.path))
     click.echo(
         f"leakscope: {len(runs)} runs merged into {merged.path}\nleakscope: report in {page}"
+    )
+
+
+_COMPARE_FORMS = (*FORMS, "markdown")
+_REMAINING = frozenset(ChangeKind) - {ChangeKind.FIXED}
+_COMPARE_EPILOG = """\b
+Examples:
+  leakscope compare runs/before runs/after
+  leakscope compare runs/before runs/after --out comparison.html
+  leakscope compare runs/before runs/after --format markdown   for a pull request
+  leakscope compare main/report.json runs/after --fail-on new,worse
+
+\b
+--fail-on takes new, worse, unchanged, reduced, fixed or any (all but fixed), separated by commas.
+Notes never count: only culprits of severity warning or critical do.
+
+\b
+Exit codes:
+  0  compared
+  1  one of the two is no run, or can't be read or written
+  2  --fail-on was met, or an invalid command line
+"""
+
+
+def to_changes(
+    _: click.Context | None, __: click.Parameter | None, text: str
+) -> frozenset[ChangeKind]:
+    """Return the changes in a list separated by commas; ``any`` stands for all but ``fixed``."""
+    names = {name.strip().lower() for name in text.split(",")} - {""}
+    known = {change.value for change in ChangeKind}
+    for name in sorted(names - known - {"any"}):
+        raise click.BadParameter(f"{name!r} is none of {', '.join(sorted(known))}, any.")
+    named = frozenset(ChangeKind(name) for name in names & known)
+    return named | _REMAINING if "any" in names else named
+
+
+@click.command(epilog=_COMPARE_EPILOG)
+@click.argument("before", type=click.Path(path_type=Path))
+@click.argument("after", type=click.Path(path_type=Path))
+@format_option("text", _COMPARE_FORMS)
+@out_option()
+@click.option(
+    "--fail-on",
+    callback=to_changes,
+    default="",
+    metavar="CHANGES",
+    help="Exit with 2 if a culprit changed in one of these ways.",
+)
+def compare(
+    before: Path, after: Path, *, form: str | None, out: Path | None, fail_on: frozenset[ChangeKind]
+) -> int:
+    """Compare two runs: what is fixed, worse or new.
+
+    BEFORE and AFTER are run directories, which are analysed again, or a report.json.
+    """
+    from leakscope.analysis import compare as compare_reports
+
+    form = form or format_of(out, "text", _COMPARE_FORMS)
+    comparison = compare_reports(read_report(before), read_report(after))
+    reports = [existing_page(out, run) for run in (before, after)]
+    write_output(_rendered_comparison(comparison, form, out, reports), out, form)
+    if not is_stdout(out):
+        print_text(f"leakscope: {comparison.headline}\nleakscope: comparison in {out}")
+    met = [change for change in comparison.culprits if is_met(change, fail_on)]
+    for change in met:
+        notify(f"--fail-on is met: {change.name} is {change.change.value}.")
+    return EXIT_THRESHOLD if met else EXIT_OK
+
+
+def is_met(change: CulpritChange, fail_on: Collection[ChangeKind]) -> bool:
+    """Return whether a culprit's change is among those that fail; notes never are."""
+    return change.change in fail_on and change.severity is not Severity.NOTE
+
+
+def existing_page(out: Path | None, run: Path) -> str:
+    """Return the path from a page to a run's own, empty where that doesn't lie beside or below it.
+
+    A link to anywhere else would break as soon as the folder is copied elsewhere.
+    """
+    if out is None or is_stdout(out):
+        return ""
+    page = run / HTML if run.is_dir() else run.with_suffix(".html")
+    folder = out.absolute().parent.resolve()
+    target = page.absolute().parent.resolve() / page.name
+    if not page.is_file() or not target.is_relative_to(folder):
+        return ""
+    return str(target.relative_to(folder))
+
+
+def _rendered_comparison(
+    comparison: Comparison, form: str, out: Path | None, reports: Sequence[str]
+) -> str:
+    from leakscope import report  # each form imports what it needs
+
+    if form == "html":
+        return report.render_comparison_html(comparison, reports)
+    if form == "json":
+        return report.render_json(comparison)
+    if form == "markdown":
+        return report.render_comparison_markdown(comparison)
+    return report.render_comparison_text(
+        comparison, width=terminal_width(100), color=shows_color(out)
     )

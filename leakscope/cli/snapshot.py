@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 import psutil
 
-from leakscope.cli.output import say, to_process_number
+from leakscope.cli.output import notify, to_process_number
 from leakscope.model.errors import LeakscopeError
 from leakscope.model.record import HeaderRecord, SnapshotSignalRecord
 from leakscope.probes.process import catches, status_of
@@ -38,15 +38,15 @@ Examples:
 
 \b
 The census is taken at the next boundary (the end of a step, a batch, a phase), or at once
-where none has come for a second. No rate and no verdict rests on it. A process that isn't
-recorded, or has no handler for the signal, is sent nothing. Each rank is asked by itself.
+if none comes within a second. It counts for no rate and no verdict. Nothing is sent to a process
+that isn't recorded or has no handler for the signal. Each rank has its own process id.
 
 \b
 Exit codes:
   0  a census was taken
   1  nothing was sent: no such process, not recorded, no signal allowed, another user's, no Linux
-  2  a command line that makes no sense
-  3  asked, but no census came in time, or there was no room for one; one sentence says why
+  2  an invalid command line
+  3  no census came in time, or there was no room for one; one sentence says why
   4  the process ended meanwhile
 """
 _POLL_S = 0.1
@@ -82,14 +82,13 @@ class CensusTaken:
     help="Seconds to wait for the census.",
 )
 @click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
 )
 def snapshot(pid: int, *, wait: float, form: str) -> None:
-    """Have the recorded process PID take a census now, and show what holds most."""
+    """Take a census in the recorded process PID now.
+
+    It shows what holds most memory.
+    """
     if not sys.platform.startswith("linux"):
         raise LeakscopeError(
             "Elsewhere than on Linux nobody tells which signals a process handles, so none is "
@@ -102,7 +101,7 @@ def snapshot(pid: int, *, wait: float, form: str) -> None:
     recorded = find_recorded(pid)
     journal = Following(recorded.journal, (SnapshotRecord, SnapshotSignalRecord, EndRecord))
     try:
-        taken = _ask(recorded, journal, signal_of(recorded, journal), wait)
+        taken = _request_census(recorded, journal, signal_of(recorded, journal), wait)
     except _EndedError:
         _give_up(f"{recorded.name} ended before there was a census.", ENDED)
     if taken is None:
@@ -111,9 +110,9 @@ def snapshot(pid: int, *, wait: float, form: str) -> None:
         )
     answer = CensusTaken(recorded, taken)
     if form == "json":
-        from leakscope.report.json import render_plain_json
+        from leakscope.report.json import render_json
 
-        click.echo(render_plain_json(as_plain(answer)), nl=False)
+        click.echo(render_json(as_plain(answer)), nl=False)
     else:
         click.echo(as_text(answer))
     if taken.census is None:
@@ -121,17 +120,17 @@ def snapshot(pid: int, *, wait: float, form: str) -> None:
 
 
 def _give_up(sentence: str, code: int) -> NoReturn:
-    say(sentence)
+    notify(sentence)
     sys.exit(code)
 
 
-def _ask(
+def _request_census(
     recorded: RecordedProcess, journal: Following, number: int, wait: float
 ) -> SnapshotRecord | None:
-    """Return the census that a process takes when it is asked; None if there is none in time.
+    """Request a census from a process and return it; None if there is none in time.
 
     Raises:
-        LeakscopeError: it may not be asked.
+        LeakscopeError: requests are not allowed.
         _EndedError: the process has ended, or its recording.
 
     """
@@ -263,7 +262,7 @@ def as_text(answer: CensusTaken) -> str:
 
 
 def _in_children(taken: SnapshotRecord) -> str:
-    """Return what child processes have besides, such as a DataLoader's workers."""
+    """Return what child processes hold as well, such as a DataLoader's workers."""
     from leakscope.model import gauge
     from leakscope.model.text import human_bytes, plural
 
@@ -298,7 +297,8 @@ def find_recorded(pid: int) -> RecordedProcess:
     """Return the recorded process that a number means: itself, or the one that it has started.
 
     Raises:
-        LeakscopeError: there is none, there are several, or it can't be told; says what to do.
+        LeakscopeError: there is none, there are several, or it is unknown; the message says
+        what to do.
 
     """
     _require_process(pid)

@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leakscope.cli.output import say, write_text
+from leakscope.cli.output import notify, run_directory_options, write_text
 from leakscope.cli.program import split_command_line
 from leakscope.cli.report import conclude
+from leakscope.configuration import BY_NAME
 from leakscope.model.errors import EXIT_OK, EXIT_THRESHOLD, LeakscopeError, NoRunError
 from leakscope.recording import open_run
 from leakscope.recording.directory import REDACTED, find_run, read_manifest
@@ -37,15 +38,8 @@ if TYPE_CHECKING:
     from leakscope.model.record import RunManifest
     from leakscope.model.report import Culprit, Report
 
-_SAME_OPTIONS = {
-    "budget": "--budget",
-    "max_pause": "--max-pause",
-    "tracemalloc": "--tracemalloc",
-    "native": "--native",
-    "native_interval": "--native-interval",
-    "workers": "--workers",
-}
-"""Options of the first run that the second gets too, so that both are measured alike."""
+_SAME_SETTINGS = ("budget", "max-pause", "tracemalloc", "native", "native-interval", "workers")
+"""Settings of the first run that the second gets too, so that both are measured alike."""
 _EPILOG = """\b
 Examples:
   leakscope verify leakscope-runs/20250101-120000-train
@@ -53,14 +47,14 @@ Examples:
   leakscope verify runs/before -- train.py --epochs 5
 
 \b
-Without a command the run's own is run again, from this folder. RUN/remedy-N.patch is the diff:
+Without COMMAND the command of RUN is run again, from this folder. RUN/remedy-N.patch is the diff:
 `patch -p1 < RUN/remedy-N.patch` applies it for good.
 
 \b
 Exit codes:
   0  fixed: what grew no longer does
   1  nothing was verified: no such run or remedy, the diff doesn't fit, the program failed
-  2  not fixed, or the second run can't show that it is; a command line that makes no sense
+  2  not fixed, or the second run can't show that it is; an invalid command line
 """
 
 
@@ -96,22 +90,16 @@ class NotVerifiedError(LeakscopeError):
     type=click.IntRange(min=1),
     multiple=True,
     metavar="N",
-    help="Culprit whose diff is tried, by its number in the report; more than once for several "
+    help="Number in the report of the culprit whose diff is tried; may be given more than once "
     "[default: the first that has a diff].",
 )
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Run directory of the second run [default: RUN-remedy-N].",
-)
+@run_directory_options("Run directory of the second run [default: RUN-remedy-N].")
 @click.option(
     "--project",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     metavar="DIR",
     help="Folder to copy [default: the project of the run].",
 )
-@click.option("--force", is_flag=True, help="Replace a run that --out holds already.")
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
 def verify(
@@ -123,7 +111,10 @@ def verify(
     project: Path | None,
     force: bool,
 ) -> int:
-    """Try a remedy of RUN: apply its diff in a copy of the project, run COMMAND, compare."""
+    """Try a remedy of RUN in a copy of the project.
+
+    The diff is applied there, COMMAND is run, and both runs are compared.
+    """
     before = find_run(run)
     report = conclude(before)
     chosen = _chosen(report, numbers)
@@ -146,8 +137,8 @@ def verify(
         _require_work(exit_code, before, after, copy, changed, program)
     trials = judge(report, conclude(after), chosen)
     for trial in trials:
-        say(f"{trial.outcome.value}: {trial.text}")
-    say(f"second run in {after}; the diff is {patch}.")
+        notify(f"{trial.outcome.value}: {trial.text}")
+    notify(f"second run in {after}; the diff is {patch}.")
     is_fixed = all(trial.outcome is RemedyOutcome.FIXED for trial in trials)
     return EXIT_OK if is_fixed else EXIT_THRESHOLD
 
@@ -224,11 +215,11 @@ def _program(manifest: RunManifest, command: Sequence[str]) -> Program:
 
 def _announce(chosen: Sequence[tuple[int, Culprit]], copy: ProjectCopy, program: Program) -> None:
     for number, culprit in chosen:
-        say(f"remedy {number} ({culprit.remedy.title}) is applied in a copy of {copy.project}.")
+        notify(f"remedy {number} ({culprit.remedy.title}) is applied in a copy of {copy.project}.")
     if copy.linked:
         names = ", ".join(map(str, copy.linked[:3]))
-        say(f"not copied but linked, for their size: {names}{', …' if copy.linked[3:] else ''}.")
-    say(f"running python {' '.join(program.arguments)}")
+        notify(f"not copied but linked, for their size: {names}{', …' if copy.linked[3:] else ''}.")
+    notify(f"running python {' '.join(program.arguments)}")
 
 
 def _run_again(
@@ -243,9 +234,9 @@ def _run_again(
     """Run the program in the copy, recorded like the first run; return its exit code."""
     same = [
         word
-        for name, option in _SAME_OPTIONS.items()
-        if (value := options.get(name)) is not None
-        for word in (option, str(value))
+        for name in _SAME_SETTINGS
+        if (value := options.get(BY_NAME[name].option)) is not None
+        for word in (f"--{name}", str(value))
     ]
     arguments = list(program.arguments)
     if program.kind == "script":
@@ -336,8 +327,8 @@ class ProjectCopy:
     def search_path(self, files: Sequence[str]) -> str:
         """Return a ``PYTHONPATH`` by which changed modules are found before installed ones."""
         folders = [str(_import_root(self.copy / file)) for file in files]
-        given = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
-        mapped = [str(self.path(Path(entry))) for entry in given]
+        entries = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+        mapped = [str(self.path(Path(entry))) for entry in entries]
         return os.pathsep.join(dict.fromkeys([*folders, *mapped]))
 
 

@@ -1,380 +1,313 @@
-"""The configuration in force: defaults, then ``pyproject.toml``, then the environment.
+"""The table of options.
 
-Arguments of the API come after them, and options of the command line last. ``[tool.leakscope]`` is
-read from the nearest ``pyproject.toml`` that has it, with its two lists: ``known-culprits`` is what
-a project knows of its libraries (files, or the entries themselves), ``suppress`` is what it puts up
-with, why, and until when. An entry that makes no sense is reported and left out.
+Each option is written once, in :data:`SETTINGS`. The options of the command line, what
+``profile()`` accepts, ``LEAKSCOPE_*``, ``[tool.leakscope]``, what ``leakscope doctor`` lists and
+the table in ``docs/configuration.md`` follow it. :mod:`leakscope.configuration.project` reads what
+a project and its environment chose.
 """
 
 from __future__ import annotations
 
+import math
 import os
-import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from datetime import date, datetime
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
-from leakscope.configuration.settings import (
-    BY_NAME,
-    CHECK,
-    SETTINGS,
-    SWITCHES,
-    Setting,
-    UnreadableError,
-    bad_value,
-    unknown_key,
-)
-from leakscope.model.documents import Suppression
-from leakscope.model.known import EntryError, KnownCulprit, Own, read_toml, to_entry
-from leakscope.model.text import clipped, one_line
+from leakscope.model.text import to_bytes
 
-FILE = "pyproject.toml"
-_TABLE_NAME = b"leakscope"
-_HEADER = re.compile(rb"^\s*(\[\[?\s*)?tool\s*\.\s*[\"']?leakscope\b", re.MULTILINE)
-"""By which a file that is no TOML is known to be meant for leakscope too."""
-_MOST_BYTES = 1 << 20
-"""A file that is larger was written by no person."""
-KNOWN_CULPRITS_KEY = "known-culprits"
-_SPELLINGS = (KNOWN_CULPRITS_KEY, "known_culprits")
-_TABLES = "culprit"
-_LONGEST_NAME = 60
-SUPPRESS = "suppress"
-_PATTERN_KEYS = ("signature", "pattern", "path")
-_SUPPRESSION_KEYS = (*_PATTERN_KEYS, "reason", "expires")
-_ENDINGS = {1: "st", 2: "nd", 3: "rd"}
-_PREFIX = "LEAKSCOPE_"
-_LONGEST_VALUE = 80
+CHECK = "check"
+"""The table of the settings of ``leakscope check``."""
+PREFIX = "LEAKSCOPE_"
+_YES = ("on", "1", "true", "yes")
+_NO = ("off", "0", "false", "no")
+
+Boundaries = Literal["auto", "manual"]
+Tracemalloc = Literal["off", "window", "always"]
+Workers = Literal["on", "off"]
+CudaHistory = Literal["off", "window"]
+Native = Literal["off", "auto"]
+SnapshotSignal = Literal["off", "USR1", "USR2"]
+TRACKERS = ("auto", "tensorboard", "wandb", "mlflow")
+
+
+class UnreadableError(ValueError):
+    """A value that a setting doesn't take; the message says what it takes."""
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """A value, and where it was chosen."""
+class Kind:
+    """What values a setting takes, however they are written."""
 
-    value: Any
-    source: str
+    takes: str
+    """As the documentation has it."""
+    read: Callable[[object], object]
+    """Returns the value that something written means; raises :class:`UnreadableError`.
 
-
-@dataclass(frozen=True)
-class Configuration:
-    """What a project and its environment chose, and what is wrong with it."""
-
-    section: Section
-    chosen: dict[str, Chosen] = field(default_factory=dict)
-    """By the name of the setting; what nobody chose is not in it."""
-    faults: list[str] = field(default_factory=list)
-    """Values that can't be followed, each as a sentence."""
-    remarks: list[str] = field(default_factory=list)
-    """What is passed over, such as unknown keys, each as a sentence."""
-    misread: list[str] = field(default_factory=list)
-    """Those of the remarks by which a gate would judge by something else than what was written."""
-
-    def value(self, name: str) -> Any:
-        """Return what is in force."""
-        found = self.chosen.get(name)
-        return BY_NAME[name].default if found is None else found.value
-
-    def refuse_faults(self) -> None:
-        """Refuse a configuration that can't be followed.
-
-        Raises:
-            LeakscopeError: a value makes no sense; the first that does.
-
-        """
-        if self.faults:
-            raise bad_value(self.faults[0])
-
-    def refuse_misread(self) -> None:
-        """Refuse a configuration of which a gate would pass something over.
-
-        Raises:
-            LeakscopeError: the file can't be read, or has tables or keys of a check that are none.
-
-        """
-        if self.misread:
-            raise bad_value(self.misread[0])
-
-
-def read_configuration(
-    start: Path | None = None, environment: Mapping[str, str] | None = None
-) -> Configuration:
-    """Return what is chosen for a folder, the working directory unless another is named.
-
-    Nothing is raised for it: :meth:`Configuration.refuse_faults` does that.
+    What it returns it also accepts.
     """
-    section = read_section(_folder() if start is None else start)
-    found = Configuration(section, remarks=list(section.remarks), misread=list(section.remarks))
-    for name, value in _written(section, found):
-        _choose(found, name, value, f"{section.path}", section.folder)
-    for name, text in sorted((os.environ if environment is None else environment).items()):
-        if name.startswith(_PREFIX) and name not in SWITCHES and text:
-            _choose_by_variable(found, name, text)
-    return found
-
-
-def _folder() -> Path:
-    try:
-        return Path.cwd()
-    except OSError:  # it was removed
-        return Path("/")
-
-
-def _written(section: Section, found: Configuration) -> Iterator[tuple[str, object]]:
-    """Yield the names and values that a section holds, those of tables within it after a dot."""
-    for key, value in section.table.items():
-        if key == SUPPRESS or is_known_culprits(key):
-            continue
-        if key != CHECK:
-            yield key, value
-        elif isinstance(value, dict):
-            for inner, item in value.items():
-                yield f"{CHECK}.{inner}", item
-        else:
-            found.faults.append(
-                f"{CHECK} in {section.path} must be a table, [tool.leakscope.check]."
-            )
-
-
-def _choose(found: Configuration, key: str, value: object, source: str, folder: Path) -> None:
-    setting = BY_NAME.get(key.replace("_", "-"))
-    if setting is None:
-        known = [*BY_NAME, CHECK, SUPPRESS, KNOWN_CULPRITS_KEY]
-        sentence = unknown_key(key, known, f"[tool.leakscope] of {source}")
-        found.remarks.append(sentence)
-        if _may_be_of_a_check(key, value):
-            found.misread.append(sentence)
-        return
-    _read_value(found, setting, value, source, folder)
-
-
-def _may_be_of_a_check(key: str, value: object) -> bool:
-    """Return whether an unknown key is one of a check, or a table: only those of a gate are one."""
-    is_table = isinstance(value, dict) or (
-        isinstance(value, list) and any(isinstance(item, dict) for item in value)
-    )
-    return is_table or key.startswith(f"{CHECK}.")
-
-
-def _choose_by_variable(found: Configuration, name: str, text: str) -> None:
-    setting = next((setting for setting in SETTINGS if setting.variable == name), None)
-    if setting is None:
-        known = [*(setting.variable for setting in SETTINGS), *SWITCHES]
-        sentence = unknown_key(name, known, "leakscope")
-        found.remarks.append(sentence)
-        if name.startswith(f"{_PREFIX}{CHECK.upper()}_"):
-            found.misread.append(sentence)
-        return
-    _read_value(found, setting, setting.from_text(text), name, Path())
-
-
-def _read_value(
-    found: Configuration, setting: Setting, value: object, source: str, folder: Path
-) -> None:
-    try:
-        meant = setting.read(value)
-    except UnreadableError as fault:
-        shown = clipped(repr(value), _LONGEST_VALUE)
-        where = source if source == setting.variable else f"{setting.name} in {source}"
-        found.faults.append(f"{where} must be {fault}, not {shown}.")
-        found.chosen.pop(setting.name, None)
-        return
-    if isinstance(meant, Path):
-        meant = folder / meant
-    found.chosen[setting.name] = Chosen(meant, source)
+    metavar: str | None = None
+    """Of the option on the command line."""
+    choices: tuple[str, ...] = ()
+    is_list: bool = False
+    """Whether the option may be given more than once."""
+    from_text: Callable[[str], object] = str
+    """What a text of the environment stands for, before it is read."""
+    shown: Callable[[Any], str] = str
+    """How the help of an option writes a default."""
 
 
 @dataclass(frozen=True)
-class Section:
-    """What a project chose, and what is wrong with the file."""
+class Setting:
+    """Something that a project, its environment, a command line or a call chooses."""
 
-    path: Path | None = None
-    table: dict[str, Any] = field(default_factory=dict)
-    remarks: list[str] = field(default_factory=list)
+    name: str
+    """As it stands in ``[tool.leakscope]``: ``cuda-history``, ``check.max-growth``."""
+    kind: Kind
+    default: object
+    help: str
+    flags: tuple[str, ...] = ()
+    """How the option of the command line is written where it isn't ``--`` and the name."""
 
     @property
-    def folder(self) -> Path:
-        """The folder that paths in it are relative to."""
-        return self.path.parent if self.path is not None else Path()
+    def variable(self) -> str:
+        """The environment variable: ``LEAKSCOPE_CUDA_HISTORY``."""
+        return PREFIX + self.name.upper().replace("-", "_").replace(".", "_")
+
+    @property
+    def option(self) -> str:
+        """The name as an argument of Python: ``cuda_history``."""
+        return self.name.rpartition(".")[2].replace("-", "_")
+
+    @property
+    def is_of_session(self) -> bool:
+        """Whether it says how a program is recorded, rather than how a run is checked."""
+        return not self.name.startswith(f"{CHECK}.")
 
 
-def read_section(start: Path) -> Section:
-    """Return ``[tool.leakscope]`` of the nearest file at or above a folder that has one.
-
-    A file that can't be read is told in the section's remarks, and costs nothing else: a broken
-    ``pyproject.toml`` must not keep anybody from training.
-    """
-    for folder in (start, *start.parents):
-        path = folder / FILE
-        text = _read(path)
-        section = None if text is None or _TABLE_NAME not in text else _parse(path, text)
-        if section is not None:
-            return section
-    return Section()
-
-
-def _read(path: Path) -> bytes | None:
-    try:
-        if not path.is_file() or path.stat().st_size > _MOST_BYTES:
-            return None
-        return path.read_bytes()
-    except OSError:
-        return None
-
-
-def _parse(path: Path, text: bytes) -> Section | None:
-    """Return a file's section; None where it has none, as far as can be told of a broken one."""
-    is_meant = _HEADER.search(text) is not None
-    try:
-        table = read_toml(text.decode()).get("tool", {}).get("leakscope")
-    except ImportError:
-        sentence = f"{path} is not read: Python 3.10 has no TOML reader; install tomli."
-        return Section(path, remarks=[sentence]) if is_meant else None
-    except (ValueError, AttributeError, RecursionError) as fault:
-        sentence = f"{path} is not read: {one_line(str(fault))}."
-        return Section(path, remarks=[sentence]) if is_meant else None
-    if table is None:
-        return None
-    if not isinstance(table, dict):
-        return Section(path, remarks=[f"tool.leakscope in {path} is not read: it is no table."])
-    return Section(path, table)
-
-
-def is_known_culprits(key: str) -> bool:
-    """Return whether a key of the section is that of the entries."""
-    return key in _SPELLINGS
-
-
-def read_known_culprits(section: Section) -> Own:
-    """Return a project's own entries, and a sentence for whatever is left out."""
-    faults: list[str] = []
-    taken: dict[str, tuple[str, KnownCulprit]] = {}
-    for file, number, table in _tables(section, faults):
-        name = _name_of(table, number)
+def _to_part(value: object) -> float:
+    """Return a part of one, written ``0.02``, ``"0.02"`` or ``"2%"``: 0 or more."""
+    part = value
+    if isinstance(value, str):
+        number = value.strip().removesuffix("%")
         try:
-            entry = to_entry(table)
-        except EntryError as fault:
-            faults.append(f"Known culprit {name} of {file} is left out: {one_line(str(fault))}.")
-            continue
-        if entry.id in taken:
-            faults.append(f"Known culprit {name} of {file} is left out: another has its id.")
-            continue
-        taken[entry.id] = (file, entry)
-    return Own(tuple(taken.values()), tuple(faults))
+            part = float(number) / (1 if number == value.strip() else 100)
+        except ValueError:
+            part = None
+    if isinstance(part, bool) or not isinstance(part, (int, float)):
+        raise UnreadableError('a share such as 0.02 or "2%"')
+    if not math.isfinite(part) or part < 0:
+        raise UnreadableError('a share such as 0.02 or "2%", 0 or more')
+    return float(part)
 
 
-def own_libraries(section: Section) -> list[str]:
-    """Return the distributions that a project's own entries speak of; raises nothing.
-
-    It is asked where a training begins, which no entry may keep from beginning.
-    """
-    try:
-        own = read_known_culprits(section)
-    except Exception:
-        return []
-    return sorted({library for _, entry in own.entries for library in entry.libraries})
+def _to_share(value: object) -> float:
+    part = _to_part(value)
+    if not 0 < part <= 1:
+        raise UnreadableError('a share above 0 and at most 1, such as 0.02 or "2%"')
+    return part
 
 
-def _tables(section: Section, faults: list[str]) -> Iterator[tuple[str, int, object]]:
-    """Yield each entry with its file and its number there."""
-    for key in _SPELLINGS:
-        value = section.table.get(key, [])
-        if not isinstance(value, list):
-            faults.append(
-                f"{KNOWN_CULPRITS_KEY} in {section.path} must be a list of files, or be written as "
-                f"[[tool.leakscope.{KNOWN_CULPRITS_KEY}]]."
-            )
-            continue
-        for number, item in enumerate(value, 1):
-            if isinstance(item, str):
-                yield from _of_file(section.folder / item, faults)
-            else:
-                yield str(section.path), number, item
+def _to_size(value: object) -> int:
+    """Return bytes, 1 KiB or more: samples of less would take more memory than the program."""
+    size = to_bytes(value) if isinstance(value, str) else value
+    if isinstance(size, bool) or not isinstance(size, (int, float)) or not 1024 <= size < 2**50:
+        raise UnreadableError('a size such as 524288 or "512 KiB", 1 KiB or more')
+    return round(size)
 
 
-def _of_file(path: Path, faults: list[str]) -> Iterator[tuple[str, int, object]]:
-    try:
-        if path.stat().st_size > _MOST_BYTES or not path.is_file():
-            why = "is no file" if not path.is_file() else "is too large"
-            faults.append(f"Known culprits of {path} are left out: it {why}.")
-            return
-        found = read_toml(path.read_text(encoding="utf-8")).get(_TABLES, [])
-    except ImportError:
-        faults.append(f"Known culprits of {path} are left out: there is no reader for TOML.")
-        return
-    except OSError as fault:
-        why = fault.strerror or str(fault)
-        faults.append(f"Known culprits of {path} are left out: it can't be read ({why}).")
-        return
-    except (ValueError, RecursionError) as fault:
-        why = one_line(str(fault))
-        faults.append(f"Known culprits of {path} are left out: it is no TOML ({why}).")
-        return
-    if not isinstance(found, list) or not found:
-        faults.append(f"Known culprits of {path} are left out: it has no [[{_TABLES}]].")
-        return
-    for number, table in enumerate(found, 1):
-        yield str(path), number, table
+def _to_milliseconds(value: object) -> float:
+    number = value
+    if isinstance(value, str):
+        try:
+            number = float(value.strip().removesuffix("ms"))
+        except ValueError:
+            number = None
+    if isinstance(number, bool) or not isinstance(number, (int, float)):
+        raise UnreadableError("milliseconds such as 100")
+    if not (math.isfinite(number) and number > 0):
+        raise UnreadableError("milliseconds above 0, such as 100")
+    return float(number)
 
 
-def _name_of(table: object, number: int) -> str:
-    name = table.get("id") if isinstance(table, dict) else None
-    return (
-        clipped(name, _LONGEST_NAME)
-        if isinstance(name, str) and name.strip()
-        else f"number {number}"
-    )
+def _to_flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise UnreadableError("true or false")
+    return value
 
 
-def read_suppressions(section: Section) -> tuple[list[Suppression], list[str]]:
-    """Return the suppressions of a project, and a sentence for each key that is unknown.
-
-    Raises:
-        LeakscopeError: one has no reason, no pattern, or a value of the wrong type.
-
-    """
-    entries = section.table.get(SUPPRESS, [])
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise bad_value(
-            f"{SUPPRESS} in {section.path} must be written as [[tool.leakscope.{SUPPRESS}]]."
-        )
-    found = [_suppression(entry, f"{_ordinal(n)} [[tool.leakscope.{SUPPRESS}]] of {section.path}")
-             for n, entry in enumerate(entries, 1)]  # fmt: skip
-    remarks = [
-        unknown_key(key, _SUPPRESSION_KEYS, f"[[tool.leakscope.{SUPPRESS}]] of {section.path}")
-        for entry in entries
-        for key in entry
-        if key not in _SUPPRESSION_KEYS
-    ]
-    return found, remarks
+def _flag_of_text(text: str) -> object:
+    word = text.strip().lower()
+    return True if word in _YES else False if word in _NO else text
 
 
-def _suppression(entry: dict[str, Any], where: str) -> Suppression:
-    texts = {key: entry.get(key, "") for key in (*_PATTERN_KEYS, "reason")}
-    for key, value in texts.items():
-        if not isinstance(value, str):
-            raise bad_value(f"{key} must be a text, not {value!r}: see the {where}.")
-    if not any(texts[key].strip() for key in _PATTERN_KEYS):
-        raise bad_value(f"The {where} names nothing: give it a signature, a pattern or a path.")
-    if not texts["reason"].strip():
-        raise bad_value(f'The {where} has no reason; say why it is put up with: reason = "…".')
-    return Suppression(**texts, expires=_date(entry.get("expires"), where))
+def _to_text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise UnreadableError("a text")
+    return value
 
 
-def _date(value: object, where: str) -> date | None:
-    if value is None:
-        return None
-    if isinstance(value, datetime):
-        return value.date()
-    if isinstance(value, date):
+def _to_path(value: object) -> Path:
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
+        raise UnreadableError("a path, as a text")
+    return Path(value)
+
+
+def _to_texts(value: object) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        raise UnreadableError("a list of texts")
+    return list(value)
+
+
+def _parted(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _to_trackers(value: object) -> str:
+    """Return the trackers that are named, one or in a list, with commas; ``off`` for none."""
+    names = (_parted(value) or [value]) if isinstance(value, str) else value
+    if isinstance(names, (list, tuple)) and [*names] in (["off"], []):
+        return "off"
+    if not isinstance(names, (list, tuple)) or not all(name in TRACKERS for name in names):
+        raise UnreadableError(f"'off' or a list of {', '.join(map(repr, TRACKERS))}")
+    return ",".join(dict.fromkeys(names))
+
+
+def _choice_of(*choices: str) -> Kind:
+    def read(value: object) -> object:
+        if value not in choices or not isinstance(value, str):
+            raise UnreadableError(f"one of {', '.join(map(repr, choices))}")
         return value
-    try:
-        return date.fromisoformat(value if isinstance(value, str) else "")
-    except ValueError:
-        raise bad_value(
-            f"expires must be a date such as 2027-01-31, not {value!r}: see the {where}."
-        ) from None
+
+    return Kind(", ".join(f"`{choice}`" for choice in choices), read, choices=choices)
 
 
-def _ordinal(number: int) -> str:
-    return f"{number}{'th' if 10 <= number % 100 <= 20 else _ENDINGS.get(number % 10, 'th')}"
+FLAG = Kind("true, false", _to_flag, from_text=_flag_of_text)
+TEXT = Kind("a text", _to_text, "TEXT")
+PATH = Kind("a path", _to_path, "FILE")
+SHARE = Kind('a share of wall time: `0.02`, `"2%"`', _to_share, "SHARE", shown="{:.0%}".format)
+PART = Kind('a share: `0.2`, `"20%"`', _to_part, "SHARE", shown="{:.0%}".format)
+MILLISECONDS = Kind('milliseconds: `100`, `"100 ms"`', _to_milliseconds, "MS", shown="{:g}".format)
+SIZE = Kind(
+    'a size: `524288`, `"512 KiB"`', _to_size, "SIZE", shown=lambda size: f"{size >> 10}KiB"
+)
+RATE = Kind("a rate: `1 MB/epoch`", _to_text, "RATE")
+PATTERNS = Kind(
+    "a list of patterns; in a variable with commas",
+    _to_texts,
+    "PATTERN",
+    is_list=True,
+    from_text=_parted,
+)
+TRACKER_NAMES = Kind(
+    "`auto`, `off`, or of `tensorboard`, `wandb`, `mlflow` one or a list",
+    _to_trackers,
+    choices=(*TRACKERS, "off"),
+    is_list=True,
+    from_text=_parted,
+)
+
+SETTINGS = (
+    Setting("runs", PATH, Path("leakscope-runs"), "Folder in which run directories are made."),
+    Setting("budget", SHARE, 0.02, "Share of wall time that measuring may cost."),
+    Setting(
+        "max-pause",
+        MILLISECONDS,
+        100.0,
+        "Milliseconds that a census may pause the program, except the first and the last.",
+    ),
+    Setting(
+        "boundaries",
+        _choice_of(*get_args(Boundaries)),
+        "auto",
+        "Whether epochs, steps and validation are found by themselves.",
+    ),
+    Setting(
+        "tracemalloc",
+        _choice_of(*get_args(Tracemalloc)),
+        "window",
+        "When to trace which lines allocate.",
+    ),
+    Setting(
+        "cuda-history",
+        _choice_of(*get_args(CudaHistory)),
+        "off",
+        "When to trace which lines allocate on CUDA; a history that the program records is kept.",
+    ),
+    Setting(
+        "native",
+        _choice_of(*get_args(Native)),
+        "auto",
+        "Whether native allocations (malloc, mmap) are sampled by library and line.",
+    ),
+    Setting(
+        "native-interval",
+        SIZE,
+        512 << 10,
+        "Mean number of bytes between samples of native allocations.",
+    ),
+    Setting(
+        "workers",
+        _choice_of(*get_args(Workers)),
+        "on",
+        "Whether workers of DataLoaders record themselves.",
+    ),
+    Setting(
+        "probe-cleanup",
+        FLAG,
+        False,
+        "Try gc.collect(), empty_cache() and malloc_trim(0) at the end of a few phases and report "
+        "what each really freed. It changes when garbage is collected.",
+    ),
+    Setting(
+        "snapshot-signal",
+        _choice_of(*get_args(SnapshotSignal)),
+        "off",
+        "Signal on which a census is taken at once, sent by `leakscope snapshot PID`. Choose one "
+        "that the program doesn't use.",
+    ),
+    Setting(
+        "trackers",
+        TRACKER_NAMES,
+        "auto",
+        "Experiment tracker in which memory is plotted; may be given more than once. auto takes "
+        "those that the program uses and whose data stays on this machine.",
+        flags=("--tracker",),
+    ),
+    Setting(
+        "report", FLAG, True, "Whether to write the report at the end.", ("--report/--no-report",)
+    ),
+    Setting("quiet", FLAG, False, "Print no summary, only faults.", flags=("--quiet", "-q")),
+    Setting("label", TEXT, None, "A name for the run, shown in its report."),
+    Setting(
+        "check.max-growth", RATE, None, "How fast something may grow: 1 MB/epoch, 64 KiB/step, …."
+    ),
+    Setting("check.baseline", PATH, None, "File that lists what is known to grow."),
+    Setting(
+        "check.tolerance", PART, 0.2, "How much faster than the baseline something known may grow."
+    ),
+    Setting("check.ignore", PATTERNS, [], "Names, paths or kinds that may grow."),
+    Setting(
+        "check.strict",
+        FLAG,
+        True,
+        "Whether an inconclusive run fails; it does by default.",
+        ("--strict/--no-strict",),
+    ),
+)
+BY_NAME = {setting.name: setting for setting in SETTINGS}
+DEFAULTS: dict[str, Any] = {s.option: s.default for s in SETTINGS if s.is_of_session}
+"""Of a session's settings, by their names as arguments of Python."""
+SWITCHES = {
+    "LEAKSCOPE_RUN_DIR": "the run directory, where nobody says so in the code",
+    "LEAKSCOPE": "off runs programs as if leakscope weren't there",
+    "LEAKSCOPE_DEBUG": "1 shows the traceback of a fault",
+    "LEAKSCOPE_STRICT": "1 lets faults of leakscope's own pass, for its tests",
+}
+"""Variables that are no settings of a project."""
+
+
+def is_off() -> bool:
+    """Return whether the environment switches leakscope off."""
+    return os.environ.get("LEAKSCOPE", "").lower() in _NO

@@ -42,8 +42,8 @@ from leakscope.heap.row_details import (
     with_shares,
 )
 from leakscope.heap.rows import Draft, RowMaker, SealedRows
-from leakscope.model.allocator import DeviceStorages
 from leakscope.model.census import Census, CensusRow, CensusScope, HeadObjects, Site
+from leakscope.model.device import DeviceStorages
 
 _OBJECTS_PER_ROW = 2
 """Several objects make one row: this many times more objects than rows are asked for."""

@@ -10,8 +10,8 @@ from leakscope.heap.graph import BY_GRAPH, FROZEN, GRADIENT, PARAMETER, WalkResu
 from leakscope.heap.labels import Stands
 from leakscope.heap.naming import NamedObject
 from leakscope.heap.rows import Draft, RowMaker
-from leakscope.model.allocator import DeviceStorages, Holder, StorageRow
 from leakscope.model.census import ROLES, SHARED, RootKind
+from leakscope.model.device import DeviceStorages, Holder, StorageRow
 
 MODULE, OPTIMIZER = 0, 1
 """Indices in the walk's marked types."""

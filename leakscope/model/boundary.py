@@ -13,7 +13,7 @@ _MOST = (1 << 63) - 1
 _MOST_SECONDS = 1e12
 
 Whole = Annotated[int, msgspec.Meta(ge=-_MOST, le=_MOST)]
-"""A count or a size in bytes: what a kernel can tell, and a column of the analysis can hold."""
+"""A count or a size in bytes: what a kernel can report, and a column of the analysis can hold."""
 Seconds = Annotated[float, msgspec.Meta(ge=-_MOST_SECONDS, le=_MOST_SECONDS)]
 """A time or a duration; thirty thousand years fit."""
 
@@ -78,7 +78,7 @@ class Event(str, Enum):
     COLLECTION_1 = "collection_1"
     COLLECTION_2 = "collection_2"
     EVALUATION = "evaluation"
-    """A phase that isn't training has ended. Recordings hold none: their boundaries tell it."""
+    """A phase that isn't training has ended. Recordings hold none: their boundaries show it."""
     NEW_SHAPE = "new_shape"
     """A shape of tensors was seen for the first time; from a gauge, likewise."""
 
@@ -107,7 +107,7 @@ class Boundary(msgspec.Struct, frozen=True, kw_only=True):
     """Batches that have ended in this occurrence of the phase."""
     label: str = ""
     expected_batches: Whole | None = None
-    """How many batches this occurrence of the phase will have, where the loader tells."""
+    """How many batches this occurrence of the phase will have, where the loader says it."""
 
 
 def comparable_key(boundary: Boundary) -> tuple[str, str, str]:

@@ -147,7 +147,7 @@ class CensusRow(msgspec.Struct, frozen=True, kw_only=True):
     no byte is counted under two names of one level."""
     recent_bytes: Whole | None = None
     """Of a library's in the first walk of the whole heap: what of the host bytes that are reached
-    came since measuring began. None where nothing tells."""
+    came since measuring began. None where that is unknown."""
     shared_with: list[str] = []
     """Paths of other growing rows that hold some of the same objects: letting go in one place is
     not enough."""
@@ -187,7 +187,7 @@ class CensusRow(msgspec.Struct, frozen=True, kw_only=True):
     copied_share: float | None = None
     """In a worker, of a container with many objects: the part of them, 0 to 1, that lies in memory
     of this process alone. What a forked worker inherited begins near 0 and is copied as it is
-    looked at; what it made itself is its own from the beginning. None where nothing tells."""
+    looked at; what it made itself is its own from the beginning. None where that is unknown."""
     holds: list[Content] = []
     parent: str = ""
     """Path of the nearest row through which this one is named; empty under a root. All rows that
@@ -233,9 +233,9 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     heap_bytes: Whole
     """Shallow bytes of the Python objects walked, payloads excluded."""
     payload_bytes: dict[str, Whole] = {}
-    """Bytes of tensor storages and buffers per device, ``host`` included. Of the host's, what is
-    ``shared`` is told apart; rows and components count it as ``host``. ``file`` counts mapped
-    files, which no row retains: they are not the process's memory."""
+    """Bytes of tensor storages and buffers per device, ``host`` included. Of the host's, ``shared``
+    is listed separately; rows and components count it as ``host``. ``file`` counts mapped files,
+    which no row retains: they are not the process's memory."""
     graph_bytes: dict[str, Whole] = {}
     """The part of the payload that only autograd graphs hold, per device."""
     graph_truncated: bool = False
@@ -245,14 +245,14 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     """Unreached bytes awaiting the collector (host); in a focused census, those that are new."""
     elsewhere_bytes: Whole | None = None
     """Host bytes of what is new since the first census and no name of the user's reaches, garbage
-    apart: libraries or native code hold it. None in the first, and where nothing tells."""
+    apart: libraries or native code hold it. None in the first, and where that is unknown."""
     elsewhere_types: dict[str, Whole] = {}
     """Of these, the heaviest by type; a storage counts for the tensor that leads to it."""
     elsewhere_sites: list[Site] = []
     """While allocations are traced: the user's lines below which the latest of these were made."""
     elsewhere_heads: list[HeadObjects] = []
-    """Of what is new outside the user's names, the objects at which it hangs, the heaviest types:
-    libraries or native code refer to them."""
+    """Of what is new outside the user's names, its heads by type, the heaviest first: libraries or
+    native code refer to them."""
     native_heads: list[HeadObjects] = []
     """In a full census: those of them to which native code alone refers."""
     frozen_gradient_bytes: dict[str, Whole] = {}

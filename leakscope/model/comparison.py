@@ -24,7 +24,7 @@ from leakscope.model.report import (
 from leakscope.model.run import Retained
 
 WORTH_A_WORD = 0.05
-"""Rates and amounts that differ by no more than this part differ by nothing to speak of."""
+"""Rates and amounts that differ by no more than this part count as equal."""
 
 
 class ChangeKind(str, Enum):
@@ -56,7 +56,7 @@ class CulpritChange(msgspec.Struct, frozen=True, kw_only=True):
     by more than :data:`WORTH_A_WORD`."""
     text: str = ""
     doubt: str = ""
-    """Why nothing certain can be said of it; empty where it can."""
+    """Why it is uncertain; empty where it isn't."""
     is_elsewhere: bool = False
     """Whether only one of two scripts has it, which did different work: neither fixed nor new."""
     is_unproven: bool = False
@@ -112,11 +112,11 @@ class WorkFact(msgspec.Struct, frozen=True, kw_only=True):
     topic: Topic
     name: str
     before: str
-    """Empty where the run doesn't tell."""
+    """Empty where the run doesn't have it."""
     after: str
     differs: bool = False
     matters: bool = True
-    """Whether a difference makes their bytes hard to compare; it is told as a warning then."""
+    """Whether a difference makes their bytes hard to compare; it is a warning then."""
 
 
 class RunCost(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,6 +185,6 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     after_rank_courses: list[RankCourse] = []
     workers: list[WorkerPair] = []
     details: list[str] = []
-    """What else is to be said of the verdict, a sentence each."""
+    """Further sentences on the verdict."""
     retained: Retained | None = None
     """What memory held in both, at the last censuses that are alike."""

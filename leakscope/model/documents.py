@@ -50,7 +50,7 @@ class CheckReason(str, Enum):
 
 
 class Suppression(msgspec.Struct, frozen=True, kw_only=True):
-    """An excuse for what grows. It speaks of what all of its patterns match."""
+    """An excuse for what grows. It covers what all of its patterns match."""
 
     reason: str
     signature: str = ""
@@ -79,7 +79,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     unit: str
     in_workers: bool = False
     reason: str = ""
-    """Why it is put up with; written by people, kept when the baseline is written anew."""
+    """Why it is accepted; written by people, kept when the baseline is replaced."""
 
     @property
     def key(self) -> Key:
@@ -159,7 +159,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     gone: list[Known] = []
     """Entries of the baseline that excuse nothing any more."""
     remarks: list[str] = []
-    """Suppressions that expired or match nothing, and what else is to be mended."""
+    """Suppressions that expired or match nothing, and what else has to be fixed."""
     missing: list[str] = []
     """What would settle an inconclusive run."""
     max_growth: str = ""
@@ -181,7 +181,7 @@ class RunStatus(str, Enum):
     """Its report is damaged, or of a newer leakscope."""
 
 
-class Lead(msgspec.Struct, frozen=True, kw_only=True):
+class LeadCulprit(msgspec.Struct, frozen=True, kw_only=True):
     """What makes a run a leak: its first grave culprit, or its first grave finding."""
 
     name: str
@@ -213,7 +213,7 @@ class ListedRun(msgspec.Struct, frozen=True, kw_only=True):
     created: float = 0.0
     """Seconds since the epoch; 0 where unknown."""
     duration_s: float | None = None
-    lead: Lead | None = None
+    lead: LeadCulprit | None = None
     growth_bytes_per_unit: float | None = None
     """Of the first gauge that was judged, and of child processes where they were; 0 where its
     interval has both signs.
@@ -253,7 +253,7 @@ RUN_EXPLANATION_SCHEMA_VERSION = 1
 
 
 class PartKind(str, Enum):
-    """What a part of an explanation tells."""
+    """What a part of an explanation is about."""
 
     VERDICT = "verdict"
     SHORTAGE = "shortage"
@@ -337,8 +337,7 @@ class RunExplanation(msgspec.Struct, frozen=True, kw_only=True):
     budget: int
     """How many tokens it may take."""
     tokens: int
-    """How many it takes, as estimated. The verdict and the next command are told whatever the
-    budget."""
+    """How many it takes, as estimated. The verdict and the next command are always included."""
     parts: list[ExplainedPart]
     """In the order of their value; the next command stands last."""
     left_out: dict[str, int] = {}
@@ -346,7 +345,7 @@ class RunExplanation(msgspec.Struct, frozen=True, kw_only=True):
     whole_tokens: int
     """How many tokens all parts would take."""
     whole_command: str
-    """The command that tells all of them."""
+    """The command that prints all of them."""
 
 
 GROWTH_SCHEMA_VERSION = 1

@@ -17,7 +17,7 @@ EXPLANATION_SCHEMA_VERSION = 1
 
 
 class BlockClass(str, Enum):
-    """What live memory is for, as far as stacks, sizes and the time of birth tell."""
+    """What live memory is for, as far as stacks, sizes and the time of birth show."""
 
     WEIGHTS = "weights"
     GRADIENTS = "gradients"
@@ -32,7 +32,7 @@ class BlockClass(str, Enum):
 
 
 class ClassRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Live memory of one class. ``evidence`` says what it was told by."""
+    """Live memory of one class. ``evidence`` says how it was recognised."""
 
     kind: BlockClass
     bytes: int
@@ -42,7 +42,7 @@ class ClassRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SiteRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Live memory by the line of the user's that allocated it; empty where no stack tells."""
+    """Live memory by the line of the user's that allocated it; empty where no stack shows it."""
 
     place: str
     function: str
@@ -206,12 +206,12 @@ class DeviceComparison(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     is_leak: bool | None = None
     """Of live memory that grew: true where it rose from each snapshot to the next, false where it
-    is state that appears once, None where that can't be told."""
+    is state that appears once, None where that is unknown."""
     headline: str
     sentence: str
     figures: list[Figures]
     peaks: list[int | None]
-    """Most requested bytes live, where a history tells."""
+    """Most requested bytes live, where there is a history."""
     classes: list[DeviceGrowth]
     sites: list[DeviceGrowth]
     sizes: list[DeviceGrowth]

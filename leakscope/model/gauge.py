@@ -184,7 +184,7 @@ DESCRIPTIONS: dict[str, tuple[GaugeUnit, str]] = {
 
 
 def copied(path: str) -> str:
-    """Return the name of the gauge that tells how much of a structure was copied, by its path.
+    """Return the name of the gauge for how much of a structure was copied, by its path.
 
     Paths have dots, which would stand for a device.
     """
@@ -192,16 +192,16 @@ def copied(path: str) -> str:
 
 
 def is_copied(gauge: str) -> bool:
-    """Return whether a gauge tells of what was copied of a structure."""
+    """Return whether a gauge measures what was copied of a structure."""
     return gauge.startswith(f"{COPIED} ")
 
 
 def mapped_file(file: str) -> str:
-    """Return the name of the gauge that tells what is resident of a file that is mapped."""
+    """Return the name of the gauge for what is resident of a mapped file."""
     return f"{MAPPED_FILE} {file.replace('%', '%25').replace('.', '%2E')}"
 
 
 def file_of(gauge: str) -> str | None:
-    """Return the file that such a gauge tells of; None for another gauge."""
+    """Return the file of such a gauge; None for another gauge."""
     kind, _, file = gauge.partition(" ")
     return file.replace("%2E", ".").replace("%25", "%") if kind == MAPPED_FILE else None

@@ -1,7 +1,7 @@
 """Known culprits: what libraries are known to keep, why, and what they offer against it; and
 reading TOML.
 
-The entries of a catalogue, shipped or a project's own, and what a report tells of a culprit that
+The entries of a catalogue, shipped or a project's own, and what a report says of a culprit that
 one of them describes. A malformed entry is refused by type, with a sentence for whoever wrote it.
 """
 
@@ -36,27 +36,27 @@ class Nature(str, Enum):
     """Whose doing it is."""
 
     FAULT = "fault"
-    """The library's: mended in some version, or not yet."""
+    """The library's: fixed in some version, or not yet."""
     USAGE = "usage"
     """The user's, by a use of the library that is documented to keep what it is given."""
 
 
 class GrowthKind(str, Enum):
-    """How a culprit must grow for an entry to speak of it."""
+    """How a culprit must grow for an entry to apply."""
 
     ACROSS = "across"
     WITHIN = "within"
 
 
 class MemoryPlace(str, Enum):
-    """Where a culprit's memory must lie for an entry to speak of it."""
+    """Where a culprit's memory must lie for an entry to apply."""
 
     HOST = "host"
     OTHER = "other"
 
 
 class Match(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a culprit must be for an entry to speak of it: all that is given must be so."""
+    """What a culprit must be for an entry to apply: every field that is given must match."""
 
     holder: list[Text] = []
     """Qualified type of the object that holds it directly, or the library's function, class or
@@ -109,7 +109,7 @@ class Recognised(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     library: str
     version: str
-    """The version that ran; empty where it wasn't recorded and the entry speaks of all."""
+    """The version that ran; empty where it wasn't recorded and the entry applies to all."""
     nature: Nature
     cause: str
     link: str
@@ -128,7 +128,7 @@ class Own:
 
 
 class EntryError(ValueError):
-    """An entry that makes no sense; the message goes on after its name."""
+    """An invalid entry; the message continues after its name."""
 
 
 def to_entry(table: object) -> KnownCulprit:
@@ -148,7 +148,7 @@ def to_entry(table: object) -> KnownCulprit:
 
 
 def _refuse_what_matches_too_much(entry: KnownCulprit) -> None:
-    """A bare ``list`` or ``*`` would speak of anybody's container."""
+    """A bare ``list`` or ``*`` would match anybody's container."""
     match = entry.match
     named = [*match.holder, *([match.type] if not match.holder else [])]
     for text in named:

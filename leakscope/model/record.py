@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from leakscope.model.allocator import DeviceStorages, FrameRow, SegmentRow
 from leakscope.model.boundary import Boundary, Seconds, Whole
 from leakscope.model.census import Census, Site
+from leakscope.model.device import DeviceStorages, FrameRow, SegmentRow
 
 _Z = 1.959964
 """Of the normal distribution, for intervals that hold 95 % of what may be true."""
@@ -309,7 +309,7 @@ class OutOfMemoryRecord(msgspec.Struct, tag="out_of_memory", kw_only=True, omit_
 
 
 class SnapshotRecord(msgspec.Struct, tag="snapshot", kw_only=True, omit_defaults=True):
-    """A census that the user asked for, beside all series."""
+    """A census that the user asked for; it belongs to no series."""
 
     boundary: Boundary
     """Its index is that of the last boundary before it."""
@@ -341,7 +341,7 @@ class CleanupStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     objects: Whole | None = None
     """Unreachable objects that a collection found."""
     host_freed: Whole | None = None
-    """By how much the live part of the C heap fell; None where nobody tells it."""
+    """By how much the live part of the C heap fell; None where it is unknown."""
     host_returned: Whole = 0
     """By how much resident memory fell."""
     device_freed: dict[str, Whole] = {}

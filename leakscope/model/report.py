@@ -131,7 +131,7 @@ class WorkerMemory(msgspec.Struct, frozen=True, kw_only=True):
     """Memory of its own at the first reading, and at the last."""
     private_last_bytes: int | None = None
     written_last_bytes: int | None = None
-    """Of the last, pages that it wrote to: the kernel can't drop them and read them anew."""
+    """Of the last, pages that it wrote to: the kernel can't drop them and read them again."""
     grows: list[str] = []
     """Names of what grows in it."""
     copies: list[str] = []
@@ -235,7 +235,7 @@ class Severity(str, Enum):
 
 
 class RunVerdict(str, Enum):
-    """What is said of a run as a whole."""
+    """What concerns a run as a whole."""
 
     LEAK = "leak"
     CLEAN = "clean"
@@ -300,7 +300,7 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     """``reaches 64 GB in epoch 38``."""
     seconds_left: float | None = None
-    """How long that takes at its pace, where the counts of the whole run don't tell that."""
+    """How long that takes at its pace, where the counts of the whole run don't say."""
 
 
 class NativeContents(msgspec.Struct, frozen=True, kw_only=True):
@@ -335,13 +335,13 @@ class EventGrowth(msgspec.Struct, frozen=True, kw_only=True):
     rates: list[EventRate]
     """One or two, what brings most first; none is below zero."""
     work: EventRate
-    """Beside them the unit of work in which the rate is told: 0 where it brings nothing."""
+    """Beside them the unit of work in which the rate is given: 0 where it brings nothing."""
     is_by_event: bool
     """Whether events explain the growth better than any work does."""
     indistinct: list[str] = []
-    """What explains it as well, so that this run can't tell it apart."""
+    """What explains it as well, so that this run can't separate the two."""
     text: str = ""
-    """All that in a sentence or two, and which run would tell; empty where work explains it."""
+    """All that in a sentence or two, and which run would decide; empty where work explains it."""
 
 
 class Culprit(msgspec.Struct, frozen=True, kw_only=True):
@@ -355,7 +355,7 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     growth: str
     """``across`` or ``within``."""
     falls_back: bool = True
-    """Within: whether it was seen to be given back; the only passage may have lasted to the end."""
+    """Within: whether it was seen to be released; the only pass may have lasted to the end."""
     unit: str
     """``step``, ``batch``, ``validation``, ``epoch`` or the user's own phase or mark."""
     phase: str
@@ -404,8 +404,8 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     rates_by_rank: dict[str, float] = {}
     """Where several ranks train together: by rank, its bytes per unit where it grows."""
     in_ranks: str = ""
-    """Where several ranks train together: those in which it grows as it is told (``rank 1``, ``3 of
-    8 ranks``); empty where it grows alike in all."""
+    """Where several ranks train together: those in which it grows so (``rank 1``, ``3 of 8
+    ranks``); empty where it grows alike in all."""
     forecast: Forecast | None = None
     falsifier: Falsifier | None = None
     excerpts: list[Excerpt] = []
@@ -480,7 +480,7 @@ class MetricGrowth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of a verdict: what a rule said of one series."""
+    """One step of a verdict: what a rule decided on one series."""
 
     subject: str
     """The name, gauge or term of the ledger that was judged."""
@@ -557,7 +557,7 @@ class PeakSite(msgspec.Struct, frozen=True, kw_only=True):
 
 class PeakMemory(msgspec.Struct, frozen=True, kw_only=True):
     """What was live when the process was largest, as far as the profile of native allocations
-    tells: of what was allocated since the recording began.
+    shows: of what was allocated since the recording began.
     """
 
     boundary: int
@@ -634,7 +634,7 @@ class PhaseSpan(msgspec.Struct, frozen=True, kw_only=True):
     start_s: float
     end_s: float
     steps: tuple[int, int] | None = None
-    """How many steps had ended when it began, and when it ended; None where that isn't told."""
+    """How many steps had ended when it began, and when it ended; None where that is unknown."""
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -672,7 +672,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     epochs: list[tuple[float, int]] = []
     """When each epoch began, and its number from 0 on; of very many some, evenly over the run."""
     epochs_begun: int | None = None
-    """How many epochs there were, where not all of them are told."""
+    """How many epochs there were, where not all of them are listed."""
     steps: list[tuple[float, float]] = []
     """Seconds and the step that had ended then, both ascending, with a share of the next one where
     a validation lies between: the clock by which lines of several runs are laid over each other.
@@ -703,7 +703,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     duration_s: float = 0.0
     steps: int = 0
     epochs: int = 0
-    """0 also where nothing tells where one ends: a training without a loader."""
+    """0 also where nothing shows where one ends: a training without a loader."""
     validations: int = 0
     batches: dict[str, int] = {}
     """Batches by phase."""
@@ -747,7 +747,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     components: list[Component] = []
     devices: list[DeviceMemory] = []
     rank: int | None = None
-    """Of several ranks the one whose timeline, ledgers, phases and components are told."""
+    """Of several ranks the one whose timeline, ledgers, phases and components are shown."""
     ranks: list[RankMemory] = []
     odd_rank: OddRank | None = None
     rank_courses: list[RankCourse] = []

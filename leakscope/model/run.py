@@ -31,7 +31,7 @@ from leakscope.model.record import (
     SnapshotRecord,
 )
 
-ASKED_TO_END = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
+REQUESTS_TO_END = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
 """Signals by which users and launchers have a program end; by others it is killed."""
 
 
@@ -83,7 +83,7 @@ class Recording:
     compilations: list[CompilationRecord] = field(default_factory=list)
     end: EndRecord | None = None
     goes_on: bool | None = False
-    """Whether its process still records; None where that can't be told from here."""
+    """Whether its process still records; None where that can't be seen from here."""
     damage: list[Damage] = field(default_factory=list)
 
     def began_after(self, other: Recording) -> float | None:
@@ -166,8 +166,8 @@ class RetainedCensus(msgspec.Struct, frozen=True, kw_only=True):
     truncated: bool = False
     """Whether more autograd nodes were alive than were counted: what keeps graphs holds more."""
     bytes: dict[str, list[Whole | None]]
-    """By device (``host`` first) the bytes of each node; None where this census can't tell: in a
-    focused one what isn't the user's, and what is in items of which only a part was named. What
+    """By device (``host`` first) the bytes of each node; None where this census doesn't have it: in
+    a focused one what isn't the user's, and what is in items of which only a part was named. What
     several names keep alive counts for the first of them, so children never hold more than their
     parent, and what they leave of it has no name of its own."""
 
@@ -196,9 +196,9 @@ class Retained(msgspec.Struct, frozen=True, kw_only=True):
     taken: Whole
     """How many there were to choose from."""
     first: int
-    """Place of the census from which growth is told unless another is asked for."""
+    """Place of the census from which growth is counted unless another is chosen."""
     last: int
-    """Place of the census to which it is told; of ``first``'s kind, where there is one."""
+    """Place of the census up to which it is counted; of ``first``'s kind, where there is one."""
     shown: int
     """Place of the census to look at first: the last one before functions returned because the
     program was ending."""

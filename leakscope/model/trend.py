@@ -25,17 +25,17 @@ class Reason(str, Enum):
     UNCHANGED = "unchanged"
     """Bounded: it never moved by more than noise."""
     RELEASED = "released"
-    """Bounded: what it gains is given back."""
+    """Bounded: what it gains is released."""
     STOPPED = "stopped"
     """Bounded: it grew, and rests since longer than ever before."""
     SETTLED = "settled"
-    """Bounded: it approaches a level, and has come as good as all the way."""
+    """Bounded: it approaches a level, and has nearly reached it."""
     NO_TREND = "no trend"
     """Bounded: its readings scatter about a level."""
     TOO_FEW = "too few"
     """Inconclusive: readings."""
     SHORT_RISE = "short rise"
-    """Inconclusive: it rises, too short a time to tell from a jump or a fill."""
+    """Inconclusive: it rises, for too short a time to distinguish it from a jump or a fill."""
     SHORT_REST = "short rest"
     """Inconclusive: it rests, no longer than it did before."""
     SETTLING = "settling"
@@ -50,7 +50,7 @@ class Trend(msgspec.Struct, frozen=True, kw_only=True):
     verdict: TrendVerdict
     reason: Reason
     bytes_per_unit: float
-    """Of the tail: the last stretch, which alone tells whether growth goes on."""
+    """Of the tail: the last stretch, which alone decides whether growth goes on."""
     interval: tuple[float, float]
     """95 % interval of the rate, in bytes per unit."""
     unit: str
@@ -79,5 +79,5 @@ class Trend(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_open(self) -> bool:
-        """Whether it can't be told yet."""
+        """Whether it is undecided."""
         return self.verdict is TrendVerdict.INCONCLUSIVE

@@ -21,11 +21,7 @@ from leakscope.model.layout import AnswerCell, AnswerPage, Column, Printed, Tabl
 from leakscope.model.report import Culprit, Excerpt, Finding, Report, RunVerdict
 from leakscope.report.words import further_evidence, rate_words, share_words, source_place
 
-__all__ = [
-    "CulpritAnswer",
-    "RunAnswer",
-    "run",
-]
+__all__ = ["CulpritAnswer", "RunAnswer", "run"]
 
 
 _VERDICTS = {
@@ -108,19 +104,23 @@ class CulpritAnswer(Printed):
 
     def page(self) -> AnswerPage:
         """Return what is printed."""
-        one = self.culprit
+        culprit = self.culprit
         facts = [
-            ("rate", rate_words(one)),
-            ("share", share_words(one.share, one.growth)),
-            ("type", one.type),
-            ("defined", _cell_place(one.defined_at or "")),
-            ("fed", ", ".join(map(_cell_place, one.fed_at))),
+            ("rate", rate_words(culprit)),
+            ("share", share_words(culprit.share, culprit.growth)),
+            ("type", culprit.type),
+            ("defined", _cell_place(culprit.defined_at or "")),
+            ("fed", ", ".join(map(_cell_place, culprit.fed_at))),
         ]
         rows = [[AnswerCell(name), AnswerCell(text)] for name, text in facts if text]
-        notes = [one.remedy.title, one.remedy.text, *(one.remedy.diff or "").splitlines()]
+        notes = [
+            culprit.remedy.title,
+            culprit.remedy.text,
+            *(culprit.remedy.diff or "").splitlines(),
+        ]
         return AnswerPage(
-            f"{one.name} · {one.sentence}",
-            tables=[Table(_FACTS, rows), *map(_source, one.excerpts)],
+            f"{culprit.name} · {culprit.sentence}",
+            tables=[Table(_FACTS, rows), *map(_source, culprit.excerpts)],
             notes=notes,
         )
 

@@ -62,7 +62,7 @@ class LeakscopeMagics(Magics):  # type: ignore[misc]
         scope = profile(
             options.out,
             force=options.force,
-            budget=_share(options.budget),
+            budget=options.budget,
             label=options.label,
             trackers=options.tracker or None,
             quiet=True,
@@ -117,15 +117,6 @@ def _refuse_await(tree: ast.Module, name: str) -> None:
             f"{_MAGIC} can't wait for a cell with await outside a function: write "
             "`with leakscope.profile():` around its code instead."
         )
-
-
-def _share(text: str | None) -> float | None:
-    from leakscope.configuration.settings import UnreadableError, to_part
-
-    try:
-        return None if text is None else to_part(text)
-    except UnreadableError as fault:
-        raise UsageError(f"--budget must be {fault}.") from None
 
 
 def _number_of_cell(shell: Any) -> int:

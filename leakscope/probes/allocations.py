@@ -12,7 +12,7 @@ grows and closed as soon as its share of the budget is spent. Only blocks of Pyt
 seen: a tensor counts as its wrapper of some hundred bytes, its storage not at all.
 
 tracemalloc takes time for each block that is handed out, whether it stays or is gone at once; no
-figure of Python's tells how many those are. The native counter does, for a nanosecond a block.
+figure of Python's says how many those are. The native counter does, for a nanosecond a block.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def raw_allocator_kept() -> Iterator[None]:
 
 
 _MOST_OVERHEAD = 512 << 20
-"""Bytes of tracemalloc's own beyond which reading its traces would hurt more than it tells."""
+"""Bytes of tracemalloc's own beyond which reading its traces would cost more than it is worth."""
 
 _Frame = tuple[str, int]
 _Traceback = tuple[_Frame, ...]
@@ -303,7 +303,9 @@ class AllocationCounter:
             _counting.stop()
 
     def counted(self) -> int:
-        """Return how many blocks were handed out while it counted; only differences tell."""
+        """Return how many blocks were handed out while it counted; only differences mean
+        something.
+        """
         return _counting.counted() if self.is_counting else 0
 
     def arm(self, more: int, function: Callable[[], object]) -> None:

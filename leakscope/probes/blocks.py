@@ -17,13 +17,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from leakscope.model.allocator import (
-    TORCH_BLOCK_STATES,
-    BlockRow,
-    BlockState,
-    FrameRow,
-    SegmentRow,
-)
+from leakscope.model.device import TORCH_BLOCK_STATES, BlockRow, BlockState, FrameRow, SegmentRow
 from leakscope.model.errors import ours
 from leakscope.model.record import BlockListRecord, DeviceSnapshotRecord
 from leakscope.probes import cuda as allocator
@@ -76,15 +70,15 @@ def list_blocks(
 def allocator_settings() -> dict[str, str]:
     """Return the settings that the allocator was given, by the names of a snapshot of torch's."""
     native = getattr(sys.modules.get("torch"), "_C", None)
-    ask = getattr(native, "_accelerator_getAllocatorSettings", None)
-    told = ""
+    call = getattr(native, "_accelerator_getAllocatorSettings", None)
+    settings = ""
     try:
-        told = str(ask()) if ask is not None else ""
+        settings = str(call()) if call is not None else ""
     except ours(Exception):
-        told = ""
+        settings = ""
     names = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
-    told = told or next((os.environ[name] for name in names if os.environ.get(name)), "")
-    found = dict(_SETTING.findall(told))
+    settings = settings or next((os.environ[name] for name in names if os.environ.get(name)), "")
+    found = dict(_SETTING.findall(settings))
     size = found.pop("max_split_size_mb", "")
     return found | ({"max_split_size": str(int(size) * _MIB)} if size.isdigit() else {})
 
@@ -100,33 +94,33 @@ class _SegmentDraft:
         self._of_identities: dict[tuple[int, ...], int] = {}
         self._of_frames: dict[tuple[FrameRow, ...], int] = {}
 
-    def add(self, told: Mapping[str, Any]) -> None:
-        blocks = told.get("blocks", ())
+    def add(self, record: Mapping[str, Any]) -> None:
+        blocks = record.get("blocks", ())
         if self._blocks + len(blocks) > MOST_BLOCKS:
             self.left_out += len(blocks)
             return
         self._blocks += len(blocks)
         self.segments.append(
             SegmentRow(
-                told["address"],
-                told.get("total_size", 0),
-                told.get("stream", 0),
-                pool_of(told),
-                told.get("segment_type") == "small",
-                bool(told.get("is_expandable", False)),
+                record["address"],
+                record.get("total_size", 0),
+                record.get("stream", 0),
+                pool_of(record),
+                record.get("segment_type") == "small",
+                bool(record.get("is_expandable", False)),
                 [self._block(block) for block in blocks],
             )
         )
 
-    def _block(self, told: Mapping[str, Any]) -> BlockRow:
-        size = told.get("size", 0)
-        state = TORCH_BLOCK_STATES.get(told.get("state", ""), BlockState.PENDING)
+    def _block(self, record: Mapping[str, Any]) -> BlockRow:
+        size = record.get("size", 0)
+        state = TORCH_BLOCK_STATES.get(record.get("state", ""), BlockState.PENDING)
         if state == BlockState.FREE:  # it remembers what its last owner asked for, and who that was
             return BlockRow(size, 0, BlockState.FREE)
-        return BlockRow(size, told.get("requested_size", size), state, self._stack(told))
+        return BlockRow(size, record.get("requested_size", size), state, self._stack(record))
 
-    def _stack(self, told: Mapping[str, Any]) -> int:
-        frames = told.get("frames")
+    def _stack(self, record: Mapping[str, Any]) -> int:
+        frames = record.get("frames")
         if not isinstance(frames, list) or not frames:
             return -1
         # torch shares frames among the stacks that they are part of, and identities are compared
@@ -151,7 +145,7 @@ class AllocationHistory:
     def open(self) -> bool:
         """Begin; return False where CUDA isn't in use or the program records by itself.
 
-        A torch that can't tell whether it records (before 2.1) is left alone too.
+        A torch that can't say whether it records (before 2.1) is left alone too.
         """
         cuda = allocator.awake_cuda()
         is_recording = (

@@ -9,7 +9,7 @@ import psutil
 
 from leakscope.model import gauge
 from leakscope.model.errors import ours
-from leakscope.probes.base import GuardedProbe
+from leakscope.probes import GuardedProbe
 
 _UNLIMITED = 1 << 60
 """Version 1 says "no limit" with the largest page-aligned number."""
@@ -50,7 +50,7 @@ def memory_limit() -> tuple[int | None, int | None]:
 
 @dataclass(frozen=True)
 class MemoryEvents:
-    """What the kernel counts for a control group; None for what it doesn't tell."""
+    """What the kernel counts for a control group; None for what it doesn't report."""
 
     oom_kills: int | None = None
     """Processes of the group that its out-of-memory killer has ended."""

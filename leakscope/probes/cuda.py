@@ -17,10 +17,10 @@ from inspect import signature
 from typing import Any
 
 from leakscope.model import gauge
-from leakscope.model.allocator import DEFAULT_POOL, whole_pages
+from leakscope.model.device import DEFAULT_POOL, whole_pages
 from leakscope.model.errors import ours
 from leakscope.model.record import DeviceSnapshotRecord
-from leakscope.probes.base import GuardedProbe
+from leakscope.probes import GuardedProbe
 
 _ALL_DEVICES_EVERY = 64
 _IMMORTAL_INTEGERS = (3, 12)
@@ -200,7 +200,7 @@ def awake_cuda() -> Any | None:
 
 
 def figures_of(statistics: Mapping[str, Any]) -> dict[str, int]:
-    """Return the gauges in one device's nested statistics; releases differ in what they tell."""
+    """Return the gauges in one device's nested statistics; releases differ in what they have."""
     figures = {
         name: statistics[key]["all"][metric]
         for name, (key, metric) in _STATISTICS.items()

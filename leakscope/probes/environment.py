@@ -65,7 +65,7 @@ def environment(more: Iterable[str] = ()) -> dict[str, str]:
     """Return versions, platform and the settings that bear on memory; imports none of them.
 
     Args:
-        more: Distributions whose versions are told too, for a project knows something of them.
+        more: Further distributions whose versions are recorded: a project knows something of them.
 
     """
     facts = {
@@ -86,9 +86,9 @@ def environment(more: Iterable[str] = ()) -> dict[str, str]:
     return {name: value for name, value in facts.items() if value}
 
 
-def _answer(ask: Callable[[], str]) -> str:
+def _answer(read_fact: Callable[[], str]) -> str:
     try:
-        return ask()
+        return read_fact()
     except ours(Exception):
         return ""
 

@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 from leakscope.model import gauge
-from leakscope.probes.base import GuardedProbe
+from leakscope.probes import GuardedProbe
 
 try:
     from leakscope.probes import _counting
@@ -64,7 +64,7 @@ MOST_ITEMS = 64
 
 
 class BatchProbe(GuardedProbe):
-    """The largest batch that was looked at, in bytes; told of each batch by the worker."""
+    """The largest batch that was looked at, in bytes; the worker passes each batch."""
 
     name = "batches"
 

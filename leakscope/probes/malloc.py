@@ -1,6 +1,6 @@
 """The C heap: what malloc has handed out and what it keeps though it is free.
 
-glibc tells by ``mallinfo2`` where it has it (2.33, 2021). Before, ``mallinfo`` counted in 32 bits
+glibc reports by ``mallinfo2`` where it has it (2.33, 2021). Before, ``mallinfo`` counted in 32 bits
 and wrapped at 4 GiB, so the sums that ``malloc_info`` prints as XML are read instead. jemalloc and
 tcmalloc, preloaded in its place, have calls of their own. Of mimalloc, which counts nothing exactly
 in a release build, and of other C libraries there are no gauges.
@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 
 from leakscope.model import gauge
-from leakscope.probes.base import GuardedProbe
+from leakscope.probes import GuardedProbe
 
 
 class MallocProbe(GuardedProbe):
@@ -116,7 +116,7 @@ def _from_jemalloc(library: ctypes.CDLL) -> Callable[[], dict[str, int]]:
     epoch, value = ctypes.c_uint64(1), ctypes.c_size_t()
     length = ctypes.c_size_t()
 
-    def ask(name: bytes) -> int:
+    def read_value(name: bytes) -> int:
         length.value = ctypes.sizeof(value)
         failed = control(name, ctypes.byref(value), ctypes.byref(length), None, 0)
         if failed:
@@ -125,8 +125,8 @@ def _from_jemalloc(library: ctypes.CDLL) -> Callable[[], dict[str, int]]:
 
     def read() -> dict[str, int]:
         control(b"epoch", None, None, ctypes.byref(epoch), ctypes.sizeof(epoch))
-        allocated = ask(b"stats.allocated")
-        free = max(ask(b"stats.resident") - allocated, 0)
+        allocated = read_value(b"stats.allocated")
+        free = max(read_value(b"stats.resident") - allocated, 0)
         return {gauge.MALLOC_IN_USE: allocated, gauge.MALLOC_FREE: free}
 
     return read
@@ -138,14 +138,14 @@ def _from_tcmalloc(library: ctypes.CDLL) -> Callable[[], dict[str, int]]:
     property_of.argtypes = [ctypes.c_char_p, ctypes.c_void_p]
     value = ctypes.c_size_t()
 
-    def ask(name: bytes) -> int:
+    def read_value(name: bytes) -> int:
         if not property_of(name, ctypes.byref(value)):
             raise OSError(f"MallocExtension {name.decode()}")
         return value.value
 
     def read() -> dict[str, int]:
-        allocated = ask(b"generic.current_allocated_bytes")
-        mapped = ask(b"generic.heap_size") - ask(b"tcmalloc.pageheap_unmapped_bytes")
+        allocated = read_value(b"generic.current_allocated_bytes")
+        mapped = read_value(b"generic.heap_size") - read_value(b"tcmalloc.pageheap_unmapped_bytes")
         return {gauge.MALLOC_IN_USE: allocated, gauge.MALLOC_FREE: max(mapped - allocated, 0)}
 
     return read

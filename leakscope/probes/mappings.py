@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from leakscope.model import gauge
-from leakscope.probes.base import GuardedProbe
+from leakscope.probes import GuardedProbe
 
 _SMAPS = Path("/proc/self/smaps")
 _MAPPING = re.compile(
@@ -39,10 +39,10 @@ _SHARED = ("/dev/shm/", "/memfd:", "/SYSV", "/dev/zero", "[anon_shmem")  # noqa:
 _DEVICES = ("/dev/", "anon_inode:")
 _FORBIDDEN = b"---p"
 LEAST_FILE_BYTES = 16 << 20
-"""Files with fewer resident pages are told in their sum alone."""
+"""Files with fewer resident pages appear in the sum only."""
 MOST_FILES = 4
 MOST_NAMES = 16
-"""Files that are told by name in a whole run: a program may open any number."""
+"""Files that appear by name in a whole run: a program may open any number."""
 
 
 class Mapping(NamedTuple):
@@ -68,7 +68,7 @@ class MappingKindsProbe(GuardedProbe):
     slow = True
 
     def __init__(self) -> None:
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def measure(self) -> dict[str, int]:
         """Return the sum of each kind, and of the largest files that are mapped."""
@@ -87,8 +87,10 @@ class MappingKindsProbe(GuardedProbe):
         found: dict[str, int] = {}
         for path, size in files.most_common(MOST_FILES):
             name = gauge.mapped_file(Path(path).name)
-            if size >= LEAST_FILE_BYTES and (name in self._told or len(self._told) < MOST_NAMES):
-                self._told.add(name)
+            if size >= LEAST_FILE_BYTES and (
+                name in self._reported or len(self._reported) < MOST_NAMES
+            ):
+                self._reported.add(name)
                 found[name] = found.get(name, 0) + size
         return found
 

@@ -481,10 +481,7 @@ def _origins(project_root: str) -> list[tuple[str, int]]:
     As for what has names, the user's are those below the project's root that were not installed
     there, and a notebook's cells.
     """
-    origins = [
-        (f"{OUR_FILES}capture{os.sep}", _Origin.WRAPPER),
-        (OUR_FILES, _Origin.OWN),
-    ]
+    origins = [(f"{OUR_FILES}capture{os.sep}", _Origin.WRAPPER), (OUR_FILES, _Origin.OWN)]
     roots = [project_root, os.path.realpath(project_root)] if project_root else []
     users = [(f"{root.rstrip(os.sep)}{os.sep}", _Origin.USER) for root in dict.fromkeys(roots)]
     if "-packages" in project_root:  # a program that is installed itself

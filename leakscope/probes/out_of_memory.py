@@ -6,9 +6,9 @@ A message was written at the moment of the failure, so its figures are better th
 Reads what is cheap and needs no memory to speak of; never synchronises a device.
 
 torch's out-of-memory observer can't be detached again, so one function is attached once per
-process, and tells whoever listens just then; nobody listening, it does nothing. torch's lock is
-released when it is called, and whatever is raised in it would reach the program in place of torch's
-own error.
+process, and calls whoever is registered just then; nobody listening, it does nothing. torch's lock
+is released when it is called, and whatever is raised in it would reach the program in place of
+torch's own error.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an exception itself says that memory ran out, on the host or on a device."""
     if isinstance(error, MemoryError) or is_of_device(error):
         return True
-    return isinstance(error, RuntimeError) and _says(error, _OF_HOST)
+    return isinstance(error, RuntimeError) and _mentions(error, _OF_HOST)
 
 
 def is_of_device(error: BaseException) -> bool:
@@ -100,7 +100,7 @@ def is_of_device(error: BaseException) -> bool:
     )
     if kind is not None and isinstance(error, kind):
         return True
-    return isinstance(error, RuntimeError) and _says(error, _OF_DEVICES)
+    return isinstance(error, RuntimeError) and _mentions(error, _OF_DEVICES)
 
 
 def shortage_behind(error: BaseException) -> BaseException | None:
@@ -120,7 +120,7 @@ def shortage_behind(error: BaseException) -> BaseException | None:
 
 
 def read_message(error: BaseException) -> OutOfMemoryMessage:
-    """Return what an out-of-memory error tells of itself."""
+    """Return what the message of an out-of-memory error contains."""
     text = message_of(error)
     figures = {name: _bytes(pattern.search(text)) for name, pattern in _PATTERNS.items()}
     allocated, holes = figures["allocated"], figures["holes"]
@@ -134,14 +134,14 @@ def read_message(error: BaseException) -> OutOfMemoryMessage:
 
 
 def message_of(error: BaseException) -> str:
-    """Return the message of an exception, empty if it can't tell."""
+    """Return the message of an exception, empty if it can't be had."""
     try:
         return str(error)[:4000]
     except ours(Exception):
         return ""
 
 
-def _says(error: BaseException, words: tuple[str, ...]) -> bool:
+def _mentions(error: BaseException, words: tuple[str, ...]) -> bool:
     text = message_of(error)
     return any(word in text for word in words)
 
@@ -200,8 +200,8 @@ def device_room(
 ) -> Room:
     """Return what torch's allocator holds of a device; empty where CUDA isn't in use.
 
-    ``total`` and ``free`` are what the allocator itself has said of the device, which nothing can
-    be asked for without synchronising.
+    ``total`` and ``free`` are from the allocator's own message, as asking the device would
+    synchronise it.
     """
     cuda = awake_cuda()
     if cuda is None:
@@ -255,7 +255,7 @@ _is_attached = False
 
 
 def listen(listener: Listener) -> None:
-    """Have a bound method told from now on, as long as its object lives."""
+    """Call a bound method from now on, as long as its object lives."""
     global _listener, _process
     _listener = WeakMethod(listener)
     _process = os.getpid()

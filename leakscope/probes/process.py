@@ -15,7 +15,7 @@ import psutil
 
 from leakscope.model import gauge
 from leakscope.model.errors import ours
-from leakscope.probes.base import GuardedProbe
+from leakscope.probes import GuardedProbe
 from leakscope.probes.cgroup import MemoryEvents, MemoryGroup, limiting_group, memory_events
 
 _IS_LINUX = sys.platform.startswith("linux")
@@ -84,8 +84,8 @@ class ProcessProbe(GuardedProbe):
 class PeakReader:
     """The kernel's mark of the highest resident memory of this process.
 
-    ``getrusage`` tells it in a microsecond, but where the program that executed this one had a
-    higher mark, it tells that one until this process rises above it.
+    ``getrusage`` returns it in a microsecond, but where the program that executed this one had a
+    higher mark, it returns that one until this process rises above it.
     """
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class PeakReader:
 
 
 def peak_resident() -> int | None:
-    """Return the highest resident memory so far, in bytes; None where the system doesn't tell.
+    """Return the highest resident memory so far, in bytes; None where the system doesn't report it.
 
     ``VmHWM`` in ``/proc/self/status``, elsewhere ``getrusage``.
     """
@@ -151,7 +151,7 @@ class SystemProbe(GuardedProbe):
         self._begun = time.time()
 
     def measure(self) -> dict[str, int]:
-        """Return what this platform tells of them."""
+        """Return what this platform reports of them."""
         gauges = {
             gauge.THREADS: _threads(),
             gauge.SYSTEM_AVAILABLE: psutil.virtual_memory().available,
@@ -229,9 +229,9 @@ def shared_memory(since: float) -> dict[str, int]:
 
 
 def _files_made(since: float) -> int:
-    """Return the bytes of this user's named files; other programs of his may have made some.
-
-    Those that torch made tell by whom: those of a program that runs beside this one are left out.
+    """Return the bytes of this user's named files; other programs of the same user may have made
+    some. Names given by torch show the process: those of a program that runs beside this one are
+    left out.
     """
     user, total = os.geteuid(), 0
     with os.scandir(_SHM) as files:
@@ -291,7 +291,7 @@ class ChildrenProbe(GuardedProbe):
 
 
 def _has_none() -> bool:
-    """Say whether the kernel tells that no thread of this process has a child."""
+    """Return whether the kernel reports that no thread of this process has a child."""
     try:
         with os.scandir(_TASKS) as tasks:
             return not any(Path(task.path, "children").read_bytes() for task in tasks)
@@ -300,12 +300,12 @@ def _has_none() -> bool:
 
 
 def proportional_bytes(child: psutil.Process) -> int:
-    """Return proportional memory, or resident where that is not told; 0 once it has ended."""
+    """Return proportional memory, or resident where that is unknown; 0 once it has ended."""
     return divided_bytes(child)[0]
 
 
 def divided_bytes(child: psutil.Process) -> tuple[int, int]:
-    """Return the same, and how much of it are pages of files, as far as the kernel tells."""
+    """Return the same, and how much of it are pages of files, as far as the kernel reports it."""
     try:
         rollup = read_rollup(child.pid)
         return rollup["Pss"], rollup.get("Pss_File", 0)
@@ -318,7 +318,7 @@ def divided_bytes(child: psutil.Process) -> tuple[int, int]:
 
 
 def catches(pid: int, number: int) -> bool | None:
-    """Return whether a process has a handler for a signal; None where that can't be told."""
+    """Return whether a process has a handler for a signal; None where that is unknown."""
     caught = status_of(pid).get("SigCgt")
     try:
         return None if caught is None else bool(int(caught, 16) >> (number - 1) & 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leakscope.probes.base import Probe
+from leakscope.probes import Probe
 from leakscope.probes.cgroup import CgroupProbe
 from leakscope.probes.cuda import AcceleratorDeviceProbe, AcceleratorProbe, CudaProbe, DeviceProbe
 from leakscope.probes.interpreter import BatchProbe, FiguresProbe, GarbageProbe

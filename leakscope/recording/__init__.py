@@ -33,12 +33,7 @@ __all__ = [
 __getattr__, __dir__ = exports(
     __name__,
     {
-        "directory": (
-            "RunDirectory",
-            "redact_command",
-            "redact_environment",
-            "redact_text",
-        ),
+        "directory": ("RunDirectory", "redact_command", "redact_environment", "redact_text"),
         "reader": ("open_run",),
         "writer": ("RecordingWriter",),
     },

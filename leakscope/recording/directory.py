@@ -128,7 +128,7 @@ def temporary_path_for(target: Path) -> Path:
 
 
 def is_file_of_run(path: Path) -> bool:
-    """Return whether a file is one that a run keeps beside its journals: no report of its own."""
+    """Return whether a file is one that a run keeps beside its journals: not one of its reports."""
     return path.name in {MANIFEST, OUTCOME} or path.match(OF_RANKS)
 
 
@@ -290,7 +290,7 @@ _TOKENS = (
     r"eyJ[A-Za-z0-9]{16,}[\w.+/=-]*",
 )
 """Tokens are long and drawn by chance: words, and the dots and underscores between the words of a
-name, soon break the run of letters and digits that tells them."""
+name, soon break the run of letters and digits that betrays them."""
 _TOKEN = re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(_TOKENS)})")
 _PLAIN_SETTINGS = frozenset({"true", "false", "none", "null", "yes", "no", "on", "off"})
 

@@ -1,4 +1,4 @@
-"""Reads a journal while its process writes it, and tells whether that process still does."""
+"""Reads a journal while its process writes it, and says whether that process still does."""
 
 from __future__ import annotations
 
@@ -103,9 +103,9 @@ _SILENT_FOR_S = 6 * 3600.0
 
 
 def goes_on(recording: Recording) -> bool | None:
-    """Return whether a recording without a closing record goes on; None where that can't be told.
+    """Return whether a recording without a closing record goes on; None where that is unknown.
 
-    Of a process on another machine nothing can be told while its last record is recent.
+    Of a process on another machine nothing is known while its last record is recent.
     """
     header = recording.header
     if recording.end is not None or not header.started:
@@ -123,7 +123,7 @@ def goes_on(recording: Recording) -> bool | None:
 
 
 def folder_goes_on(folder: Path) -> bool | None:
-    """Return whether a process still records into a run directory; None where that can't be told.
+    """Return whether a process still records into a run directory; None where that is unknown.
 
     Censuses are passed over, so that a long recording is read in a moment.
     """

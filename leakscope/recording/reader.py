@@ -1,4 +1,4 @@
-"""The reader: makes a run of whatever a run directory still holds, or tells which processes it
+"""The reader: makes a run of whatever a run directory still holds, or says which processes it
 holds.
 
 Bad input ends in a note of what was lost, not in an exception; only a path without anything
@@ -23,8 +23,8 @@ from typing import Any
 
 import msgspec
 
-from leakscope.model.allocator import BlockState
 from leakscope.model.census import Census
+from leakscope.model.device import BlockState
 from leakscope.model.errors import LeakscopeError, NewerSchemaError, NoRunError, UnwritableError
 from leakscope.model.record import (
     AllocationRecord,
@@ -136,7 +136,7 @@ def _without_copies(drafts: list[_RecordingDraft], damage: list[Damage]) -> list
     """
     chosen: dict[bytes, _RecordingDraft] = {}
     others = [draft for draft in drafts if not draft.identity]
-    for draft in sorted(drafts, key=lambda one: (-one.length, len(one.file), one.file)):
+    for draft in sorted(drafts, key=lambda draft: (-draft.length, len(draft.file), draft.file)):
         if draft.identity and chosen.setdefault(draft.identity, draft) is not draft:
             kept = chosen[draft.identity]
             damage.append(Damage(draft.file, 0, f"passed over: a copy of {kept.file}", is_gap=True))
@@ -408,9 +408,9 @@ def sketch(folder: Path) -> list[Sketch]:
         except OSError:
             continue
         if headers:
-            one, identity = Sketch(path, headers[-1], size), encode(headers[0])
+            journal, identity = Sketch(path, headers[-1], size), encode(headers[0])
             if identity not in found or found[identity].bytes < size:
-                found[identity] = one
+                found[identity] = journal
     return list(found.values())
 
 
@@ -482,7 +482,7 @@ def merge_runs(paths: Sequence[Path], out: Path, *, force: bool = False) -> RunD
     """
     folders = [find_run(path) for path in paths]
     runs = [open_headers(folder) for folder in folders]
-    _refuse_one_alone(runs)
+    _refuse_single_run(runs)
     _refuse_strangers(runs)
     _refuse_two_of_a_rank(runs)
     first = min(runs, key=lambda run: run.main.header.rank)
@@ -497,7 +497,7 @@ def merge_runs(paths: Sequence[Path], out: Path, *, force: bool = False) -> RunD
     return target
 
 
-def _refuse_one_alone(runs: list[Run]) -> None:
+def _refuse_single_run(runs: list[Run]) -> None:
     if len(runs) < 2:
         raise LeakscopeError(
             f"There is nothing to merge with {runs[0].path}: name the directories of all machines."
@@ -508,27 +508,28 @@ def _refuse_one_alone(runs: list[Run]) -> None:
 
 
 def _refuse_strangers(runs: list[Run]) -> None:
-    """Refuse runs that are no parts of one training, as far as they tell what they are of."""
+    """Refuse runs that are no parts of one training, as far as their recordings show."""
     first, *others = runs
     for other in others:
-        for what, one, another in zip(_TRAITS, _traits(first), _traits(other), strict=True):
-            if one and another and one != another:
+        for trait, ours, theirs in zip(_TRAITS, _traits(first), _traits(other), strict=True):
+            if ours and theirs and ours != theirs:
                 raise LeakscopeError(
-                    f"{first.path} and {other.path} don't belong together: {what} is {one} in the "
-                    f"first, {another} in the second.",
+                    f"{first.path} and {other.path} don't belong together: {trait} is {ours} in "
+                    f"the first, {theirs} in the second.",
                     slug="not-together",
                 )
 
 
 _TRAITS = ("the script", "the number of ranks", "the launch")
 _OF_A_MACHINE = ("started by ", "spawned ")
-"""What a launch is called where only the machine's own processes tell of it."""
+"""What a launch is called where it is known from the machine's own processes only."""
 
 
 def _traits(run: Run) -> tuple[str, str, str]:
     """Return what the parts of a training have in common, each empty where it isn't known."""
     launch = run.manifest.launch
-    sizes = {one.header.world_size for one in run.recordings if one.header.worker is None}
+    headers = [recording.header for recording in run.recordings]
+    sizes = {header.world_size for header in headers if header.worker is None}
     return (
         PurePath(run.manifest.script).name,
         str(max(sizes)) if sizes else "",

@@ -68,7 +68,7 @@ def restarts_of(points: Points, moments: Sequence[float]) -> list[int]:
 
 
 def stretches_of(points: Points, begins: Sequence[int]) -> list[Points]:
-    """Return the readings cut where a stretch begins anew."""
+    """Return the readings cut where a new stretch begins."""
     edges = [0, *begins, len(points)]
     return [points[i:j] for i, j in pairwise(edges) if j > i]
 
@@ -255,7 +255,7 @@ def too_short(spans: Sequence[PhaseSpan], shown: tuple[float, float]) -> dict[st
 def epoch_starts(timeline: Timeline) -> list[tuple[float, int]]:
     """Return when the epochs began, each with its number, from 1 on; of very many only some.
 
-    Where a report doesn't tell them, each began with the first of its phases.
+    Where a report doesn't list them, each began with the first of its phases.
     """
     starts = {epoch: start for start, epoch in timeline.epochs}
     if not starts:

@@ -76,7 +76,7 @@ class RateView:
 
 
 @dataclass(frozen=True)
-class HeldRow:
+class ContentRow:
     """One kind of thing that a culprit holds."""
 
     type: str
@@ -170,7 +170,7 @@ class CulpritView(SuspectView):
     even_share: Size | None = None
     owner: str = ""
     items: str = ""
-    holds: list[HeldRow] = field(default_factory=list)
+    holds: list[ContentRow] = field(default_factory=list)
     excerpts: list[SourceView] = field(default_factory=list)
     chart: ChartView | None = None
     signature: str = ""
@@ -327,7 +327,7 @@ def _rate(suspect: Culprit | Finding) -> RateView | None:
 
 
 def _device_text(suspect: Culprit | Finding) -> str:
-    """Return where it held what is told: of a worker's only what its last census saw is known."""
+    """Return where it held what is shown: of a worker's only what its last census saw is known."""
     in_worker = isinstance(suspect, Culprit) and suspect.workers
     return f"on {suspect.device}{', in one worker when last looked at' if in_worker else ''}"
 
@@ -339,10 +339,10 @@ def _items(culprit: Culprit) -> str:
     return f"{count} {'item' if count == '1' else 'items'} per {culprit.unit}"
 
 
-def _content_rows(holds: Sequence[HeldLine]) -> list[HeldRow]:
+def _content_rows(holds: Sequence[HeldLine]) -> list[ContentRow]:
     most = max((content.bytes for content in holds), default=0) or 1
     return [
-        HeldRow(
+        ContentRow(
             type=content.type,
             detail=content.detail,
             count=humane_number(content.count),
@@ -464,7 +464,7 @@ _PYTHON = re.compile(
     """,
     re.VERBOSE | re.MULTILINE | re.DOTALL,
 )
-"""A piece of Python that has a colour; as much of it as can be told without parsing."""
+"""A piece of Python that has a colour; as far as that is known without parsing."""
 _BRACES = re.compile(r"\{\{|\}\}|\{(?:[^{}]|\{[^{}]*\})*\}")
 """In an f-string: braces that are meant, and what it puts in."""
 _WORDS = (
@@ -519,7 +519,7 @@ def excerpt_view(excerpt: Excerpt) -> SourceView:
 
 
 def diff_lines(diff: str | None) -> list[DiffLine]:
-    """Return the lines of a unified diff, told apart by what they do."""
+    """Return the lines of a unified diff, each with what it does."""
     return [_diff_line(line) for line in (diff or "").splitlines()]
 
 

@@ -1,7 +1,7 @@
 """A run explained in as few words as somebody has room for: a colleague's chat, an agent.
 
-What is told comes from the report alone. Each part says one thing in plain text; parts are ordered
-by what they are worth, and of those that don't all fit, the first that do are told.
+Everything comes from the report alone. Each part says one thing in plain text; parts are ordered
+by what they are worth, and of those that don't all fit, the first that do are included.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from leakscope.model.documents import ExplainedPart, NextStep, PartKind, RunExpl
 from leakscope.model.report import Culprit, Finding, Report, RunVerdict, Severity
 from leakscope.model.text import clipped, one_line, plural, printable
 from leakscope.report import words
-from leakscope.report.json import render_plain
 from leakscope.report.measuring import assurance_view, decision_rows, noise_words, precise_share
 from leakscope.report.tables import growth_rows, ledger_words
 from leakscope.report.text import humane_bytes, humane_duration, humane_interval
@@ -55,8 +54,8 @@ def explain_run(
 ) -> RunExplanation:
     """Return what matters most about a run, in as many tokens as there may be.
 
-    The verdict and the next command are told whatever the budget. A part that doesn't fit is left
-    out whole, and parts behind it that do are told.
+    The verdict and the next command are always included. A part that doesn't fit is left
+    out whole, and parts behind it that do are included.
 
     Args:
         report: What was concluded.
@@ -70,7 +69,7 @@ def explain_run(
     command = _command("explain", run_path, "--budget", str(whole))
     spent = sum(part.tokens for part in (*parts, last) if part.kind in _ALWAYS)
     left_out = Counter(part.kind.value for part in parts if part.kind not in _ALWAYS)
-    told = list[ExplainedPart]()
+    chosen = list[ExplainedPart]()
     for part in parts:
         if part.kind not in _ALWAYS:
             others = left_out - Counter([part.kind.value])
@@ -78,13 +77,13 @@ def explain_run(
             if with_line > budget < whole:
                 continue
             spent, left_out = spent + part.tokens, others
-        told.append(part)
+        chosen.append(part)
     return RunExplanation(
         verdict=report.verdict,
         run=one_line(run_path),
         budget=budget,
         tokens=spent + _line_tokens(left_out, command),
-        parts=[*told, last],
+        parts=[*chosen, last],
         left_out=dict(left_out),
         whole_tokens=whole,
         whole_command=command,
@@ -104,28 +103,23 @@ def render_run_explanation_text(explained: RunExplanation) -> str:
     return "\n".join(lines) + "\n"
 
 
-def render_run_explanation_json(explained: RunExplanation) -> str:
-    """Return an explanation as JSON."""
-    return render_plain(explained)
-
-
 def next_steps(report: Report, run_path: str) -> list[NextStep]:
     """Return what to do with a run, the most useful first."""
-    lead = words.leading_suspect(report)
+    suspect = words.leading_suspect(report)
     steps = list[NextStep]()
-    if isinstance(lead, Culprit) and lead.remedy.diff:
-        number = report.culprits.index(lead) + 1
+    if isinstance(suspect, Culprit) and suspect.remedy.diff:
+        number = report.culprits.index(suspect) + 1
         choice = () if number == _first_with_diff(report) else ("--remedy", str(number))
         steps.append(
             NextStep(aim="try that change in a copy", command=_command("verify", run_path, *choice))
         )
-    if lead is not None or report.verdict is RunVerdict.OUT_OF_MEMORY:
+    if suspect is not None or report.verdict is RunVerdict.OUT_OF_MEMORY:
         steps.append(
             NextStep(
                 aim="change it, run again, then", command=_command("compare", run_path, "NEW-RUN")
             )
         )
-    if report.verdict is RunVerdict.INCONCLUSIVE and lead is None:
+    if report.verdict is RunVerdict.INCONCLUSIVE and suspect is None:
         again = run_again(report)
         steps.append(
             NextStep(
@@ -133,8 +127,8 @@ def next_steps(report: Report, run_path: str) -> list[NextStep]:
                 command=again or _command("compare", run_path, "NEW-RUN"),
             )
         )
-    if isinstance(lead, Culprit):
-        name = lead.path or lead.name
+    if isinstance(suspect, Culprit):
+        name = suspect.path or suspect.name
         steps.append(
             NextStep(
                 aim="how that was decided",
@@ -152,7 +146,7 @@ def next_steps(report: Report, run_path: str) -> list[NextStep]:
 
 
 def run_again(report: Report) -> str:
-    """Return the command that records such a run once more; empty where nobody can tell it.
+    """Return the command that records such a run once more; empty where it is unknown.
 
     Ranks are started by a launcher, of which nothing is recorded.
     """
@@ -194,23 +188,23 @@ def _part(kind: PartKind, text: str, **figures: object) -> ExplainedPart:
 
 def _parts(report: Report) -> Iterator[ExplainedPart]:
     """Yield all parts but the next command, the most valuable first."""
-    lead = words.leading_suspect(report)
+    suspect = words.leading_suspect(report)
     yield _verdict(report)
     yield from _shortage(report)
-    yield from _leading(report, lead)
+    yield from _leading(report, suspect)
     yield from _lines(PartKind.MISSING, words.further_evidence(report))
     yield from _lines(PartKind.LEDGER, (ledger_words(x, SHOWN_TERMS) for x in report.ledgers[:1]))
-    yield from _falsifier(report, lead)
+    yield from _falsifier(report, suspect)
     others: list[Culprit | Finding] = [*report.culprits, *report.findings]
-    others = [suspect for suspect in others if suspect is not lead]
-    yield from (_brief(suspect) for suspect in others if suspect.severity is not Severity.NOTE)
+    others = [other for other in others if other is not suspect]
+    yield from (_brief(other) for other in others if other.severity is not Severity.NOTE)
     yield from _growth(report)
-    yield from _decisions(report, lead)
+    yield from _decisions(report, suspect)
     yield from _processes(report)
     yield from _lines(PartKind.LEDGER, (ledger_words(x, SHOWN_TERMS) for x in report.ledgers[1:]))
     yield from _lines(PartKind.DEVICE, map(words.device_line, report.devices))
     yield from _lines(PartKind.CURES, [report.cures.sentence] if report.cures else [])
-    yield from (_brief(suspect) for suspect in others if suspect.severity is Severity.NOTE)
+    yield from (_brief(other) for other in others if other.severity is Severity.NOTE)
     yield from _lines(PartKind.CLEARED, (f"{c.name}: {c.reason}" for c in report.cleared))
     yield from _measuring(report)
 
@@ -245,29 +239,29 @@ def _shortage(report: Report) -> Iterator[ExplainedPart]:
         yield _part(PartKind.SHORTAGE, one_line(f"{way.title}: {answer}. {way.evidence}"))
 
 
-def _leading(report: Report, lead: Culprit | Finding | None) -> Iterator[ExplainedPart]:
+def _leading(report: Report, suspect: Culprit | Finding | None) -> Iterator[ExplainedPart]:
     """Yield what makes the run a leak: what it is, where, how fast, until when, what to change."""
-    if lead is None:
+    if suspect is None:
         return
-    name, place = _name(lead), words.source_place(lead)
-    if isinstance(lead, Culprit):
-        yield _suspect(lead, _culprit_text(lead, place))
-        if lead.forecast is not None:
-            wait = words.wait_words(lead.forecast, report.work)
-            text = ", ".join(filter(None, [lead.forecast.text, wait]))
+    name, place = _name(suspect), words.source_place(suspect)
+    if isinstance(suspect, Culprit):
+        yield _suspect(suspect, _culprit_text(suspect, place))
+        if suspect.forecast is not None:
+            wait = words.wait_words(suspect.forecast, report.work)
+            text = ", ".join(filter(None, [suspect.forecast.text, wait]))
             yield _part(PartKind.FORECAST, one_line(text), name=name)
     else:
-        text = f"{lead.severity.value}: {lead.title}. {lead.text}"
-        yield _suspect(lead, f"{text} At {place}." if place else text)
-    remedy = lead.remedy
+        text = f"{suspect.severity.value}: {suspect.title}. {suspect.text}"
+        yield _suspect(suspect, f"{text} At {place}." if place else text)
+    remedy = suspect.remedy
     if remedy.title:
         yield _part(PartKind.REMEDY, one_line(remedy.title), name=name)
     if remedy.diff:
         yield _part(PartKind.DIFF, printable(remedy.diff).rstrip("\n"), name=name)
     if advice := words.advice_of(remedy):
         yield _part(PartKind.ADVICE, one_line(advice), name=name)
-    if lead.known is not None:
-        yield _part(PartKind.KNOWN, one_line(words.known_line(lead.known)), name=name)
+    if suspect.known is not None:
+        yield _part(PartKind.KNOWN, one_line(words.known_line(suspect.known)), name=name)
 
 
 def _culprit_text(culprit: Culprit, place: str) -> str:
@@ -333,11 +327,11 @@ def _brief(suspect: Culprit | Finding) -> ExplainedPart:
     return _suspect(suspect, text.removesuffix(": "))
 
 
-def _falsifier(report: Report, lead: Culprit | Finding | None) -> Iterator[ExplainedPart]:
+def _falsifier(report: Report, suspect: Culprit | Finding | None) -> Iterator[ExplainedPart]:
     doubt = assurance_view(report, "")
     if doubt.falsifier:
         tried = f" Tried: {doubt.tried}" if doubt.tried else ""
-        name = _name(lead) if lead is not None else ""
+        name = _name(suspect) if suspect is not None else ""
         yield _part(PartKind.FALSIFIER, one_line(doubt.falsifier + tried), name=name)
 
 
@@ -350,10 +344,10 @@ def _growth(report: Report) -> Iterator[ExplainedPart]:
     return _lines(PartKind.GROWTH, [*texts, noise_words(report)])
 
 
-def _decisions(report: Report, lead: Culprit | Finding | None) -> Iterator[ExplainedPart]:
+def _decisions(report: Report, suspect: Culprit | Finding | None) -> Iterator[ExplainedPart]:
     """Yield how who leads was judged; where nobody leads, how the terms without a name were."""
     chains: dict[str, list[str]] = {}
-    own = lead if isinstance(lead, Culprit) else None
+    own = suspect if isinstance(suspect, Culprit) else None
     for decision, row in zip(report.decisions, decision_rows(report.decisions), strict=True):
         is_own = own is not None and (
             decision.path == own.path if decision.path else decision.subject == own.name

@@ -44,7 +44,7 @@ def render_html(report: Report) -> str:
 
 
 def render_comparison_html(comparison: Comparison, reports: Sequence[str] = ("", "")) -> str:
-    """Return the page of two runs side by side, with links to their reports where these are told:
+    """Return the page of two runs side by side, with links to their reports where these are named:
     paths from the folder that the page will lie in.
     """
     from leakscope.report.comparison.page import comparison_page

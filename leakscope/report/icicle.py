@@ -44,7 +44,7 @@ _OF_WORKER = {
     BoundaryKind.BATCH: "pass {way}, batch {batch}",
     BoundaryKind.PHASE_END: "end of pass {way}",
 }
-"""A worker has no epochs: it is asked for one way through its loader after the other."""
+"""A worker has no epochs: it runs through its loader again and again."""
 MAIN, THE_MAIN = "main process", "the main one"
 
 
@@ -254,7 +254,7 @@ class IcicleSubject:
 
     @property
     def ends(self) -> tuple[int, int]:
-        """The censuses between which growth is told."""
+        """The censuses between which growth is counted."""
         return self.retained.first, self.retained.last
 
     @cached_property
@@ -355,9 +355,9 @@ def _change_size(first: int | None, last: int | None, change: int | None) -> Siz
     return size_of(change, signed=True)
 
 
-HELD, GROWTH = "held", "growth"
+CONTENTS, GROWTH = "held", "growth"
 _FAINT, _DEEP = 14, 46
-"""Per cent of colour in a box of growth: where much shrank besides, and where all of it grew."""
+"""Per cent of colour in a box of growth: where much shrank as well, and where all of it grew."""
 
 
 @dataclass(frozen=True)
@@ -425,7 +425,7 @@ def icicle_view(
     processes: int = 1,
     elsewhere: Sequence[Retained] = (),
 ) -> IcicleView | None:
-    """Return the icicle of a run of so many processes, None where no census tells anything.
+    """Return the icicle of a run of so many processes, None where no census has anything.
 
     Drawn first is the process in which the worst culprit grows, if that is one of those elsewhere.
     """
@@ -445,13 +445,13 @@ def icicle_view(
     ]
     anchor = next((c.anchor for c in culprits if c.severity != Severity.NOTE.value), "")
     worst = max(subjects, key=lambda subject: subject.changed(anchor))
-    return _view([worst, *(subject for subject in subjects if subject is not worst)], HELD)
+    return _view([worst, *(subject for subject in subjects if subject is not worst)], CONTENTS)
 
 
 def comparison_icicle(
     retained: Retained | None, changes: Sequence[ChangeView] = ()
 ) -> IcicleView | None:
-    """Return the icicle of what differs between two runs, None where either tells of none."""
+    """Return the icicle of what differs between two runs, None where either has none."""
     if retained is None:
         return None
     moments_ = moments(retained, ("Before", "After"))
@@ -466,7 +466,7 @@ def comparison_icicle(
 def _view(subjects: Sequence[IcicleSubject], mode: str) -> IcicleView:
     """Return the icicle of several processes, the first of them drawn."""
     drawn, retained = subjects[0], subjects[0].retained
-    change = "Growth" if mode == HELD else "Difference"
+    change = "Growth" if mode == CONTENTS else "Difference"
     figures = [_size_figure(drawn), _growth_figure(drawn, change)]
     boxes = next(figure.boxes for figure in figures if figure.mode == mode)
     return IcicleView(
@@ -497,9 +497,9 @@ def _size_figure(subject: IcicleSubject) -> FigureView:
     retained = subject.retained
     census = retained.censuses[retained.shown]
     weights = held_weights(retained, subject.device, retained.shown)
-    boxes = _boxes(subject, weights, WHOLE[census.scope], HELD)
+    boxes = _boxes(subject, weights, WHOLE[census.scope], CONTENTS)
     return FigureView(
-        mode=HELD,
+        mode=CONTENTS,
         title="Held",
         moment=subject.moments[retained.shown],
         total=size_of(weights.bytes[0]),

@@ -9,51 +9,22 @@ from typing import Any
 import msgspec
 
 from leakscope.model.comparison import Comparison
-from leakscope.model.documents import Baseline, Check, Health, RunExplanation, RunList
-from leakscope.model.explanation import Explanation, SnapshotComparison
+from leakscope.model.documents import Baseline, Check, Health, RunExplanation
 from leakscope.model.report import REPORT_SCHEMA_VERSION, Report
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
-def render_json(report: Report) -> str:
-    """Return ``report.json``; what JSON can't hold is replaced: no NaN, no half surrogates."""
-    return _encoded(report)
+def render_json(document: msgspec.Struct | dict[str, Any]) -> str:
+    """Return a report or any other document of ours as JSON, each field on its own line.
 
-
-def render_comparison_json(comparison: Comparison) -> str:
-    """Return the comparison as JSON, under the same rules."""
-    return _encoded(comparison)
-
-
-def render_snapshot_json(document: Explanation | SnapshotComparison) -> str:
-    """Return explained or compared CUDA snapshots as JSON, under the same rules."""
-    return _encoded(document)
-
-
-def render_runs_json(listed: RunList) -> str:
-    """Return a list of runs as JSON, under the same rules."""
-    return _encoded(listed)
-
-
-def render_check_json(check: Check) -> str:
-    """Return the check as JSON, under the same rules."""
-    return _encoded(check)
-
-
-def render_plain(value: msgspec.Struct) -> str:
-    """Return any value of ours as JSON, under the same rules."""
-    return _encoded(value)
-
-
-def render_baseline(baseline: Baseline) -> str:
-    """Return the baseline as a file for review: JSON, an entry's fields each on their own line."""
-    return _encoded(baseline)
-
-
-def render_plain_json(values: dict[str, Any]) -> str:
-    """Return plain values as JSON, under the same rules."""
-    return _encoded(values)
+    What JSON can't hold is replaced: there is no NaN and no half of a surrogate pair.
+    """
+    try:
+        encoded = msgspec.json.encode(document)
+    except UnicodeEncodeError:  # a name that is no Unicode: half of a surrogate pair
+        encoded = msgspec.json.encode(_representable(msgspec.to_builtins(document)))
+    return msgspec.json.format(encoded, indent=1).decode() + "\n"
 
 
 def json_schema() -> dict[str, Any]:
@@ -71,15 +42,6 @@ def json_schema() -> dict[str, Any]:
     result = _with_open_numbers(schema)
     assert isinstance(result, dict)
     return result
-
-
-def _encoded(value: Any) -> str:
-    try:
-        encoded = msgspec.json.encode(value)
-    except UnicodeEncodeError:  # a name that is no Unicode: half of a surrogate pair
-        encoded = msgspec.json.encode(_representable(msgspec.to_builtins(value)))
-    text = msgspec.json.format(encoded, indent=1)
-    return text.decode() + "\n"
 
 
 def _representable(value: Any) -> Any:

@@ -72,7 +72,7 @@ def _content_text(content: HeldLine) -> str:
 
 
 def _of_run(run: RunFacts | None) -> list[tuple[str, str]]:
-    """Return what was run, and with which versions: what an issue is asked for first."""
+    """Return what was run, and with which versions: what maintainers ask for first."""
     if run is None:
         return []
     versions = {"leakscope": run.leakscope_version}
@@ -116,7 +116,7 @@ def _remedy(remedy: Remedy) -> list[str]:
     return lines + (["", _fenced(printable(remedy.diff).rstrip("\n"))] if remedy.diff else [])
 
 
-def comparison_markdown(comparison: Comparison) -> str:
+def render_comparison_markdown(comparison: Comparison) -> str:
     """Return verdict, culprits, peaks and the check of the work, for a pull request."""
     outcome, word = words.outcome_of(comparison)
     headline = words.headline_after(word, comparison.headline)

@@ -320,7 +320,9 @@ EVEN = 0.8
 
 @dataclass(frozen=True)
 class Assurance:
-    """One thing that speaks for or against the answer; ``link`` is where on the page it is told."""
+    """One thing that speaks for or against the answer; ``link`` is where on the page it is
+    shown.
+    """
 
     label: str
     value: str
@@ -351,7 +353,7 @@ def assurance_view(report: Report, anchor: str) -> AssuranceView:
 
 
 def noise_words(report: Report) -> str:
-    """Return why a clean run's rates accuse nothing; empty where none is told."""
+    """Return why a clean run's rates accuse nothing; empty where there are none."""
     if report.verdict is not RunVerdict.CLEAN or not report.growth:
         return ""
     text = "Rates so small, so uneven or seen so seldom are noise, warm-up or caches that fill."
@@ -485,7 +487,7 @@ def _figure(decision: Decision) -> str:
     """Return ``3.1 MiB, threshold 4 KiB``."""
     if decision.figure is None:
         return ""
-    say = human_bytes if decision.rule in _IN_BYTES else human_count
+    as_text = human_bytes if decision.rule in _IN_BYTES else human_count
     if decision.threshold is None:
-        return say(decision.figure)
-    return f"{say(decision.figure)}, threshold {say(decision.threshold)}"
+        return as_text(decision.figure)
+    return f"{as_text(decision.figure)}, threshold {as_text(decision.threshold)}"

@@ -13,19 +13,12 @@ from typing import Any
 
 import msgspec
 
-from leakscope.model.report import (
-    Culprit,
-    Finding,
-    Report,
-    RunFacts,
-    Severity,
-    Work,
-)
+from leakscope.model.report import Culprit, Finding, Report, RunFacts, Severity, Work
 from leakscope.model.text import plural
 from leakscope.report import words
 from leakscope.report.culprits import CulpritView, Piece, SuspectView, culprit_views, finding_views
 from leakscope.report.icicle import IcicleView, icicle_view
-from leakscope.report.json import render_plain
+from leakscope.report.json import render_json
 from leakscope.report.markdown import culprit_markdown, finding_markdown
 from leakscope.report.measuring import (
     AssuranceView,
@@ -102,7 +95,7 @@ class ReportPage:
     headline: list[Piece]
     context: list[Fact]
     ended: str
-    """How the program ended, where not by itself and the headline doesn't tell."""
+    """How the program ended, where not by itself and the headline doesn't say so."""
     leading: SuspectView | None
     deadline: str
     together: str
@@ -234,7 +227,7 @@ def _has_long_words(report: Report) -> bool:
 
 
 def _from_first_phase(report: Report) -> tuple[Report, str]:
-    """Return the report with what is shown of its timeline, and what is said of the rest."""
+    """Return the report with what is shown of its timeline, and a sentence about the rest."""
     whole = report.timeline
     if whole is None:
         return report, ""
@@ -332,7 +325,7 @@ def _data(
     copies |= {f"{s.anchor}-diff": s.remedy.raw_diff for s in suspects if s.remedy.raw_diff}
     concluded: list[Culprit | Finding] = [*report.culprits, *report.findings]
     for suspect, conclusion in zip(suspects, concluded, strict=True):
-        copies[f"{suspect.anchor}-json"] = render_plain(conclusion)
+        copies[f"{suspect.anchor}-json"] = render_json(conclusion)
     for view, finding in zip(findings, report.findings, strict=True):
         copies[f"{view.anchor}-markdown"] = finding_markdown(finding, report.run)
     return {"charts": charts, "copies": copies}

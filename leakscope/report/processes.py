@@ -101,7 +101,7 @@ def ranks_view(
 ) -> RanksView | None:
     """Return what the page says of ranks, None where a process trained alone.
 
-    ``places`` tell where on the page the memory of a process is shown, by rank and process id.
+    ``places`` are where on the page the memory of a process is shown, by rank and process id.
     """
     ranks = report.ranks
     if not ranks:
@@ -295,7 +295,7 @@ def worker_rows(
 ) -> list[WorkerRow]:
     """Return one row a worker; all bars share one scale.
 
-    ``places`` tell where on the page the memory of a process is shown, by rank and process id.
+    ``places`` are where on the page the memory of a process is shown, by rank and process id.
     """
     sizes = (s for w in workers for s in (w.pss_bytes, w.private_first_bytes, w.private_last_bytes))
     top = max((size for size in sizes if size), default=0)

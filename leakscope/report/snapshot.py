@@ -401,7 +401,7 @@ def _cell(amount: int, top: int) -> Cell:
 
 @dataclass(frozen=True)
 class NamedSnapshot:
-    """One of the snapshots and what is said of it alone."""
+    """One of the snapshots by itself."""
 
     number: int
     name: str

@@ -26,11 +26,19 @@ SHOWN_GROWTH = 6
 _MARKS = {"leak": "✗", "clean": "✓", "inconclusive": "!"}
 
 
-def render_explanation_text(
-    explanation: Explanation, *, width: int = 100, color: bool = False
+def render_snapshot_text(
+    document: Explanation | SnapshotComparison, *, width: int = 100, color: bool = False
 ) -> str:
-    """Return a snapshot explained, for a terminal."""
+    """Return a snapshot explained, or several compared, for a terminal."""
     paper = Paper(width, color)
+    if isinstance(document, Explanation):
+        lines = _explained(document, paper)
+    else:
+        lines = _side_by_side(document, paper)
+    return "\n".join(lines) + "\n"
+
+
+def _explained(explanation: Explanation, paper: Paper) -> list[str]:
     kind, label = words.verdict_of(explanation)
     lines = paper.titled(f"{_MARKS[kind]} {label}", kind, explanation.headline)
     lines += [paper.clip(_context(explanation), "  ")]
@@ -38,15 +46,10 @@ def render_explanation_text(
         lines += _finding(finding, paper)
     for device in words.devices_in_order(explanation):
         lines += ["", *_device(device, paper)]
-    lines += spaced([line for note in explanation.notes for line in paper.wrap(f"! {note}")])
-    return "\n".join(lines) + "\n"
+    return lines + spaced([line for note in explanation.notes for line in paper.wrap(f"! {note}")])
 
 
-def render_snapshots_text(
-    comparison: SnapshotComparison, *, width: int = 100, color: bool = False
-) -> str:
-    """Return several snapshots side by side, for a terminal."""
-    paper = Paper(width, color)
+def _side_by_side(comparison: SnapshotComparison, paper: Paper) -> list[str]:
     kind, label = words.comparison_verdict(comparison)
     lines = paper.titled(f"{_MARKS[kind]} {label}", kind, comparison.headline)
     lines += [""]
@@ -58,8 +61,7 @@ def render_snapshots_text(
     if len(comparison.names) > 1 and comparison.devices:
         ranked = ", ".join(comparison.names[number] for number in comparison.by_stuck)
         lines += ["", *paper.wrap(f"by bytes stuck in holes, worst first: {ranked}")]
-    lines += spaced([line for note in comparison.notes for line in paper.wrap(f"! {note}")])
-    return "\n".join(lines) + "\n"
+    return lines + spaced([line for note in comparison.notes for line in paper.wrap(f"! {note}")])
 
 
 def _context(explanation: Explanation) -> str:
@@ -229,6 +231,6 @@ def _cut(text: str, width: int) -> str:
 
 
 def _tail(text: str, width: int) -> str:
-    """Return one line, its beginning left out where it is too long: a path's end tells most."""
+    """Return one line, its beginning left out where it is too long: the end of a path says most."""
     text = one_line(text)
     return text if len(text) <= width else "…" + text[len(text) - max(0, width - 1) :]

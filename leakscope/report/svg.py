@@ -318,7 +318,7 @@ def round_step(rough: float, factors: tuple[float, ...] = FACTORS) -> float:
 
 
 def decimals_of(step: float) -> int:
-    """Return how many decimals tell places that are a step apart."""
+    """Return how many decimals distinguish places that are a step apart."""
     wanted = (d for d in range(MOST_DECIMALS) if abs(step - round(step, d)) < step * _SLIP)
     return next(wanted, MOST_DECIMALS)
 
@@ -335,7 +335,7 @@ def _amount(number: float, scale: int) -> str:
 
 
 def _moment(seconds: float, decimals: int) -> str:
-    """Return a moment with as many decimals as tell it apart from its neighbours."""
+    """Return a moment with as many decimals as distinguish it from its neighbours."""
     if not decimals:
         return clock(seconds)
     whole, rest = divmod(round(seconds * 10**decimals), 10**decimals)

@@ -347,7 +347,7 @@ class MappingRow:
 
     label: str
     gained: Size
-    held: Size
+    total: Size
     verdict: str
 
 
@@ -357,7 +357,7 @@ def mapping_rows(terms: Sequence[MappingTerm]) -> list[MappingRow]:
         MappingRow(
             label=term.label,
             gained=size_of(term.bytes, signed=True),
-            held=size_of(term.held_bytes),
+            total=size_of(term.held_bytes),
             verdict=f"grows, {humane_rate(term.bytes_per_unit, term.unit)}"
             if term.verdict is TrendVerdict.GROWING
             else _MAPPING_VERDICTS[term.verdict],

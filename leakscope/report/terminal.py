@@ -26,7 +26,6 @@ from leakscope.model.text import clipped, one_line, plural, printable
 from leakscope.report import words
 from leakscope.report import words as wording
 from leakscope.report.explaining import next_steps
-from leakscope.report.json import render_plain
 from leakscope.report.measuring import is_mostly_postponed, longer_run_words, postponed_words
 from leakscope.report.tables import ledger_words
 from leakscope.report.text import (
@@ -40,7 +39,7 @@ from leakscope.report.text import (
 from leakscope.report.words import device_line, rate_together
 
 LINES = 30
-"""A report has so many, where it has to tell nothing out of the ordinary."""
+"""A report has so many, where there is nothing out of the ordinary."""
 MOST_OTHERS = 4
 SHOWN_IN_SUMMARY = 3
 SHOWN_FINDINGS = 3
@@ -63,14 +62,14 @@ _SHORTEST_NAME = 16
 _AMOUNTS = 34
 """Columns of what stands behind a curve of memory."""
 _SHORT_CURVE = 8
-"""Columns of the curve of a culprit that is told in two lines."""
+"""Columns of the curve of a culprit that takes two lines."""
 
 
 def render_text(report: Report, *, width: int = 100, color: bool = False) -> str:
     """Return the report for a terminal; without ``color`` it is plain text.
 
-    As many further culprits are told as fit into :data:`LINES` lines; the room that they leave
-    tells how sure the first one is. Where there is none, less is shown of what to change.
+    As many further culprits are shown as fit into :data:`LINES` lines; the room that they leave is
+    for how sure the first one is. Where there is none, less is shown of what to change.
     """
     paper = paper_of(width, color)
     suspect = wording.leading_suspect(report)
@@ -183,7 +182,7 @@ def _shortage(ended: OutOfMemory | None, paper: Paper) -> list[str]:
 
 
 def _ending(report: Report, paper: Paper) -> list[str]:
-    """Return how the program ended if not by itself, unless the headline tells that already."""
+    """Return how the program ended if not by itself, unless the headline says that already."""
     text = wording.ending_words(report)
     return paper.wrap(text, "  ") if text else []
 
@@ -354,8 +353,8 @@ def _finding(finding: Finding, paper: Paper) -> str:
 
 def _whereto(report: Report, paper: Paper) -> list[str]:
     """Return where memory went: the ledgers, the rank that differs, the devices."""
-    told = (ledger_words(ledger, SHOWN_LEDGER_TERMS) for ledger in report.ledgers[:2])
-    lines = [line for text in told for line in paper.wrap(text)]
+    accounts = (ledger_words(ledger, SHOWN_LEDGER_TERMS) for ledger in report.ledgers[:2])
+    lines = [line for text in accounts for line in paper.wrap(text)]
     lines += _mappings(report, paper)
     lines += _peak(report.peak, paper)
     lines += paper.wrap(report.odd_rank.sentence) if report.odd_rank else []
@@ -396,7 +395,9 @@ def _cures(cures: Cures | None, paper: Paper) -> list[str]:
 
 
 def _cleared(report: Report, suspect: Culprit | Finding | None, paper: Paper) -> list[str]:
-    """Return what was looked at and is fine: with why where nothing else has to be told."""
+    """Return what was looked at and is fine: with the reason where there is nothing else to
+    show.
+    """
     shown = report.cleared[:SHOWN_CLEARED]
     left = len(report.cleared) - len(shown)
     if suspect is None:
@@ -491,11 +492,6 @@ _MARKS = {
 }
 _COLUMN = 25
 _SETTING, _VALUE = 18, 20
-
-
-def render_health_json(health: Health) -> str:
-    """Return what was found as JSON."""
-    return render_plain(health)
 
 
 def render_health_text(health: Health, *, width: int = 100, color: bool = False) -> str:

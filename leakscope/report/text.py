@@ -207,7 +207,7 @@ def sparkline(
 
 def settled(values: Sequence[float]) -> Sequence[float]:
     """Return a course without its begin, where the interpreter starts up and imports: so low that
-    beside it all that comes later would look alike.
+    all that comes later would look alike next to it.
     """
     return values[max(1, len(values) // _BEGIN) :] if len(values) > _SHORT else values
 
@@ -217,8 +217,8 @@ def curve_with_ends(
 ) -> str:
     """Return a curve of memory, where it begins, the height at which it is seen to end, its peak.
 
-    That height is the highest of the last stretch, as the curve shows it: what a run gives back as
-    it ends would belie a curve that rises to the last.
+    That height is the highest of the last stretch, as the curve shows it: what a run releases as it
+    ends would contradict a curve that rises to the last.
     """
     peaks = peaks_of(values, width)
     if not peaks:

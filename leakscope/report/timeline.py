@@ -43,7 +43,7 @@ CLOSEST = 1_000_000
 """A phase that lasts so small a part of the run is still shaded in the closest look."""
 NONE_SHADED = "Phases are too short to be shaded; looking closer shows them"
 MOST_NAMED = 3
-"""So many phases that aren't shaded are told by name."""
+"""So many phases that aren't shaded are named."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def timeline_view(
 
     Args:
         timeline: what is shown of it.
-        beginning: what is to be said of the time before that.
+        beginning: a sentence about the time before that.
         laid: the culprit to draw over the lines.
 
     """
@@ -176,7 +176,7 @@ def chart_data(chart: ChartView) -> dict[str, Any]:
 
 
 def line_data(label: str, line: Line, moments: Sequence[float]) -> dict[str, Any]:
-    """Return a gauge as plain values; ``begins`` are the places where it is drawn anew."""
+    """Return a gauge as plain values; ``begins`` are the places where a new line begins."""
     points = finite(line.points)
     begins = restarts_of(points, moments)
     return {"label": label, "points": compact(points)} | ({"begins": begins} if begins else {})
@@ -266,7 +266,9 @@ def unshaded_words(spans: Sequence[PhaseSpan], shown: tuple[float, float]) -> st
 
 
 def phase_data(spans: Sequence[PhaseSpan], shown: tuple[float, float]) -> list[dict[str, Any]]:
-    """Return phases as plain values; ``lasts`` is told of those shaded in a closer look alone."""
+    """Return phases as plain values; ``lasts`` is given for those that only a closer look
+    shades.
+    """
     bare = too_short(spans, shown)
     least = (shown[1] - shown[0]) / CLOSEST
     return [
@@ -336,8 +338,8 @@ def exploring_data(
 ) -> dict[str, Any]:
     """Return all that the script needs to draw any stretch of the timeline, as plain values.
 
-    Times are seconds; phases are told by their place in ``phases``. What can be laid over the lines
-    is not drawn until somebody wants it: further gauges, and culprits but for the one that is
+    Times are seconds; phases are given by their place in ``phases``. What can be laid over the
+    lines is not drawn until somebody wants it: further gauges, and culprits but for the one that is
     ``on``.
     """
     timeline = report.timeline
@@ -413,7 +415,7 @@ def _culprit_line(line: OverlaidCulprit) -> dict[str, Any]:
 
 
 def _span(span: PhaseSpan, number: dict[str, int], has_epochs: bool) -> list[float | None]:
-    """Return a phase as plain values, its epoch only where a second one tells them apart."""
+    """Return a phase as plain values, its epoch only where there is a second one."""
     epoch = span.epoch + 1 if has_epochs else None
     return [number[span.phase], epoch, _moment(span.start_s), _moment(span.end_s)]
 

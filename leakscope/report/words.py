@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from leakscope.analysis.accounting.phases import COMPONENT_NAMES
 from leakscope.analysis.processes.endings import in_a_sentence
 from leakscope.analysis.verdict.wording import per_event
-from leakscope.model.allocator import DEFAULT_POOL, UNKNOWN_POOL
 from leakscope.model.comparison import (
     ANOTHER_SCRIPT,
     WORTH_A_WORD,
@@ -20,7 +19,7 @@ from leakscope.model.comparison import (
     CulpritChange,
     ValueChange,
 )
-from leakscope.model.device import DeviceMemory, DeviceOwner, Slack
+from leakscope.model.device import DEFAULT_POOL, UNKNOWN_POOL, DeviceMemory, DeviceOwner, Slack
 from leakscope.model.explanation import (
     BlockClass,
     DeviceComparison,
@@ -63,11 +62,7 @@ VERDICTS = {
 MARKS = {"leak": "✗", "out_of_memory": "✗", "clean": "✓", "inconclusive": "?"}
 """By verdict, the sign that stands before it in plain text."""
 LEAK_RAN_OUT = "Out of memory, leak"
-SEVERITIES = {
-    Severity.CRITICAL: "Critical",
-    Severity.WARNING: "Warning",
-    Severity.NOTE: "Note",
-}
+SEVERITIES = {Severity.CRITICAL: "Critical", Severity.WARNING: "Warning", Severity.NOTE: "Note"}
 SEVERITY_MEANINGS = {
     Severity.CRITICAL: "If this goes on, the run reaches its memory limit.",
     Severity.WARNING: "Steady growth that is worth stopping.",
@@ -94,7 +89,7 @@ NOT_SEEN = "Not seen"
 FIRST_SEEN = "First seen"
 ONLY_THERE = "Only there"
 UNSEEN = (ONLY_THERE, FIRST_SEEN, NOT_SEEN)
-"""What a culprit is called that one run lacks where this tells of no change."""
+"""What a culprit is called that one run lacks where that is no change."""
 MISSING = "missing"
 """Stands for a change in the page's styles where nothing says that it is one."""
 REAL = (
@@ -162,7 +157,9 @@ def words_for(report: Report) -> dict[str, str]:
 
 
 def verdict_words(verdict: RunVerdict, *, ran_out: bool) -> str:
-    """Return what a verdict is called; of a leak, whether it ended the run for want of memory."""
+    """Return what a verdict is called; of a leak, whether the run ended by running out of
+    memory.
+    """
     return LEAK_RAN_OUT if ran_out and verdict is RunVerdict.LEAK else VERDICTS[verdict]
 
 
@@ -253,7 +250,7 @@ def known_words(known: Recognised) -> str:
 
 
 def known_line(known: Recognised) -> str:
-    """Return what is known of a culprit, with where that is said, in a line."""
+    """Return what is known of a culprit, with the source, in a line."""
     return f"{known_words(known)}: {known.title}. {known.link}"
 
 
@@ -269,7 +266,7 @@ def leading_suspect(report: Report) -> Culprit | Finding | None:
 
 
 def ending_words(report: Report) -> str:
-    """Return how the program ended, if not by itself and the headline doesn't tell already."""
+    """Return how the program ended, if not by itself and the headline doesn't say so."""
     how = in_a_sentence(report.run.ended)
     if not how or report.out_of_memory is not None or how in report.headline:
         return ""
@@ -336,7 +333,7 @@ def outcome_of(comparison: Comparison) -> tuple[str, str]:
 
 
 def is_missing(change: CulpritChange) -> bool:
-    """Return whether a culprit is missing from one run where that tells of no change."""
+    """Return whether a culprit is missing from one run where that is no change."""
     return change.is_elsewhere or change.is_unproven
 
 
@@ -371,7 +368,7 @@ def _order_of_change(change: CulpritChange) -> int:
 def rate_words(suspect: Culprit | Finding) -> str:
     """Return ``7.4 MiB per pass``, and in how many workers at once.
 
-    A finding may tell of memory that goes up and down: where its interval reaches to both sides of
+    A finding may be about memory that goes up and down: where its interval reaches to both sides of
     zero, no number is its rate.
     """
     low, high = suspect.interval
@@ -403,7 +400,7 @@ def rate_in_workers(bytes_per_unit: float, unit: str, workers: int) -> str:
 
 
 def significance_words(change: CulpritChange | ValueChange) -> str:
-    """Return whether a difference is real; nothing is said of what has no interval."""
+    """Return whether a difference is real; empty for what has no interval."""
     culprit = change if isinstance(change, CulpritChange) else None
     if change.significant is None or (culprit and culprit.is_elsewhere):
         return ""
@@ -426,7 +423,7 @@ def headline_after(word: str, headline: str) -> str:
 
 
 def undecided(comparison: Comparison) -> list[str]:
-    """Return a sentence for each thing that can't be told from noise, and why."""
+    """Return a sentence for each thing that can't be distinguished from noise, and why."""
     parts = [f"{change.name}: {change.doubt}." for change in comparison.culprits if change.doubt]
     return parts + [_within_noise(value) for value in comparison.growth if is_noise(value)]
 
@@ -463,7 +460,7 @@ def together_words(report: Report) -> str:
 
 
 def rate_together(report: Report) -> str:
-    """Return ``341 KiB per step``, by which several culprits grow; empty where that can't be said.
+    """Return ``341 KiB per step``, by which several culprits grow; empty where that is unknown.
 
     Rates are added up where all count the same unit on the same device, in a single process, and
     no two culprits share what they hold.
@@ -493,7 +490,7 @@ SHOWN_PARTS = 3
 
 
 def role_words(role: str) -> str:
-    """Return what a component, or what the allocator alone tells, is called."""
+    """Return what a component, or what only the allocator knows, is called."""
     return ROLES.get(role, role.replace("_", " "))
 
 

@@ -96,7 +96,7 @@ def _growth(table: RowTable, sources: SourceIndex, grower: Grower, reach: Scenar
 def _likeliest(feeding: list[str], making: list[str]) -> str:
     """Return the line that feeds: by the source, and of several by where items were made.
 
-    Where that doesn't tell, all are named: others than the scenario may feed the same container.
+    Where that doesn't decide, all are named: others than the scenario may feed the container.
     """
     seen = [line for line in making if line in feeding]
     if not seen and len(feeding) > _MOST_NAMED:
@@ -251,7 +251,7 @@ class RoundSeriesTable:
         )
 
     def _course(self, path: int, device: str) -> RoundSeries | None:
-        """Return the course of what tells most about a path; None where it was seen too seldom."""
+        """Return the course of what says most about a path; None where it was seen too seldom."""
         table = self.table
         retained = table.retained[device][path]
         columns = _since_first(retained)

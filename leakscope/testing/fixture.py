@@ -22,7 +22,7 @@ from leakscope.model import __version__
 from leakscope.model.census import Owner
 from leakscope.model.documents import Growth, GrowthReport
 from leakscope.model.errors import LeakscopeError, ours
-from leakscope.testing.faults import REPORTED, tell
+from leakscope.testing import REPORTED, warn_unmeasured
 from leakscope.testing.heap_sampler import (
     HeapSampler,
     KnownNames,
@@ -37,7 +37,7 @@ from leakscope.testing.scenario import growth_in
 
 
 class LeakscopeFixture:
-    """Repeats what a test asks for, and tells it what grows."""
+    """Repeats what a test wants repeated, and reports what grows."""
 
     def __init__(self, item: pytest.Function) -> None:
         self._item = item
@@ -47,8 +47,8 @@ class LeakscopeFixture:
     def rounds(self, **options: Any) -> Iterator[int]:
         """Repeat the body of a loop: ``for _ in leakscope.rounds(steps=20): …``.
 
-        A round trip begins and ends with the loop's body. It is repeated as often as is needed to
-        tell, as :func:`leakscope.find_growth` does, whose ``steps``, ``warmup``, ``allow`` and
+        A round trip begins and ends with the loop's body. It is repeated as often as a decision
+        needs, as :func:`leakscope.find_growth` does, whose ``steps``, ``warmup``, ``allow`` and
         ``ignore`` this takes; each is yielded its number. Afterwards ask ``growth`` or ``check()``.
         """
         plan = plan_of((), options, "leakscope.rounds()")
@@ -104,7 +104,7 @@ class LeakscopeFixture:
 def call_repeatedly(item: pytest.Function, mark: pytest.Mark) -> None:
     """Call a test as its mark says and fail it when something that it leaves behind grows.
 
-    Fixtures are set up once around all calls. What the test raises is handed on.
+    Fixtures are set up once around all calls. What the test raises is passed on.
     """
     __tracebackhide__ = True
     plan = plan_of(mark.args, dict(mark.kwargs), "leak_free")
@@ -198,7 +198,7 @@ class RepeatedTest:
         try:
             return next(rounds, None)
         except ours(Exception) as fault:
-            tell(self._item, fault)
+            warn_unmeasured(self._item, fault)
             return None
 
     def _judged(self) -> list[Growth]:
@@ -206,7 +206,7 @@ class RepeatedTest:
         try:
             return growth_in(rounds) if rounds is not None and rounds.is_over else []
         except ours(Exception) as fault:
-            tell(self._item, fault)
+            warn_unmeasured(self._item, fault)
             return []
         finally:
             self._rounds = None
@@ -266,7 +266,7 @@ class _Fixtures(Mapping[str, Any]):
 
 
 def plan_of(arguments: tuple[Any, ...], options: dict[str, Any], name: str) -> Plan:
-    """Return the plan that a test asks for; one that makes no sense fails the test."""
+    """Return the plan that a test asks for; an invalid one fails the test."""
     __tracebackhide__ = True
     known = ("steps", "warmup", "allow", "ignore")
     wrong = [*map(repr, arguments), *(key for key in options if key not in known)]
@@ -298,14 +298,14 @@ def write_report(item: pytest.Function, report: GrowthReport) -> None:
         return
     try:
         from leakscope.report.html import render_growth_html
-        from leakscope.report.json import render_plain
+        from leakscope.report.json import render_json
 
         path = Path(item.config.invocation_params.dir, folder, f"{_report_name(item.nodeid)}.html")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(render_growth_html(report), encoding="utf-8", errors="backslashreplace")
-        path.with_suffix(".json").write_text(render_plain(report), encoding="utf-8")
+        path.with_suffix(".json").write_text(render_json(report), encoding="utf-8")
     except ours(Exception) as fault:
-        tell(item, fault)
+        warn_unmeasured(item, fault)
         return
     item.user_properties.append((REPORTED, str(path)))
 

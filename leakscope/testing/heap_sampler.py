@@ -148,7 +148,7 @@ class HeapSampler:
         self._exit_handlers = ExitHandlers(self._ownership)
         self._sizes: dict[str, tuple[int, int]] = {}
         self._growing: list[tuple[str, object]] = []
-        """What was seen to grow. It keeps the user's objects only until it is asked for."""
+        """What was seen to grow. It keeps the user's objects only until it is read."""
         self._sites: dict[str, list[Site]] = {}
         self.class_paths: set[str] = set()
         """Under which classes stand that no module has a name for."""
@@ -177,7 +177,7 @@ class HeapSampler:
     def learn_sites(self) -> None:
         """Learn which lines made the latest items of what was seen to grow, and let go of it.
 
-        A census under tracemalloc would take ten times as long: so this is asked before it.
+        A census under tracemalloc would take ten times as long: so this comes before it.
         """
         sites = ((path, sites_of(held_by, self._ownership)) for path, held_by in self._gaining())
         self._sites = {path: found for path, found in sites if found}
@@ -315,7 +315,7 @@ def _is_ours(value: object) -> bool:
 def _items(hidden: Sequence[object]) -> Iterable[tuple[str, int]]:
     """Return how many items lists and deques have, past those that are hidden.
 
-    Lists have room to spare, so that their bytes don't tell of each item.
+    Lists have room to spare, so that their bytes don't grow with each item.
     """
     past = {id(obj) for obj in hidden}
     in_lists = in_deques = 0
@@ -542,7 +542,7 @@ _GATHERING = frozenset(
         "_pytest.junitxml",
     }
 )
-"""Modules whose objects keep what a test printed, logged, patched or told until it ends."""
+"""Modules whose objects keep what a test printed, logged, patched or reported until it ends."""
 _STRUCTURE = frozenset(
     {
         "_pytest.config",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leakscope.testing.faults import REPORTED, tell
+from leakscope.testing import REPORTED, warn_unmeasured
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +57,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     try:
         from leakscope.testing.fixture import call_repeatedly
     except Exception as fault:
-        tell(pyfuncitem, fault)
+        warn_unmeasured(pyfuncitem, fault)
         return None
     call_repeatedly(pyfuncitem, mark)
     return True

@@ -84,7 +84,7 @@ def with_classes_once(
 ) -> list[Grower]:
     """Return growers, classes as growth of what gathers as many items; else by themselves.
 
-    Where their bases list them, which no name leads to, nothing else is told of it.
+    Where their bases list them, which no name leads to, nothing else is reported of it.
 
     Args:
         table: all rows.
@@ -381,7 +381,7 @@ class ModuleNames:
 def _variables(names: Mapping[str, object]) -> Iterator[tuple[str, object]]:
     """Yield what a module's own code calls so: not its submodules, not what the interpreter adds.
 
-    An import adds a submodule to its package, which ``sys.modules`` tells better.
+    An import adds a submodule to its package, which ``sys.modules`` shows better.
     """
     for name, value in list(names.items()):
         if type(name) is not str or (name.startswith("__") and name.endswith("__")):

@@ -42,15 +42,15 @@ def find_growth(
 
     Args:
         scenario: one round trip, called without arguments; what it returns is dropped, what it
-            raises is handed on.
-        steps: calls of a round, 20 unless told otherwise. What leaks seldom, or fills a cache,
-            takes more of them to tell.
-        warmup: calls before the first look, 3 unless told otherwise.
-        allow: bytes per call that may be left behind, as a number or as ``"4 KB"``; 0 unless told
-            otherwise.
+            raises is passed on.
+        steps: calls of a round, 20 by default. What leaks seldom, or fills a cache, takes
+            more.
+        warmup: calls before the first look, 3 by default.
+        allow: bytes per call that may be left behind, as a number or as ``"4 KB"``; 0 by
+            default.
         ignore: names or paths that may grow, such as ``"server.log*"``.
-        project_root: folder of your own code, whose names and lines are told; the working directory
-            by default.
+        project_root: folder of your own code, whose names and lines are reported; the working
+            directory by default.
 
     Returns:
         What grows, each with its path, bytes per call, objects per call, holder, feeding line and

@@ -17,7 +17,7 @@ from leakscope.model.comparison import Comparison
 from leakscope.model.documents import (
     Growth,
     GrowthReport,
-    Lead,
+    LeadCulprit,
     ListedRun,
     RunLink,
     RunList,
@@ -134,7 +134,9 @@ def many_runs() -> RunList:
             page=f"2026-03-0{day}-train/report.html", headline="Nothing grows.", created=1.7e9,
             script="src/train.py", duration_s=3600.0, growth_bytes_per_unit=day * 4.0 * MIB,
             growth_unit="epoch", peak_bytes=max(course), course=course,
-            lead=Lead(name="Trainer.boxes", bytes_per_unit=MIB, unit="step") if day < 3 else None,
+            lead=LeadCulprit(name="Trainer.boxes", bytes_per_unit=MIB, unit="step")
+            if day < 3
+            else None,
         )
         for day, verdict in enumerate(RunVerdict, 1)
     ]  # fmt: skip

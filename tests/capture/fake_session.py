@@ -12,9 +12,9 @@ from leakscope.capture.budget import Costs, Due, Floor
 from leakscope.capture.options import SessionOptions
 from leakscope.capture.session import Session
 from leakscope.model import gauge
-from leakscope.model.allocator import DeviceStorages
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.census import Census, CensusRow, CensusScope, RootKind, Site
+from leakscope.model.device import DeviceStorages
 from leakscope.model.record import (
     BlockListRecord,
     BoundaryRecord,

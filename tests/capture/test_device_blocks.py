@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fake_session import FakeSession
 
-from leakscope.model.allocator import DeviceStorages, Holder, StorageRow
+from leakscope.model.device import DeviceStorages, Holder, StorageRow
 from leakscope.model.record import BlockListRecord, CensusRecord, DeviceSnapshotRecord, ErrorRecord
 
 STORAGES = DeviceStorages(

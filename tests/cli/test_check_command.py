@@ -15,7 +15,7 @@ from cli_runs import MIB, record_run, report_with
 from click.testing import CliRunner, Result
 
 from leakscope.cli import leakscope
-from leakscope.cli.check import _FORMS, _SUFFIXES, find_repository, localised, to_tolerance
+from leakscope.cli.check import _FORMS, _SUFFIXES, find_repository, localised
 from leakscope.cli.output import exit_code_of
 from leakscope.model.errors import LeakscopeError, NewerSchemaError, NoRunError
 from leakscope.model.report import Severity
@@ -297,6 +297,7 @@ def test_a_command_line_that_makes_no_sense_is_refused(leaking: Path) -> None:
         ("--out", "a.pdf"),
         ("--max-growth", "10 bananas"),
         ("--max-growth", "much"),
+        *(("--tolerance", text) for text in ("-1", "x", "inf", "nan", "-5%")),
     ):
         fault = check(leaking, option, text).exception
         assert isinstance(fault, click.BadParameter)
@@ -311,13 +312,6 @@ def test_a_limit_of_the_project_that_is_none_is_a_fault(
     assert isinstance(fault, LeakscopeError)
     assert str(fault).startswith("check.max-growth in LEAKSCOPE_CHECK_MAX_GROWTH: '10 bananas' is")
     assert exit_code_of(fault) == 1
-
-
-def test_wrong_words_for_a_tolerance_are_refused() -> None:
-    for text in ("-1", "x", "inf", "nan", "-5%"):
-        with pytest.raises(click.BadParameter):
-            to_tolerance(None, None, text)
-    assert to_tolerance(None, None, "20%") == to_tolerance(None, None, "0.2")
 
 
 def test_places_are_relative_to_the_repository(folder: Path) -> None:

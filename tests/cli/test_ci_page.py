@@ -228,7 +228,7 @@ def test_the_hook_for_pre_commit_lets_pass_what_does_not_leak(shell, tmp_path: P
 def test_the_suppressions_of_the_page_are_read(tmp_path: Path) -> None:
     if sys.version_info < (3, 11):
         pytest.skip("Python 3.10 reads no TOML")
-    from leakscope.configuration import read_section, read_suppressions
+    from leakscope.configuration.project import read_section, read_suppressions
 
     (tmp_path / "pyproject.toml").write_text(blocks("toml")[0])
     found, remarks = read_suppressions(read_section(tmp_path))

@@ -11,7 +11,8 @@ from cli_runs import MIB, record_run, report_with
 from click.testing import CliRunner, Result
 
 from leakscope.cli import leakscope
-from leakscope.cli.compare import existing_page, read_report, to_changes
+from leakscope.cli.report import read_report
+from leakscope.cli.runs import existing_page, to_changes
 from leakscope.model.comparison import ChangeKind
 from leakscope.model.errors import NewerSchemaError, NoRunError
 from leakscope.model.report import Severity

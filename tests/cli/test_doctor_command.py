@@ -18,8 +18,8 @@ from leakscope.cli import leakscope
 from leakscope.cli.doctor import _torch, device_items, examine
 from leakscope.model.documents import Health, InForce, Item, State
 from leakscope.probes.environment import memory_abilities
-from leakscope.report import json_schema
-from leakscope.report.terminal import render_health_json, render_health_text
+from leakscope.report import json_schema, render_json
+from leakscope.report.terminal import render_health_text
 
 NO_GPU = DriverReading(None, ())
 GPU = DriverReading("nvidia-smi", (Gpu(0, "GPU-1", "H100", 80 << 30, 0, 80 << 30),))
@@ -253,4 +253,4 @@ def test_texts_from_outside_harm_no_terminal() -> None:
     assert "\x1b" not in text
     assert "\u202e" not in text
     assert all(len(line) <= 80 for line in text.splitlines())
-    assert json.loads(render_health_json(health))["project"] == attack
+    assert json.loads(render_json(health))["project"] == attack

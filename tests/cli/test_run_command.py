@@ -17,7 +17,7 @@ from leakscope.capture.run_directory import Program, World, interpreter_options
 from leakscope.cli import leakscope as commands
 from leakscope.cli.output import exit_code_of
 from leakscope.cli.program import ProgramEnding, split_command_line
-from leakscope.cli.run import leave_outcome, to_share
+from leakscope.cli.run import leave_outcome
 from leakscope.recording import RunDirectory
 
 ROOT = Path(__file__).parents[2]
@@ -84,17 +84,6 @@ def test_interpreter_options_are_those_before_the_program(
     original: list[str], options: list[str]
 ) -> None:
     assert interpreter_options(original) == options
-
-
-@pytest.mark.parametrize(("text", "share"), [("2%", 0.02), ("0.5 %", 0.005), ("0.1", 0.1)])
-def test_share_is_a_percentage_or_a_fraction(text: str, share: float) -> None:
-    assert to_share(None, None, text) == pytest.approx(share)
-
-
-@pytest.mark.parametrize("text", ["", "two", "0", "-1%", "200%", "2", "nan"])
-def test_share_that_makes_no_sense_is_refused(text: str) -> None:
-    with pytest.raises(click.BadParameter):
-        to_share(None, None, text)
 
 
 def test_project_root_is_the_nearest_folder_with_a_projects_mark(tmp_path: Path) -> None:
@@ -172,7 +161,7 @@ def test_only_sigkill_with_a_kill_counted_is_out_of_memory() -> None:
         ([], "Name a script", 2),
         (["-m"], "Argument expected for the -m option", 2),
         (["--budgit", "2%", "train.py"], "No such option", 2),
-        (["--budget", "lots", "train.py"], "no share of wall time", 2),
+        (["--budget", "lots", "train.py"], "is not a share", 2),
         (["--max-pause", "-3", "train.py"], "milliseconds above 0", 2),
         (["--tracemalloc", "maybe", "train.py"], "maybe", 2),
     ],

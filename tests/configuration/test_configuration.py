@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import sys
+from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
 
+import click
 import pytest
 
 from leakscope.capture.frameworks.training import Training
-from leakscope.capture.options import SessionOptions, configured_options
+from leakscope.capture.options import RecordingOptions, SessionOptions, configured_options
 from leakscope.capture.run_directory import RUNS
-from leakscope.configuration import Configuration, read_configuration
-from leakscope.configuration.settings import SETTINGS, SWITCHES
+from leakscope.capture.scope import profile
+from leakscope.cli.check import check
+from leakscope.cli.run import run
+from leakscope.configuration import DEFAULTS, SETTINGS, SWITCHES, Setting
+from leakscope.configuration.project import Configuration, read_configuration
 from leakscope.model.errors import LeakscopeError
 
 ROOT = Path(__file__).parents[2]
+commands = {"run": run, "check": check}
 reads_toml = pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 reads no TOML")
 
 
@@ -249,17 +256,68 @@ def test_a_profile_takes_what_the_project_chose(folder: Path) -> None:
     assert not (folder / "run" / "report.html").exists()
 
 
-def test_the_page_names_every_setting_with_its_variable_and_default() -> None:
+def test_the_page_has_the_table_of_settings() -> None:
     page = (ROOT / "docs" / "configuration.md").read_text()
-    rows = [row for row in page.splitlines() if row.startswith("| `")]
-    assert len(rows) == len(SETTINGS)
-    for row, setting in zip(rows, SETTINGS, strict=True):
-        name, variable, _, default = (cell.strip(" `") for cell in row.strip("|").split("|"))
-        assert (name, variable) == (setting.name, setting.variable)
-        assert default == (
-            str(setting.default).lower() if setting.default not in (None, []) else "none"
-        )
+    rows = []
+    for setting in SETTINGS:
+        default = str(setting.default).lower() if setting.default not in (None, []) else "none"
+        shown = default if default in ("none", "true", "false") else f"`{default}`"
+        rows.append(f"| `{setting.name}` | `{setting.variable}` | {setting.kind.takes} | {shown} |")
+    assert "\n".join(rows) in page, "\n".join(rows)
     assert all(f"`{switch}=" in page for switch in SWITCHES)
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+def test_an_option_of_a_command_says_what_its_setting_is(setting: Setting) -> None:
+    command = commands["run" if setting.is_of_session else "check"]
+    options = {option.name: option for option in command.params}
+    if setting.name in ("runs", "boundaries"):  # not for a command line
+        assert setting.option not in options
+        return
+    option = options[setting.option]
+    assert isinstance(option, click.Option)
+    assert option.default is None or option.multiple
+    assert option.help is not None
+    assert option.help.startswith(setting.help.removesuffix("."))
+    assert setting.flags or option.opts == [f"--{setting.name.removeprefix('check.')}"]
+
+
+def test_a_call_in_python_takes_what_the_table_has() -> None:
+    only_in_calls = {"out", "force", "enabled"}
+    only_elsewhere = {"runs"}
+    parameters = inspect.signature(profile).parameters
+    assert parameters.keys() ^ DEFAULTS.keys() == only_in_calls | only_elsewhere
+    callbacks = RecordingOptions.__annotations__.keys() - {"out", "force"}
+    assert callbacks < DEFAULTS.keys()
+    assert DEFAULTS.keys() <= {field.name for field in fields(SessionOptions)}
+
+
+@pytest.mark.parametrize(("text", "share"), [("2%", 0.02), ("0.5 %", 0.005), ("0.1", 0.1)])
+def test_a_share_is_a_percentage_or_a_fraction_wherever_it_is_written(
+    text: str, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert given("--budget", text) == pytest.approx(share)
+    assert configured_options(budget=text).budget == pytest.approx(share)
+    monkeypatch.setenv("LEAKSCOPE_BUDGET", text)
+    assert configured_options().budget == pytest.approx(share)
+
+
+@pytest.mark.parametrize("text", ["", "two", "0", "-1%", "200%", "2", "nan"])
+def test_a_share_that_makes_no_sense_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="is not a share"):
+        given("--budget", text)
+    with pytest.raises(LeakscopeError, match="budget must be a share"):
+        configured_options(budget=text)
+
+
+def test_a_label_may_be_empty() -> None:
+    assert given("--label", "") == ""
+
+
+def given(option: str, text: str) -> object:
+    """Return what `leakscope run` reads from an option."""
+    context = commands["run"].make_context("run", [option, text, "train.py"])
+    return context.params[option.lstrip("-")]
 
 
 @reads_toml

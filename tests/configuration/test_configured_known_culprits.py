@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from leakscope.configuration import (
+from leakscope.configuration.project import (
     own_libraries,
     read_configuration,
     read_known_culprits,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from leakscope.configuration import read_section, read_suppressions
+from leakscope.configuration.project import read_section, read_suppressions
 from leakscope.model.documents import Suppression
 from leakscope.model.errors import LeakscopeError
 

@@ -17,7 +17,6 @@ from leakscope.model.report import Report
 from leakscope.recording import open_run
 from leakscope.report import (
     render_comparison_html,
-    render_comparison_json,
     render_comparison_text,
     render_html,
     render_json,
@@ -110,7 +109,7 @@ def test_the_page_stays_a_page(report: Report) -> None:
 def test_the_comparison_stays_a_page_and_a_text(report: Report) -> None:
     comparison = compare(report, report)
     assert_harmless(render_comparison_html(comparison), scripts=2)
-    assert render_comparison_json(comparison).encode()
+    assert render_json(comparison).encode()
     assert not CONTROL.search(render_comparison_text(comparison))
 
 

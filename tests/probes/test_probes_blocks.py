@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from leakscope.model.allocator import BlockState, FrameRow
+from leakscope.model.device import BlockState, FrameRow
 from leakscope.model.record import BlockListRecord, DeviceSnapshotRecord
 from leakscope.probes import blocks as module
 from leakscope.probes.blocks import allocator_settings, device_memory, list_blocks

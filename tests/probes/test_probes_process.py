@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from leakscope.model import gauge
-from leakscope.probes.base import GuardedProbe
+from leakscope.probes import GuardedProbe
 from leakscope.probes.interpreter import FiguresProbe, GarbageProbe
 from leakscope.probes.process import (
     ChildCountProbe,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from leakscope.model.allocator import (
+from leakscope.model.boundary import Boundary, BoundaryKind
+from leakscope.model.census import Census, CensusRow, CensusScope, RootKind
+from leakscope.model.device import (
     BlockRow,
     BlockState,
     DeviceStorages,
@@ -12,8 +14,6 @@ from leakscope.model.allocator import (
     SegmentRow,
     StorageRow,
 )
-from leakscope.model.boundary import Boundary, BoundaryKind
-from leakscope.model.census import Census, CensusRow, CensusScope, RootKind
 from leakscope.model.record import (
     AllocationRecord,
     BlockListRecord,

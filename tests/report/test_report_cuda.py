@@ -13,7 +13,7 @@ from page_reader import read_page
 
 from leakscope.model.device import MapBlock, MapSegment
 from leakscope.model.explanation import Explanation, SnapshotComparison
-from leakscope.report import render_snapshot_html, render_snapshot_json, render_snapshot_text
+from leakscope.report import render_json, render_snapshot_html, render_snapshot_text
 from leakscope.report.device_map import MAP_NARROW, MAP_WIDE, draw_map
 
 
@@ -52,7 +52,7 @@ def test_terminal_shows_foreign_names_without_their_escapes(
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_json_of_foreign_names_is_json(attack: str) -> None:
-    json.loads(render_snapshot_json(hostile(FAILED, attack)))
+    json.loads(render_json(hostile(FAILED, attack)))
 
 
 def hostile(
@@ -99,10 +99,10 @@ def test_terminal_says_what_matters() -> None:
 
 def test_json_tells_its_schema_and_decodes_to_the_same() -> None:
     for shown in (EXPLANATION, FAILED, EMPTY):
-        text = render_snapshot_json(shown)
+        text = render_json(shown)
         assert json.loads(text)["schema_version"] == 1
         assert msgspec.json.decode(text, type=Explanation) == shown
-    again = msgspec.json.decode(render_snapshot_json(COMPARISON), type=SnapshotComparison)
+    again = msgspec.json.decode(render_json(COMPARISON), type=SnapshotComparison)
     assert again == COMPARISON
 
 

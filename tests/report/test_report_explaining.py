@@ -14,11 +14,10 @@ from hostile_text import ATTACKS, infested
 
 from leakscope.model.documents import PartKind, RunExplanation
 from leakscope.model.report import Decision, Report, Severity
-from leakscope.report import json_schema, render_summary
+from leakscope.report import json_schema, render_json, render_summary
 from leakscope.report.explaining import (
     explain_run,
     next_steps,
-    render_run_explanation_json,
     render_run_explanation_text,
     tokens_in,
 )
@@ -57,7 +56,7 @@ def without_notes(report: Report) -> Report:
 @pytest.mark.parametrize("make", REPORTS)
 def test_explanations_obey_their_part_of_the_schema(make) -> None:
     for budget in (1, 300, PLENTY):
-        told = json.loads(render_run_explanation_json(explain_run(make(), "runs/a", budget)))
+        told = json.loads(render_json(explain_run(make(), "runs/a", budget)))
         jsonschema.validate(told, {**json_schema(), "$ref": "#/$defs/RunExplanation"})
 
 
@@ -237,4 +236,4 @@ def test_names_from_the_program_stay_text(attack: str) -> None:
             else:
                 assert "\n" not in part.text
         assert not CONTROL.search(shown)
-        render_run_explanation_json(explained).encode("utf-8")
+        render_json(explained).encode("utf-8")

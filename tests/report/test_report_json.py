@@ -10,7 +10,7 @@ import report_samples as samples
 from hostile_text import ATTACKS, infested
 
 from leakscope.model.report import Report
-from leakscope.report import json_schema, render_comparison_json, render_json
+from leakscope.report import json_schema, render_json
 from leakscope.report.json import schema_text
 
 DOCUMENTED = Path(__file__).parents[2] / "docs" / "report-schema.json"
@@ -35,7 +35,7 @@ def test_reports_obey_the_schema(make) -> None:
 def test_comparisons_obey_their_part_of_the_schema() -> None:
     schema = json_schema()
     part = {**schema, "$ref": "#/$defs/Comparison"}
-    jsonschema.validate(json.loads(render_comparison_json(samples.comparison())), part)
+    jsonschema.validate(json.loads(render_json(samples.comparison())), part)
 
 
 def test_the_schema_refuses_what_is_no_report() -> None:

@@ -17,7 +17,6 @@ from leakscope.model.known import Nature, Recognised
 from leakscope.model.report import Report
 from leakscope.report import (
     render_comparison_html,
-    render_comparison_json,
     render_comparison_text,
     render_html,
     render_json,
@@ -25,7 +24,7 @@ from leakscope.report import (
     render_text,
 )
 from leakscope.report.gates import FORMS, render_check
-from leakscope.report.markdown import change_markdown, comparison_markdown, culprit_markdown
+from leakscope.report.markdown import change_markdown, culprit_markdown, render_comparison_markdown
 
 LINK = "https://github.com/huggingface/accelerate/pull/3391"
 FAULT = Recognised(
@@ -136,9 +135,9 @@ def test_a_row_of_a_comparison_says_so_too(known: Recognised | None) -> None:
     words = "Known fault of accelerate 1.3.0"
     assert (f"<b>{words}:</b>" in render_comparison_html(shown)) is (known is not None)
     assert (words in render_comparison_text(shown, width=120)) is (known is not None)
-    assert (f"([{words}]({LINK}))" in comparison_markdown(shown)) is (known is not None)
+    assert (f"([{words}]({LINK}))" in render_comparison_markdown(shown)) is (known is not None)
     assert (f"- **known:** {words}" in change_markdown(changes[0])) is (known is not None)
-    assert json.loads(render_comparison_json(shown))["culprits"][0]["known"] == (
+    assert json.loads(render_json(shown))["culprits"][0]["known"] == (
         None if known is None else msgspec.to_builtins(known)
     )
 

@@ -12,7 +12,7 @@ from report_samples import clean
 from leakscope.model.report import OddRank, RankAttempt, RankCourse
 from leakscope.report import render_html
 from leakscope.report.processes import FEW, ranks_view
-from leakscope.report.run_index import read_listed
+from leakscope.report.runs import read_listed
 
 
 def test_the_rank_that_differs_first_comes_first():

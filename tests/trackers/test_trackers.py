@@ -16,11 +16,10 @@ import pytest
 
 from leakscope.capture.budget import Costs
 from leakscope.capture.dispatch import Guard
-from leakscope.capture.options import SessionOptions, chosen_trackers, configured_options
+from leakscope.capture.options import SessionOptions, configured_options
 from leakscope.capture.schedule import GrowthWatch
 from leakscope.capture.trackers import MLflowRun, Rates, Trackers, WandB, memory_of, named
-from leakscope.configuration import read_configuration
-from leakscope.configuration.settings import to_trackers
+from leakscope.configuration.project import read_configuration
 from leakscope.model import gauge
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.census import Census, CensusRow, CensusScope, RootKind
@@ -49,7 +48,7 @@ class Set:
         self.growth = GrowthWatch()
         guard = Guard(lambda *told: self.faults.append(told))
         guard.strict = False
-        options = SessionOptions(trackers=to_trackers([*asked]), report=report)
+        options = SessionOptions(trackers=[*asked], report=report)
         self.trackers = Trackers(
             options, guard, self.costs, lambda *told: self.notes.append(told), self.clock
         )
@@ -150,7 +149,7 @@ class TestChoosing:
     @pytest.mark.parametrize("value", ["neptune", ["wandb", "off"], 3, [["wandb"]]])
     def test_what_makes_no_sense_is_refused(self, value: object) -> None:
         with pytest.raises(LeakscopeError, match="trackers must be 'off' or a list of 'auto'"):
-            chosen_trackers(value)
+            configured_options(trackers=value)
 
     def test_options_cross_processes(self) -> None:
         for chosen in ("off", "auto,wandb"):

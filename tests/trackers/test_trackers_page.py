@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from leakscope.analysis import analyse
-from leakscope.configuration.settings import BY_NAME
+from leakscope.configuration import BY_NAME
 from leakscope.recording import open_run
 
 ROOT = Path(__file__).parents[2]
@@ -83,7 +83,7 @@ def test_the_example_without_its_leak_is_clean(tmp_path: Path) -> None:
 
 
 def test_choices_of_the_page_are_those_of_the_setting() -> None:
-    read = BY_NAME["trackers"].read
+    read = BY_NAME["trackers"].kind.read
     for name in ("auto", "tensorboard", "wandb", "mlflow"):
         assert read(name) == name
     assert read("off") == "off"

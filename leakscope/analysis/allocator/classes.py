@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import msgspec
 
-from leakscope.model.allocator import Block, BlockState, Segment, Stack, StackFrame
+from leakscope.model.device import Block, BlockState, Segment, Stack, StackFrame
 from leakscope.model.explanation import BlockClass, ClassRow, SiteRow
 from leakscope.model.text import human_count
 

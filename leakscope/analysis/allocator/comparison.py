@@ -13,8 +13,7 @@ from typing import TypeAlias
 from leakscope.analysis.allocator.classes import NATIVE, NOT_RECORDED, Live, line_of
 from leakscope.analysis.allocator.explain import NAMES, Study, explain_studied, study
 from leakscope.analysis.allocator.segments import fixed, kind_of_slack, returnable, total_of
-from leakscope.model.allocator import AllocatorSnapshot
-from leakscope.model.device import Figures
+from leakscope.model.device import AllocatorSnapshot, Figures
 from leakscope.model.explanation import (
     BlockClass,
     DeviceComparison,

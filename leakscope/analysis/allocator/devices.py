@@ -30,10 +30,19 @@ from leakscope.analysis.columns.series import INNER, FloatArray
 from leakscope.analysis.columns.units import is_training
 from leakscope.analysis.run_context import RunContext
 from leakscope.model import gauge
-from leakscope.model.allocator import DEFAULT_POOL, Block, BlockState, DeviceStorages, Segment
 from leakscope.model.boundary import Boundary, comparable_key
 from leakscope.model.census import ROLES, CensusScope
-from leakscope.model.device import DeviceMemory, DeviceOwner, Figures, UnexplainedBlocks
+from leakscope.model.device import (
+    DEFAULT_POOL,
+    Block,
+    BlockState,
+    DeviceMemory,
+    DeviceOwner,
+    DeviceStorages,
+    Figures,
+    Segment,
+    UnexplainedBlocks,
+)
 from leakscope.model.explanation import BlockClass
 from leakscope.model.record import DeviceSnapshotRecord
 from leakscope.model.trend import Trend

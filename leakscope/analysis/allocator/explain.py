@@ -56,8 +56,15 @@ from leakscope.analysis.allocator.segments import (
     total_of,
 )
 from leakscope.analysis.growth import policy
-from leakscope.model.allocator import AllocatorSnapshot, Annotation, HistoryEntry, Segment, Stack
-from leakscope.model.device import Figures, Slack
+from leakscope.model.device import (
+    AllocatorSnapshot,
+    Annotation,
+    Figures,
+    HistoryEntry,
+    Segment,
+    Slack,
+    Stack,
+)
 from leakscope.model.explanation import (
     BlockClass,
     ClassRow,

@@ -18,8 +18,7 @@ from leakscope.analysis.allocator.classes import (
 )
 from leakscope.analysis.allocator.replay import OOM, SNAPSHOT, Replay
 from leakscope.analysis.allocator.segments import figures_of, fixed, pages_in_holes, returnable
-from leakscope.model.allocator import DEFAULT_POOL, BlockState, Segment
-from leakscope.model.device import Advice, Figures
+from leakscope.model.device import DEFAULT_POOL, Advice, BlockState, Figures, Segment
 from leakscope.model.explanation import BlockClass, Fault, SiteRow
 from leakscope.model.text import human_bytes, human_share
 

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from leakscope.model.allocator import (
+from leakscope.model.device import (
     DEFAULT_POOL,
     TORCH_BLOCK_STATES,
     AllocatorSnapshot,

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from leakscope.analysis.allocator.classes import kind_of
-from leakscope.model.allocator import (
+from leakscope.model.device import (
     DEFAULT_POOL,
     UNKNOWN_POOL,
     AllocatorSnapshot,

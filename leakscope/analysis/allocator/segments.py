@@ -10,18 +10,23 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from leakscope.analysis.growth import policy
-from leakscope.model.allocator import (
+from leakscope.model.device import (
     DEFAULT_POOL,
+    Advice,
     Block,
     BlockRow,
     BlockState,
+    Figures,
+    MapBlock,
+    MapSegment,
+    PoolFigures,
     Segment,
     SegmentRow,
+    Slack,
     Stack,
     StackFrame,
     whole_pages,
 )
-from leakscope.model.device import Advice, Figures, MapBlock, MapSegment, PoolFigures, Slack
 from leakscope.model.record import BlockListRecord
 from leakscope.model.run import Recording
 from leakscope.model.text import human_bytes, human_share

@@ -16,7 +16,7 @@ from leakscope.analysis.verdict.wording import listed
 from leakscope.model import gauge
 from leakscope.model.record import HeaderRecord
 from leakscope.model.report import RankAttempt
-from leakscope.model.run import ASKED_TO_END, Recording, Run
+from leakscope.model.run import REQUESTS_TO_END, Recording, Run
 from leakscope.model.text import clipped, human_bytes, plural
 
 STILL_RUNNING = "still running"
@@ -223,7 +223,7 @@ def _were(ranks: list[int]) -> str:
 
 
 def _name(number: str | int | None) -> str:
-    if not isinstance(number, int) or number in ASKED_TO_END:
+    if not isinstance(number, int) or number in REQUESTS_TO_END:
         return ""
     try:
         return signal.Signals(number).name
@@ -387,7 +387,7 @@ def _has_known_reason(run: Run, recording: Recording) -> bool:
     another rank.
     """
     outcome = outcome_of(run, recording)
-    asked = outcome.get("signal") in ASKED_TO_END
+    asked = outcome.get("signal") in REQUESTS_TO_END
     return recording.end is not None or (bool(outcome) and not asked)
 
 

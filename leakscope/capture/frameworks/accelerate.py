@@ -13,11 +13,11 @@ from accelerate.tracking import GeneralTracker
 
 from leakscope.capture.frameworks.training import (
     FrameworkCallback,
-    RecordingOptions,
     Training,
     Upkeep,
     contained,
 )
+from leakscope.capture.options import RecordingOptions
 from leakscope.capture.trackers import memory_figures
 
 if TYPE_CHECKING:

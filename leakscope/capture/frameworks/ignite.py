@@ -15,11 +15,11 @@ from ignite.engine import Engine, Events
 
 from leakscope.capture.frameworks.training import (
     FrameworkCallback,
-    RecordingOptions,
     Training,
     Upkeep,
     contained,
 )
+from leakscope.capture.options import RecordingOptions
 from leakscope.capture.torch_hooks.optimizers import OptimizerSteps
 from leakscope.capture.torch_hooks.patching import LibraryPatches, PatchedMethod, without_our_frame
 from leakscope.model.errors import ours as faults

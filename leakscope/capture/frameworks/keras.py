@@ -20,12 +20,12 @@ import keras
 
 from leakscope.capture.frameworks.training import (
     FrameworkCallback,
-    RecordingOptions,
     Training,
     Upkeep,
     contained,
     ours_once,
 )
+from leakscope.capture.options import RecordingOptions
 from leakscope.capture.torch_hooks.optimizers import OptimizerSteps
 from leakscope.capture.torch_hooks.patching import LibraryPatches, PatchedMethod, without_our_frame
 from leakscope.model.errors import LeakscopeError

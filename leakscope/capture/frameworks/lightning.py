@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from leakscope.capture.frameworks.training import (
     FrameworkCallback,
-    RecordingOptions,
     Training,
     Upkeep,
     contained,
     ours_once,
 )
+from leakscope.capture.options import RecordingOptions
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

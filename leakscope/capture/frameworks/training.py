@@ -18,56 +18,31 @@ import io
 import sys
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MemberDescriptorType
-from typing import Any, TypedDict, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from leakscope.capture.dispatch import describe, leave_hook
-from leakscope.capture.options import (
-    CudaHistory,
-    Native,
-    SessionOptions,
-    Tracemalloc,
-    Workers,
-    chosen_trackers,
-    configured_options,
-)
+from leakscope.capture.options import RecordingOptions, SessionOptions, configured_options
 from leakscope.capture.phase_stack import TRAIN, Phase
 from leakscope.capture.run_directory import project_of_caller
-from leakscope.capture.scope import Scope, is_off
+from leakscope.capture.scope import Scope
 from leakscope.capture.session import Session, current_session
 from leakscope.capture.sites import call_site
 from leakscope.capture.trackers import memory_figures
 from leakscope.capture.workers import start_method
 from leakscope.cleanup import cleanup_every as repeated_cleanup
-from leakscope.cleanup.statistics import say, silent_logger
+from leakscope.cleanup.statistics import log_text, silent_logger
+from leakscope.configuration import is_off
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.errors import is_interrupt
 from leakscope.model.text import plural
 
 F = TypeVar("F", bound=Callable[..., Any])
 PART = "framework"
-
-
-class RecordingOptions(TypedDict, total=False):
-    """How a training is recorded where nothing records yet, as :func:`leakscope.profile` has it."""
-
-    out: str | Path | None
-    budget: float
-    tracemalloc: Tracemalloc
-    cuda_history: CudaHistory
-    native: Native
-    native_interval: int
-    workers: Workers
-    report: bool
-    force: bool
-    label: str | None
-    quiet: bool
-    probe_cleanup: bool
-    trackers: str | Sequence[str]
 
 
 class Training:
@@ -228,10 +203,10 @@ class Training:
         if session is not None:
             session.note(slug, sentence)
 
-    def say(self, sentence: str) -> None:
+    def log_text(self, sentence: str) -> None:
         """Log a sentence, or write it to stderr, unless it is to be quiet."""
         if not self.is_quiet:
-            say(sentence)
+            log_text(sentence)
 
     def fault(self, error: Exception) -> None:
         """Write down a fault of ours; after some of them phases and steps are found again."""
@@ -240,7 +215,7 @@ class Training:
             return
         if session is None:
             self.is_allowed = False
-            say(f"nothing is recorded ({describe(error)}); the training goes on.")
+            log_text(f"nothing is recorded ({describe(error)}); the training goes on.")
         elif not session.fault(PART, error):
             self.is_allowed = False
             self._stop_leading()
@@ -347,9 +322,8 @@ def _session_options(options: RecordingOptions) -> SessionOptions:
         return SessionOptions()
     out = options.get("out")
     rest: dict[str, Any] = {name: value for name, value in options.items() if name != "out"}
-    rest["trackers"] = chosen_trackers(rest.get("trackers"))
     return configured_options(
-        say if current_session() is None else None,
+        log_text if current_session() is None else None,
         out=None if out is None else Path(out),
         project_root=project_of_caller(call_site()[0]),
         **rest,
@@ -483,7 +457,7 @@ class Upkeep:
         for sentence in (sentence for loader in loaders for sentence in worker_warnings(loader)):
             if sentence not in self._said:
                 self._said.add(sentence)
-                self._training.say(sentence)
+                self._training.log_text(sentence)
                 self._training.note("workers", sentence)
 
     def step(self, number: int) -> dict[str, float]:
@@ -499,7 +473,7 @@ class Upkeep:
         cleanup, self._cleanup, self._is_begun = self._cleanup, None, False
         if cleanup is not None and cleanup.report().steps:
             summary = str(cleanup.report())
-            self._training.say(summary)
+            self._training.log_text(summary)
             self._training.note("cleanup", summary)
 
 

@@ -17,12 +17,12 @@ from transformers.integrations import MLflowCallback, TensorBoardCallback
 
 from leakscope.capture.frameworks.training import (
     FrameworkCallback,
-    RecordingOptions,
     Training,
     Upkeep,
     contained,
     ours_once,
 )
+from leakscope.capture.options import RecordingOptions
 from leakscope.capture.torch_hooks.patching import LibraryPatches, PatchedMethod, without_our_frame
 from leakscope.model.errors import ours as faults
 from leakscope.model.text import plural

@@ -116,8 +116,8 @@ def shared_axis(comparison: Comparison) -> SharedAxis | None:
 def _paces(timelines: Sequence[Timeline | None]) -> tuple[list[Points], float]:
     """Return how far steps take each run, and how wide an epoch is.
 
-    A step is one wide, and epochs count for nothing, unless both runs tell several and those of
-    one have more steps.
+    A step is one wide, and epochs count for nothing, unless both runs have several and those of one
+    have more steps.
     """
     begun = [_epochs_begun(timeline) if timeline else [] for timeline in timelines]
     if not all(len(starts) > 2 for starts in begun):
@@ -133,7 +133,7 @@ def _paces(timelines: Sequence[Timeline | None]) -> tuple[list[Points], float]:
 
 def _epochs_begun(timeline: Timeline) -> list[int]:
     """Return after how many steps each epoch began, and where the last would end by its usual
-    length; nothing where only some are told.
+    length; nothing where only some are known.
     """
     if timeline.epochs_begun or len(timeline.epochs) < 2 or not timeline.steps:
         return []

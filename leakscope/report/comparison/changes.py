@@ -431,10 +431,7 @@ def _highest(rate: float | None, interval: tuple[float, float] | None) -> float:
 
 
 def _cell(
-    change: CulpritChange,
-    rate: float | None,
-    interval: tuple[float, float] | None,
-    top: float,
+    change: CulpritChange, rate: float | None, interval: tuple[float, float] | None, top: float
 ) -> RateCell:
     nothing = bar_of(None, top, "")
     if rate is None:

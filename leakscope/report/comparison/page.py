@@ -36,8 +36,8 @@ from leakscope.report.comparison.tables import (
     worker_table,
 )
 from leakscope.report.icicle import IcicleView, comparison_icicle
-from leakscope.report.json import render_comparison_json
-from leakscope.report.markdown import comparison_markdown
+from leakscope.report.json import render_json
+from leakscope.report.markdown import render_comparison_markdown
 from leakscope.report.page import environment_facts, run_context
 from leakscope.report.runs import href_of
 from leakscope.report.tables import Fact
@@ -169,8 +169,8 @@ def _data(
     charts = {overlay.view.key: overlay_data(overlay) for overlay in drawn}
     charts |= {view.series.key: series_data(view.series) for view in changes if view.series}
     copies = {f"{view.anchor}-markdown": view.markdown for view in cards(changes)}
-    copies["comparison-markdown"] = comparison_markdown(comparison)
-    encoded = render_comparison_json(
+    copies["comparison-markdown"] = render_comparison_markdown(comparison)
+    encoded = render_json(
         msgspec.structs.replace(
             comparison,
             before_timeline=None,

@@ -42,7 +42,8 @@ LEAST_BYTES = 1 << 20
 def render_comparison_text(comparison: Comparison, *, width: int = 100, color: bool = False) -> str:
     """Return two runs side by side for a terminal: as many amounts as fit into :data:`LINES`.
 
-    So it is with what stands below the verdict: what the list of culprits tells too goes first.
+    So it is with what stands below the verdict: what the list of culprits shows too is left out
+    first.
     """
     paper = paper_of(width, color)
     verdict = _verdict(comparison, paper)
@@ -63,9 +64,9 @@ def _verdict(comparison: Comparison, paper: Paper) -> list[str]:
 
 
 def _details(comparison: Comparison, paper: Paper, room: int) -> list[str]:
-    """Return what else is to be said, in so many lines: cut short only where these don't suffice.
+    """Return the further details in so many lines, cut short only where these don't suffice.
 
-    What the list of culprits tells too goes first.
+    What the list of culprits shows too is left out first.
     """
     parts = [paper.wrap(text, "  ", most=2) for text in comparison.details]
     if sum(map(len, parts)) > room:
@@ -214,7 +215,7 @@ def _value(kind: str, value: ValueChange, paper: Paper) -> str:
 
 
 def _doubts(comparison: Comparison, paper: Paper) -> list[str]:
-    """Return what can't be told from noise, a line each."""
+    """Return what can't be distinguished from noise, a line each."""
     parts = [f"{one_line(c.name)}: {c.doubt}" for c in comparison.culprits if c.doubt]
     parts += [
         f"growth of {_inner(value.name)} per {value.unit}: "

@@ -17,11 +17,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from leakscope.model.documents import Check, Checked, CheckReason, Outcome
 from leakscope.model.report import Severity
 from leakscope.model.text import one_line
-from leakscope.report.gates.formats import SourceLocation, account_of, location_of, to_location
+from leakscope.report.text import humane_rate
+from leakscope.report.words import known_line
 
 DOCUMENTATION = "docs/diagnoses.md"
 
@@ -251,11 +253,7 @@ _RULES = (
         "Frozen parameters keep their gradients",
         "Set `parameter.grad = None` where `requires_grad` is switched off.",
     ),
-    Rule(
-        "out_of_memory",
-        "Memory ran out",
-        "The program ended for want of memory.",
-    ),
+    Rule("out_of_memory", "Memory ran out", "The program ended for want of memory."),
     Rule(
         "out_of_memory_survived",
         "Memory ran out and the program went on",
@@ -270,6 +268,60 @@ _RULES = (
 _BY_ID = {rule.id: rule for rule in _RULES}
 KINDS = tuple(_BY_ID)
 """Every kind of diagnosis that has a rule."""
+
+
+@dataclass(frozen=True)
+class SourceLocation:
+    """A line of a file; line 1 where none is known."""
+
+    file: str
+    line: int = 1
+
+    @property
+    def is_in_repository(self) -> bool:
+        """Whether the path is relative to the repository's root and stays in it."""
+        return bool(self.file) and not self.file.startswith(("/", "..", "<"))
+
+    @property
+    def uri(self) -> str:
+        """The path as a reference of RFC 3986; what no file system could show is spelled out."""
+        path = quote(one_line(self.file), safe="/-._~")
+        return path if self.is_in_repository else f"file://{path}"
+
+
+def to_location(text: str) -> SourceLocation:
+    """Return the place that ``src/train.py:12`` names."""
+    file, _, line = text.rpartition(":")
+    if file and line.isascii() and line.isdigit() and len(line) < 10:
+        return SourceLocation(file, max(int(line), 1))
+    return SourceLocation(text)
+
+
+def location_of(growth: Checked) -> SourceLocation | None:
+    """Return the line to look at first; None where none is known."""
+    return to_location(growth.place) if growth.place else None
+
+
+def rate_of(growth: Checked) -> str:
+    """Return ``412 MiB per validation``; empty where nothing was measured per unit of work."""
+    return humane_rate(growth.bytes_per_unit, growth.unit) if growth.bytes_per_unit > 0 else ""
+
+
+def why_of(growth: Checked) -> str:
+    """Return why it fails or doesn't, with the reason that people gave."""
+    return f"{growth.why} {growth.excuse}".strip()
+
+
+def account_of(growth: Checked) -> list[str]:
+    """Return what grows, why it fails or doesn't, and what to change: a line each."""
+    title = [] if growth.path else [f"{growth.name}."]
+    parts = (*title, growth.sentence, known_of(growth), why_of(growth), growth.remedy)
+    return [text for text in parts if text]
+
+
+def known_of(growth: Checked) -> str:
+    """Return what is known of it, with the address of the source; empty if nothing is."""
+    return known_line(growth.recognised) if growth.recognised else ""
 
 
 def rule_of(kind: str) -> Rule:
@@ -290,7 +342,7 @@ def render_check_sarif(check: Check, *, version: str = "", otherwise: str = "") 
     """Return the check as a SARIF file.
 
     Args:
-        check: What is told; notes and what is excused are left out.
+        check: The outcome; notes and what is excused are left out.
         version: leakscope's own.
         otherwise: The file that is shown for what has no place of its own: code scanning takes no
             result without one.
@@ -315,10 +367,7 @@ def render_check_sarif(check: Check, *, version: str = "", otherwise: str = "") 
 
 
 def _driver(rules: list[Rule], version: str) -> dict[str, Any]:
-    driver = {
-        "name": "leakscope",
-        "rules": [_rule(rule) for rule in rules],
-    }
+    driver = {"name": "leakscope", "rules": [_rule(rule) for rule in rules]}
     return {**driver, "semanticVersion": version} if version else driver
 
 
@@ -400,12 +449,7 @@ def _location(place: SourceLocation) -> dict[str, Any]:
     artifact = {"uri": place.uri}
     if place.is_in_repository:
         artifact["uriBaseId"] = ROOT
-    return {
-        "physicalLocation": {
-            "artifactLocation": artifact,
-            "region": {"startLine": place.line},
-        }
-    }
+    return {"physicalLocation": {"artifactLocation": artifact, "region": {"startLine": place.line}}}
 
 
 def _invocation(check: Check) -> dict[str, Any]:

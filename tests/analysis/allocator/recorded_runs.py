@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from leakscope.model.allocator import BlockState, DeviceStorages, Holder, Segment, StorageRow
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.census import Census, CensusScope
+from leakscope.model.device import BlockState, DeviceStorages, Holder, Segment, StorageRow
 from leakscope.model.record import BlockListRecord, HeaderRecord, RunManifest
 from leakscope.model.run import Measurement, Recording, Run
 from leakscope.probes.blocks import list_blocks

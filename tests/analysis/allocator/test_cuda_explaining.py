@@ -23,8 +23,7 @@ from fake_allocator import (
 from leakscope.analysis.allocator import compare_snapshots, explain
 from leakscope.analysis.allocator.out_of_memory import is_fragmentation
 from leakscope.analysis.allocator.reading import decode_snapshot
-from leakscope.model.allocator import AllocatorSnapshot
-from leakscope.model.device import Figures, Slack
+from leakscope.model.device import AllocatorSnapshot, Figures, Slack
 from leakscope.model.explanation import BlockClass, DeviceExplanation, Fault
 
 

@@ -13,7 +13,7 @@ from leakscope.analysis.allocator import read_snapshot
 from leakscope.analysis.allocator.devices import find_owners, role_rows, unexplained_bytes
 from leakscope.analysis.allocator.replay import replay
 from leakscope.analysis.allocator.segments import DeviceState, state_of
-from leakscope.model.allocator import AllocatorSnapshot, DeviceStorages
+from leakscope.model.device import AllocatorSnapshot, DeviceStorages
 from leakscope.probes.blocks import list_blocks
 
 FOLDER = Path(__file__).parents[2] / "data" / "cuda"

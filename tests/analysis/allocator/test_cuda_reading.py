@@ -25,7 +25,7 @@ from leakscope.analysis.allocator.reading import (
     load_plain,
     read_plain,
 )
-from leakscope.model.allocator import BlockState
+from leakscope.model.device import BlockState
 from leakscope.model.errors import NoSnapshotError
 
 

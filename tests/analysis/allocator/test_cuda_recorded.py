@@ -10,8 +10,7 @@ from recorded import GOLDEN, NAMES, needs_recordings, recording
 from leakscope.analysis.allocator import compare_snapshots, explain, read_snapshot
 from leakscope.analysis.allocator.replay import replay
 from leakscope.analysis.allocator.segments import figures_of
-from leakscope.model.allocator import AllocatorSnapshot, BlockState, Segment
-from leakscope.model.device import Slack
+from leakscope.model.device import AllocatorSnapshot, BlockState, Segment, Slack
 from leakscope.model.explanation import BlockClass, DeviceExplanation, Explanation
 
 pytestmark = needs_recordings

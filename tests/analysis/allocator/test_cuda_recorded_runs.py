@@ -17,8 +17,7 @@ from leakscope.analysis.allocator.reading import decode_snapshot
 from leakscope.analysis.allocator.replay import replay
 from leakscope.analysis.allocator.segments import figures_of, state_of
 from leakscope.analysis.verdict.analyse import analyse
-from leakscope.model.allocator import BlockState, Segment
-from leakscope.model.device import DeviceMemory
+from leakscope.model.device import BlockState, DeviceMemory, Segment
 from leakscope.model.explanation import BlockClass
 from leakscope.model.report import Report, Severity
 

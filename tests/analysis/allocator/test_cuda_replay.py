@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from leakscope.analysis.allocator.reading import decode_snapshot
 from leakscope.analysis.allocator.replay import replay
 from leakscope.analysis.allocator.segments import figures_of
-from leakscope.model.allocator import BlockState, Segment
+from leakscope.model.device import BlockState, Segment
 
 SIZES = st.one_of(st.integers(1, 4 * KIB), st.integers(1, 3 * MIB), st.integers(MIB, 40 * MIB))
 ACTS = st.sampled_from(["alloc", "alloc", "free", "defer", "complete", "empty"])
