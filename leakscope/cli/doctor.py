@@ -170,11 +170,8 @@ def _torch(facts: dict[str, Any]) -> list[Item]:
             Item(name="torch", state=State.BROKEN, text=text, advice="Install it again."),
         ]
     if "torch" not in facts:
-        advice = "Recordings can be read; to record a training, install torch 2.2 or newer."
-        return [
-            *items,
-            Item(name="torch", state=State.MISSING, text="not installed", advice=advice),
-        ]
+        text = "not installed: programs without it are recorded all the same"
+        return [*items, Item(name="torch", state=State.OK, text=text)]
     items.append(Item(name="torch", state=State.OK, text=facts["torch"]))
     return [*items, *device_items(facts)]
 
