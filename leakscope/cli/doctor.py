@@ -7,6 +7,7 @@ import os
 import platform
 import shutil
 import sys
+import sysconfig
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -186,10 +187,13 @@ def _walker(facts: dict[str, Any]) -> Item:
         return Item(name=name, state=State.BROKEN, text=text, advice=advice)
     if facts.get("walker") == "native":
         return Item(name=name, state=State.OK, text="native")
-    advice = (
-        "Censuses take longer, so there are fewer, and say less: install a C compiler, "
-        "then leakscope again."
+    is_for_this = sys.platform == "linux" and not sysconfig.get_config_var("Py_GIL_DISABLED")
+    mended = (
+        "install a wheel for this Python, or a C compiler and leakscope's sources."
+        if is_for_this and platform.libc_ver()[0] == "glibc"
+        else "the native one is for Linux with glibc, and a Python with its global lock."
     )
+    advice = f"Censuses take longer, so there are fewer, and say less: {mended}"
     return Item(name=name, state=State.MISSING, text="the slower one in Python", advice=advice)
 
 
