@@ -35,7 +35,7 @@ from leakscope.recording.directory import OUTCOME, holds_run, journals, read_man
 from leakscope.recording.following import folder_goes_on
 from leakscope.recording.reader import is_readable
 from leakscope.report.run_index import UnreadableReportError, comparisons_in, read_listed
-from leakscope.report.runs import WORST_FIRST
+from leakscope.report.runs import WORST_FIRST, histories_of
 
 if TYPE_CHECKING:
     from leakscope.model.run import Run
@@ -79,6 +79,7 @@ def list_runs(directory: Path, order: str = "newest") -> RunList:
         directory=str(directory),
         runs=sorted(shelf.runs, key=ORDERS[order]),
         others=shelf.others,
+        histories=histories_of(shelf.runs),
         links=comparisons_in([directory, *shelf.folders]),
     )
 

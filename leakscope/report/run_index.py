@@ -37,6 +37,7 @@ class _Suspect(msgspec.Struct):
     bytes_per_unit: float | None = None
     unit: str = ""
     workers: int = 0
+    signature: str = ""
 
 
 class _GrowthFields(msgspec.Struct):
@@ -72,6 +73,7 @@ class _Facts(msgspec.Struct):
     script: str = ""
     created: float | None = None
     ended: str = ""
+    environment: dict[str, Any] = {}
 
 
 class _Work(msgspec.Struct):
@@ -112,6 +114,7 @@ def read_listed(report: Path, *, name: str, path: str, page: str) -> ListedRun:
         growing = [r.bytes_per_unit for r in seen.ranks if r.grows and r.unit == unit]
         growth = max([growth, *growing])
     peaks = [r.peak_bytes for r in seen.ranks if r.peak_bytes is not None]
+    grave = _grave(seen)
     return ListedRun(
         name=name,
         path=path,
@@ -124,7 +127,9 @@ def read_listed(report: Path, *, name: str, path: str, page: str) -> ListedRun:
         script=seen.run.script,
         created=seen.run.created or 0.0,
         duration_s=seen.work.duration_s,
-        lead=_leading_culprit(seen),
+        lead=grave[0] if grave else None,
+        others=grave[1:],
+        commit=str(seen.run.environment.get("commit", ""))[:12],
         growth_bytes_per_unit=growth,
         growth_unit=unit,
         peak_bytes=max([*points, *peaks], default=None),
@@ -151,19 +156,25 @@ def _decoded(data: bytes, kind: type) -> Any:
     return msgspec.json.decode(data, type=kind)
 
 
-def _leading_culprit(seen: _ReportHead) -> Lead | None:
+_MOST_SUSPECTS = 20
+
+
+def _grave(seen: _ReportHead) -> list[Lead]:
+    """Return what makes a run a leak, the gravest first."""
     named = [(suspect, True) for suspect in seen.culprits]
     titled = [(suspect, False) for suspect in seen.findings]
-    for suspect, is_code in named + titled:
-        if suspect.severity is not Severity.NOTE:
-            return Lead(
-                name=suspect.name or suspect.title,
-                bytes_per_unit=suspect.bytes_per_unit or 0.0,
-                unit=suspect.unit,
-                is_code=is_code,
-                workers=suspect.workers,
-            )
-    return None
+    return [
+        Lead(
+            name=suspect.name or suspect.title,
+            bytes_per_unit=suspect.bytes_per_unit or 0.0,
+            unit=suspect.unit,
+            is_code=is_code,
+            workers=suspect.workers,
+            signature=suspect.signature,
+        )
+        for suspect, is_code in named + titled
+        if suspect.severity is not Severity.NOTE
+    ][:_MOST_SUSPECTS]
 
 
 def _growth(growth: list[_GrowthFields]) -> tuple[float | None, str]:

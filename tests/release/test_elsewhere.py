@@ -23,9 +23,10 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ELSEWHERE), str(
 REFERENCE = "walker: reference, as no native one is installed"
 PLATFORM = "platform: Darwin: memory that processes share"
 
-pytestmark = pytest.mark.skipif(
-    not sys.platform.startswith("linux"), reason="takes away what Linux has"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="takes away what Linux has"),
+]
 
 
 def run(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
