@@ -210,8 +210,8 @@ def _what_became(steps: Sequence[HistoryStep], unit: str) -> str:
         return f"It no longer grows since {_called(told[began])}."
     if not all(grows):
         began = max(n for n, growing in enumerate(grows) if not growing) + 1
-        now = "" if told[began] is last else f" in {last.name}"
-        return f"It grows since {_called(told[began])}, by {rate}{now}."
+        where = "" if told[began] is last else f" in {last.name}"
+        return f"It grows since {_called(told[began])}, by {rate}{where}."
     first = told[0].bytes_per_unit or 0.0
     now = last.bytes_per_unit or 0.0
     if max(first, now) <= _MOVED * min(first, now):
