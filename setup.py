@@ -1,8 +1,27 @@
-"""Builds what is native where there is a compiler; the package installs without it too."""
+"""Builds what is native where there is a compiler; the package installs without it too.
 
+``LEAKSCOPE_PURE=1`` leaves it out: the wheel then fits every platform.
+"""
+
+import os
+import platform
+import sys
+import sysconfig
 from pathlib import Path
 
 from setuptools import Extension, setup
+
+
+def can_build() -> bool:
+    """Return whether the C sources are written for this interpreter and its C library."""
+    return (
+        sys.platform == "linux"
+        and platform.python_implementation() == "CPython"
+        and platform.libc_ver()[0] == "glibc"
+        and not sysconfig.get_config_var("Py_GIL_DISABLED")
+        and os.environ.get("LEAKSCOPE_PURE", "0") in ("", "0")
+    )
+
 
 setup(
     ext_modules=[
@@ -39,4 +58,6 @@ setup(
             optional=True,
         ),
     ]
+    if can_build()
+    else []
 )

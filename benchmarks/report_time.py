@@ -4,7 +4,7 @@
 
 Without a RUN two programs of `examples/` are recorded and their epochs told again until they are
 long (`long_recording.py`); a RUN is taken as it is. The goal is 5 s for the whole command, and 2 s
-until headless Chromium shows the page (`page_opening.py`), which has 5 MB at most.
+until headless Chromium shows the page (`page_opening.py`), which has 2 MB at most.
 """
 
 from __future__ import annotations

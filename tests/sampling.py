@@ -32,6 +32,7 @@ SLOW_SAMPLE: dict[str, tuple[str, ...]] = {
     ),
     "docs/test_guide.py": (),
     "docs/test_site.py": (),
+    "docs/test_tutorial.py": (),
     "end_to_end/test_native_growth.py": (
         "test_decoders_that_a_list_keeps_are_one_culprit_with_what_their_library_holds",
         "test_the_fixed_twin_is_accused_of_nothing[thread_arenas]",
@@ -101,6 +102,11 @@ SLOW_SAMPLE: dict[str, tuple[str, ...]] = {
     ),
     "frameworks/test_transformers.py": ("TestPhasesAndSteps",),
     "notebook/test_notebook.py": ("TestThePage::test_the_leak_is_shown_below_its_cell",),
+    "release/test_distributions.py": (),
+    "release/test_elsewhere.py": (
+        "test_a_leak_is_named_and_what_is_missing_said[leakscope run]",
+        "test_a_signal_reaches_the_program_once[SIGINT-group]",
+    ),
     "testing/test_pytest_plugin.py": (
         "test_only_what_leaks_or_is_wrong_fails",
         "test_what_a_test_logs_is_not_counted_where_no_report_is_asked_for",

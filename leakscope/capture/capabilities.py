@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +76,8 @@ def _walker() -> dict[str, Any]:
 
     if engine_name() == "native":
         return {"walker": "native"}
-    try:
-        from leakscope.heap import _native  # noqa: F401
+    try:  # `from leakscope.heap import` would raise another error for a module that isn't there
+        import_module("leakscope.heap._native")
     except ModuleNotFoundError:
         return {"walker": "reference"}
     except ImportError as fault:

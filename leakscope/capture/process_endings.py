@@ -162,7 +162,8 @@ def _largest() -> int:
     """Return the most resident bytes that any child had which has ended."""
     import resource
 
-    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+    most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024
 
 
 def _name_of(popen: Any) -> str:

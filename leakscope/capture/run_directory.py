@@ -364,15 +364,16 @@ def _manifest(options: SessionOptions) -> RunManifest:
     from leakscope.probes.environment import environment
 
     total, limit = memory_limit()
+    project = project_root_of(options)
     return RunManifest(
         leakscope_version=__version__,
         run_id=uuid.uuid4().hex,
         created=time.time(),
         command=list(options.command or _command()),
         script=options.script or _as_typed(_main_file() or ""),
-        project_root=project_root_of(options),
+        project_root=project,
         options=json.loads(options.to_json()),
-        environment=environment(own_libraries(read_configuration().section)),
+        environment=environment(own_libraries(read_configuration().section), project),
         memory_total=total,
         memory_limit=limit,
     )

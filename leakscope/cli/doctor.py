@@ -7,6 +7,7 @@ import os
 import platform
 import shutil
 import sys
+import sysconfig
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -178,11 +179,8 @@ def _torch(facts: dict[str, Any]) -> list[Item]:
             Item(name="torch", state=State.BROKEN, text=text, advice="Install it again."),
         ]
     if "torch" not in facts:
-        advice = "Recordings can be read; to record a training, install torch 2.2 or newer."
-        return [
-            *items,
-            Item(name="torch", state=State.MISSING, text="not installed", advice=advice),
-        ]
+        text = "not installed: programs without it are recorded all the same"
+        return [*items, Item(name="torch", state=State.OK, text=text)]
     items.append(Item(name="torch", state=State.OK, text=facts["torch"]))
     return [*items, *device_items(facts)]
 
@@ -197,10 +195,13 @@ def _walker(facts: dict[str, Any]) -> Item:
         return Item(name=name, state=State.BROKEN, text=text, advice=advice)
     if facts.get("walker") == "native":
         return Item(name=name, state=State.OK, text="native")
-    advice = (
-        "Censuses take longer, so there are fewer, and say less: install a C compiler, "
-        "then leakscope again."
+    is_for_this = sys.platform == "linux" and not sysconfig.get_config_var("Py_GIL_DISABLED")
+    mended = (
+        "install a wheel for this Python, or a C compiler and leakscope's sources."
+        if is_for_this and platform.libc_ver()[0] == "glibc"
+        else "the native one is for Linux with glibc, and a Python with its global lock."
     )
+    advice = f"Censuses take longer, so there are fewer, and say less: {mended}"
     return Item(name=name, state=State.MISSING, text="the slower one in Python", advice=advice)
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import NoReturn
 
 import click
@@ -48,6 +48,7 @@ OPTIONAL_SIGNALS = frozenset({signal.SIGUSR1, signal.SIGUSR2})
 not have it yet, or no longer, and then the request would be the death of it."""
 
 _WITNESS_PATIENCE_S = 0.1
+_TELLS_SENDERS = hasattr(signal, "sigwaitinfo")
 
 
 @dataclass(frozen=True)
@@ -123,28 +124,44 @@ def _more(before: int | None, after: int | None) -> int:
 def _run(command: list[str]) -> int:
     """Return the wait status. Signals are taken one by one, so that none is lost or races."""
     watched = {*FORWARDED_SIGNALS, signal.SIGCHLD}
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    # A blocked signal whose default is to be ignored waits on Linux; elsewhere it may be dropped.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL if _TELLS_SENDERS else _take_note)
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
     try:
         with SignalWitness() as witness:
             child = os.posix_spawn(command[0], command, os.environ, setsigmask=mask)
             return _wait(child, witness, watched)
     finally:
-        while signal.sigtimedwait(watched, 0) is not None:
-            pass
+        while signal.sigpending() & watched:
+            signal.sigwait(watched)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _wait(child: int, witness: SignalWitness, watched: set[signal.Signals]) -> int:
     while True:
-        info = signal.sigwaitinfo(watched)
-        if info.si_signo == signal.SIGCHLD:
+        number, is_from_a_process = _next_signal(watched)
+        if number == signal.SIGCHLD:
             ended, status = os.waitpid(child, os.WNOHANG)
             if ended:
                 return status
-        elif info.si_code <= 0 and not witness.was_hit() and _is_for(child, info.si_signo):
-            # A positive code means the kernel: the terminal, which tells the child itself.
-            os.kill(child, info.si_signo)
+        elif is_from_a_process and not witness.was_hit() and _is_for(child, number):
+            os.kill(child, number)
+
+
+def _next_signal(watched: set[signal.Signals]) -> tuple[int, bool]:
+    """Return the next signal, and whether a process may have sent it.
+
+    A positive code means the kernel: the terminal, which tells the child itself. Where no code is
+    to be had (macOS), the witness alone tells, whom the terminal tells too.
+    """
+    if not _TELLS_SENDERS:
+        return signal.sigwait(watched), True
+    info = signal.sigwaitinfo(watched)
+    return info.si_signo, info.si_code <= 0
+
+
+def _take_note(_: int, __: FrameType | None) -> None:
+    """Do nothing: that there is a handler keeps the signal from being dropped."""
 
 
 def _is_for(child: int, number: int) -> bool:

@@ -289,15 +289,16 @@ def _manifest(program: Program, options: dict[str, Any]) -> RunManifest:
     from leakscope.probes.environment import environment
 
     total, limit = memory_limit()
+    project = program.project_root()
     return RunManifest(
         leakscope_version=__version__,
         run_id=uuid.uuid4().hex,
         created=time.time(),
         command=["python", *interpreter_options(), *program.arguments],
         script=program.title,
-        project_root=program.project_root(),
+        project_root=project,
         options=options,
-        environment=environment(own_libraries(read_configuration().section)),
+        environment=environment(own_libraries(read_configuration().section), project),
         memory_total=total,
         memory_limit=limit,
     )

@@ -40,7 +40,13 @@ from leakscope.model.report import Severity
 from leakscope.recording.directory import OUTCOME, holds_run, journals, read_manifest
 from leakscope.recording.following import folder_goes_on
 from leakscope.recording.reader import is_readable
-from leakscope.report.runs import WORST_FIRST, UnreadableReportError, comparisons_in, read_listed
+from leakscope.report.runs import (
+    WORST_FIRST,
+    UnreadableReportError,
+    comparisons_in,
+    histories_of,
+    read_listed,
+)
 
 if TYPE_CHECKING:
     from leakscope.model.run import Run
@@ -85,6 +91,7 @@ def list_runs(directory: Path, order: str = "newest") -> RunList:
         directory=str(directory),
         runs=sorted(shelf.runs, key=ORDERS[order]),
         others=shelf.others,
+        histories=histories_of(shelf.runs),
         links=comparisons_in([directory, *shelf.folders]),
     )
 

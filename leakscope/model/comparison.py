@@ -8,6 +8,7 @@ import msgspec
 
 from leakscope.model.known import Recognised
 from leakscope.model.report import (
+    REPORT_SCHEMA_MINOR,
     REPORT_SCHEMA_VERSION,
     OddRank,
     Overhead,
@@ -156,6 +157,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """Two runs held side by side."""
 
     schema_version: int = REPORT_SCHEMA_VERSION
+    schema_minor: int = REPORT_SCHEMA_MINOR
     headline: str
     """The verdict in a sentence."""
     before: RunFacts

@@ -191,6 +191,8 @@ class LeadCulprit(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the name is one of the program's."""
     workers: int = 0
     """In how many DataLoader workers at once it grows, at that rate in each."""
+    signature: str = ""
+    """By which it is known again in another run."""
 
 
 class ListedRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -214,6 +216,10 @@ class ListedRun(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds since the epoch; 0 where unknown."""
     duration_s: float | None = None
     lead: LeadCulprit | None = None
+    others: list[LeadCulprit] = []
+    """What else makes it one: the first grave ones after the lead."""
+    commit: str = ""
+    """Of the program's repository, where it was recorded."""
     growth_bytes_per_unit: float | None = None
     """Of the first gauge that was judged, and of child processes where they were; 0 where its
     interval has both signs.
@@ -235,6 +241,29 @@ class RunLink(msgspec.Struct, frozen=True, kw_only=True):
     sentence: str = ""
 
 
+class HistoryStep(msgspec.Struct, frozen=True, kw_only=True):
+    """What one run says of a culprit."""
+
+    name: str
+    """Of the run."""
+    commit: str = ""
+    created: float = 0.0
+    bytes_per_unit: float | None = None
+    """How fast it grew; 0 where it didn't grow, None where the run can't tell."""
+
+
+class RunHistory(msgspec.Struct, frozen=True, kw_only=True):
+    """The first culprit of a script from run to run, the oldest first."""
+
+    script: str
+    culprit: str
+    is_code: bool
+    unit: str
+    steps: list[HistoryStep]
+    sentence: str
+    """What became of it."""
+
+
 class RunList(msgspec.Struct, frozen=True, kw_only=True):
     """The runs in a folder."""
 
@@ -247,6 +276,8 @@ class RunList(msgspec.Struct, frozen=True, kw_only=True):
     are_alike: bool = False
     """Whether all of them are forms of one program."""
     links: list[RunLink] = []
+    histories: list[RunHistory] = []
+    """Of each script with three runs or more in which something grows."""
 
 
 RUN_EXPLANATION_SCHEMA_VERSION = 1

@@ -222,6 +222,9 @@ class Overhead(msgspec.Struct, frozen=True, kw_only=True):
 
 
 REPORT_SCHEMA_VERSION = 1
+"""Raised where a field goes, or gets another name or type: readers of the old one can't go on."""
+REPORT_SCHEMA_MINOR = 1
+"""Raised in a release that adds a field or a value of an enum; begins at 0 with each version."""
 
 
 class Severity(str, Enum):
@@ -729,6 +732,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that was concluded about a run."""
 
     schema_version: int = REPORT_SCHEMA_VERSION
+    schema_minor: int = REPORT_SCHEMA_MINOR
     verdict: RunVerdict
     headline: str
     growth: list[MetricGrowth]

@@ -61,11 +61,12 @@ _SETTINGS = (
 """Variables that change how memory is allocated or who shares it. No others are recorded."""
 
 
-def environment(more: Iterable[str] = ()) -> dict[str, str]:
+def environment(more: Iterable[str] = (), project: str = "") -> dict[str, str]:
     """Return versions, platform and the settings that bear on memory; imports none of them.
 
     Args:
         more: Further distributions whose versions are recorded: a project knows something of them.
+        project: The folder of the program, whose commit is recorded.
 
     """
     facts = {
@@ -83,6 +84,7 @@ def environment(more: Iterable[str] = ()) -> dict[str, str]:
     facts |= {name: _answer(partial(_version, name, installed)) for name in libraries}
     facts |= {name: os.environ.get(name, "") for name in _SETTINGS}
     facts |= {"allocator": _answer(_allocator), **_gpus()}
+    facts["commit"] = _answer(partial(_commit, Path(project))) if project else ""
     return {name: value for name, value in facts.items() if value}
 
 
@@ -91,6 +93,31 @@ def _answer(read_fact: Callable[[], str]) -> str:
         return read_fact()
     except ours(Exception):
         return ""
+
+
+def _commit(project: Path) -> str:
+    """Return the beginning of the commit that is checked out; may raise. git itself is not run."""
+    folders = (project, *project.parents)
+    git = next(folder / ".git" for folder in folders if (folder / ".git").exists())
+    if git.is_file():  # of a further worktree, or of a submodule
+        git = git.parent / git.read_text().partition(":")[2].strip()
+    shared = git / "commondir"
+    places = [git, git / shared.read_text().strip()] if shared.exists() else [git]
+    found = (git / "HEAD").read_text().strip()
+    if found.startswith("ref:"):
+        found = _commit_of_branch(found.partition(":")[2].strip(), places)
+    return found[:12] if _IS_COMMIT.fullmatch(found) else ""
+
+
+def _commit_of_branch(name: str, places: list[Path]) -> str:
+    for place in places:
+        if (place / name).is_file():
+            return (place / name).read_text().strip()
+    packed = (places[-1] / "packed-refs").read_text().splitlines()
+    return next(line.split()[0] for line in packed if line.endswith(f" {name}"))
+
+
+_IS_COMMIT = re.compile("[0-9a-f]{40,64}")
 
 
 def _platform() -> str:

@@ -10,7 +10,7 @@ import msgspec
 
 from leakscope.model.comparison import Comparison
 from leakscope.model.documents import Baseline, Check, Health, RunExplanation
-from leakscope.model.report import REPORT_SCHEMA_VERSION, Report
+from leakscope.model.report import REPORT_SCHEMA_MINOR, REPORT_SCHEMA_VERSION, Report
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -34,7 +34,7 @@ def json_schema() -> dict[str, Any]:
     )
     schema = {
         "$schema": DIALECT,
-        "title": f"leakscope report, version {REPORT_SCHEMA_VERSION}",
+        "title": f"leakscope report, version {REPORT_SCHEMA_VERSION}.{REPORT_SCHEMA_MINOR}",
         "description": "A number that is not finite, such as the open end of an interval, is null.",
         **reference,
         "$defs": dict(sorted(definitions.items())),

@@ -275,6 +275,8 @@ def environment_facts(run: RunFacts) -> list[Fact]:
     if run.limit_bytes is not None:
         limit = size_of(run.limit_bytes)
         facts.insert(0, Fact("memory limit", limit.text, limit.exact))
+    if elsewhere := words.platform_words(run.environment):
+        facts.append(Fact("not measured here", elsewhere))
     return facts
 
 

@@ -21,8 +21,10 @@ import msgspec
 from leakscope.analysis.processes.endings import in_a_sentence
 from leakscope.model.documents import (
     COURSE_POINTS,
+    HistoryStep,
     LeadCulprit,
     ListedRun,
+    RunHistory,
     RunLink,
     RunList,
     RunStatus,
@@ -33,6 +35,7 @@ from leakscope.model.report import REPORT_SCHEMA_VERSION, RunVerdict, Severity
 from leakscope.model.text import one_line, plural
 from leakscope.report import words
 from leakscope.report.culprits import Piece, pieces_of
+from leakscope.report.tables import Bar
 from leakscope.report.text import (
     Size,
     humane_bytes,
@@ -64,6 +67,7 @@ class _Suspect(msgspec.Struct):
     bytes_per_unit: float | None = None
     unit: str = ""
     workers: int = 0
+    signature: str = ""
 
 
 class _GrowthFields(msgspec.Struct):
@@ -99,6 +103,7 @@ class _Facts(msgspec.Struct):
     script: str = ""
     created: float | None = None
     ended: str = ""
+    environment: dict[str, Any] = {}
 
 
 class _Work(msgspec.Struct):
@@ -139,6 +144,7 @@ def read_listed(report: Path, *, name: str, path: str, page: str) -> ListedRun:
         growing = [r.bytes_per_unit for r in seen.ranks if r.grows and r.unit == unit]
         growth = max([growth, *growing])
     peaks = [r.peak_bytes for r in seen.ranks if r.peak_bytes is not None]
+    grave = _grave(seen)
     return ListedRun(
         name=name,
         path=path,
@@ -151,7 +157,9 @@ def read_listed(report: Path, *, name: str, path: str, page: str) -> ListedRun:
         script=seen.run.script,
         created=seen.run.created or 0.0,
         duration_s=seen.work.duration_s,
-        lead=_leading_culprit(seen),
+        lead=grave[0] if grave else None,
+        others=grave[1:],
+        commit=str(seen.run.environment.get("commit", ""))[:12],
         growth_bytes_per_unit=growth,
         growth_unit=unit,
         peak_bytes=max([*points, *peaks], default=None),
@@ -178,19 +186,25 @@ def _decoded(data: bytes, kind: type) -> Any:
     return msgspec.json.decode(data, type=kind)
 
 
-def _leading_culprit(seen: _ReportHead) -> LeadCulprit | None:
+_MOST_SUSPECTS = 20
+
+
+def _grave(seen: _ReportHead) -> list[LeadCulprit]:
+    """Return what makes a run a leak, the gravest first."""
     named = [(suspect, True) for suspect in seen.culprits]
     titled = [(suspect, False) for suspect in seen.findings]
-    for suspect, is_code in named + titled:
-        if suspect.severity is not Severity.NOTE:
-            return LeadCulprit(
-                name=suspect.name or suspect.title,
-                bytes_per_unit=suspect.bytes_per_unit or 0.0,
-                unit=suspect.unit,
-                is_code=is_code,
-                workers=suspect.workers,
-            )
-    return None
+    return [
+        LeadCulprit(
+            name=suspect.name or suspect.title,
+            bytes_per_unit=suspect.bytes_per_unit or 0.0,
+            unit=suspect.unit,
+            is_code=is_code,
+            workers=suspect.workers,
+            signature=suspect.signature,
+        )
+        for suspect, is_code in named + titled
+        if suspect.severity is not Severity.NOTE
+    ][:_MOST_SUSPECTS]
 
 
 def _growth(growth: list[_GrowthFields]) -> tuple[float | None, str]:
@@ -410,6 +424,89 @@ def growth_words(run: ListedRun) -> str:
     return humane_rate(run.growth_bytes_per_unit, run.growth_unit)
 
 
+FEWEST_IN_A_HISTORY = 3
+MOST_IN_A_HISTORY = 12
+"""So many of the newest runs are shown."""
+_MOVED = 1.05
+"""Rates that differ by less are the same one."""
+_TELLS = frozenset({RunVerdict.LEAK, RunVerdict.CLEAN})
+"""A run with another verdict doesn't tell that something has stopped to grow."""
+
+
+def histories_of(runs: Sequence[ListedRun], *, are_alike: bool = False) -> list[RunHistory]:
+    """Return what became of the first culprit of each script that has been run often enough.
+
+    It is the lead of the newest run that has one. Forms of one program are no history.
+    """
+    by_script: dict[str, list[ListedRun]] = {}
+    for run in sorted(runs, key=lambda run: run.created):
+        if run.verdict is not None and run.script and not are_alike:
+            by_script.setdefault(run.script, []).append(run)
+    found = [_history(s, some) for s, some in by_script.items() if len(some) >= FEWEST_IN_A_HISTORY]
+    return [history for history in found if history is not None]
+
+
+def _history(script: str, runs: Sequence[ListedRun]) -> RunHistory | None:
+    lead = next((run.lead for run in reversed(runs) if run.lead and run.lead.bytes_per_unit), None)
+    if lead is None:
+        return None
+    steps = [
+        HistoryStep(
+            name=run.name,
+            commit=run.commit,
+            created=run.created,
+            bytes_per_unit=_rate_in(run, lead),
+        )
+        for run in runs[-MOST_IN_A_HISTORY:]
+    ]
+    return RunHistory(
+        script=script,
+        culprit=lead.name,
+        is_code=lead.is_code,
+        unit=lead.unit,
+        steps=steps,
+        sentence=_what_became(steps, lead.unit),
+    )
+
+
+def _rate_in(run: ListedRun, lead: LeadCulprit) -> float | None:
+    """Return how fast a culprit grew in a run; 0 where it didn't, None where that can't be told."""
+    suspects = [run.lead, *run.others] if run.lead else []
+    known = lead.signature, lead.name
+    for suspect in suspects:
+        is_same = suspect.signature == known[0] if known[0] else suspect.name == known[1]
+        if is_same:
+            return suspect.bytes_per_unit if suspect.unit == lead.unit else None
+    return 0.0 if run.verdict in _TELLS else None
+
+
+def _what_became(steps: Sequence[HistoryStep], unit: str) -> str:
+    told = [step for step in steps if step.bytes_per_unit is not None]
+    if not told:
+        return "No run tells its rate."
+    grows = [bool(step.bytes_per_unit) for step in told]
+    last, rate = told[-1], humane_rate(told[-1].bytes_per_unit or 0.0, unit)
+    if not grows[-1]:
+        began = next(n for n in range(len(grows), 0, -1) if grows[n - 1]) if any(grows) else 0
+        return f"It no longer grows since {_called(told[began])}."
+    if not all(grows):
+        began = max(n for n, growing in enumerate(grows) if not growing) + 1
+        where = "" if told[began] is last else f" in {last.name}"
+        return f"It grows since {_called(told[began])}, by {rate}{where}."
+    first = told[0].bytes_per_unit or 0.0
+    now = last.bytes_per_unit or 0.0
+    if max(first, now) <= _MOVED * min(first, now):
+        return f"It grows in all of them, by {rate}."
+    return (
+        f"It grows in all of them: by {humane_rate(first, unit)} in {_called(told[0])}, by {rate} "
+        f"in {_called(last)}."
+    )
+
+
+def _called(step: HistoryStep) -> str:
+    return f"{step.name} (commit {step.commit})" if step.commit else step.name
+
+
 _WIDTH, _HEIGHT = 120, 26
 
 
@@ -459,6 +556,31 @@ class LinkView:
 
 
 @dataclass(frozen=True)
+class StepView:
+    """A run in a history."""
+
+    name: str
+    href: str
+    commit: str
+    when: str
+    rate: str
+    bar: Bar
+
+
+@dataclass(frozen=True)
+class HistoryView:
+    """The first culprit of a script from run to run."""
+
+    anchor: str
+    script: str
+    culprit: str
+    is_code: bool
+    sentence: str
+    steps: list[StepView]
+    has_commits: bool
+
+
+@dataclass(frozen=True)
 class ListView:
     """The runs of a folder."""
 
@@ -467,6 +589,7 @@ class ListView:
     rows: list[RunRow]
     links: list[LinkView]
     others: str
+    histories: list[HistoryView]
 
 
 @dataclass(frozen=True)
@@ -503,10 +626,50 @@ def runs_page(
                     LinkView(k.label, href_of(k.page, folder), k.sentence) for k in listed.links
                 ],
                 others=others_words(listed),
+                histories=[
+                    _history_view(history, listed.runs, folder, f"history-{number}-{place}")
+                    for place, history in enumerate(listed.histories, 1)
+                ],
             )
             for number, listed in enumerate(lists, 1)
         ],
     )
+
+
+def _history_view(
+    history: RunHistory, runs: Sequence[ListedRun], folder: PurePath, anchor: str
+) -> HistoryView:
+    pages = {run.name: run.page for run in runs}
+    most = max((step.bytes_per_unit or 0.0 for step in history.steps), default=0.0)
+    return HistoryView(
+        anchor=anchor,
+        script=history.script,
+        culprit=history.culprit,
+        is_code=history.is_code,
+        sentence=history.sentence,
+        steps=[
+            StepView(
+                name=step.name,
+                href=href_of(pages[step.name], folder) if pages.get(step.name) else "",
+                commit=step.commit,
+                when=humane_moment(step.created) if step.created > 0 else "–",
+                rate=_rate_words(step, history.unit),
+                bar=_rate_bar(step.bytes_per_unit or 0.0, most),
+            )
+            for step in history.steps
+        ],
+        has_commits=any(step.commit for step in history.steps),
+    )
+
+
+def _rate_bar(rate: float, most: float) -> Bar:
+    return Bar("0%", f"{100 * rate / most:.1f}%") if rate > 0 else Bar("0%", "0%", "none")
+
+
+def _rate_words(step: HistoryStep, unit: str) -> str:
+    if step.bytes_per_unit is None:
+        return "not told"
+    return humane_rate(step.bytes_per_unit, unit) if step.bytes_per_unit else "doesn't grow"
 
 
 def _run_row(run: ListedRun, folder: PurePath, bounds: Bounds) -> RunRow:
@@ -593,6 +756,12 @@ def render_runs_text(listed: RunList, *, width: int = 100, color: bool = False) 
         lines.append(paper.paint(line[:label], verdict) + line[label:])
         about = _about(run, width - 2)
         lines += [paper.paint(paper.clip(about, "  "), "muted")] if about else []
+    for history in listed.histories:
+        rates = [step.bytes_per_unit or 0.0 for step in history.steps]
+        drawn = sparkline(rates, len(rates), (0.0, max(rates)))
+        head = f"{PurePath(history.script).name}, its last {len(rates)} runs: {history.culprit}"
+        lines += ["", paper.clip(f"{one_line(head)}  {drawn}")]
+        lines += paper.wrap(one_line(history.sentence), most=3)
     if any(run.has_children for run in listed.runs):
         lines += ["", *paper.wrap(f"peak: {PEAK_MEANING[0].lower()}{PEAK_MEANING[1:]}")]
     for link in listed.links[:MOST_LINKS]:

@@ -436,6 +436,8 @@ def _cost(report: Report, paper: Paper) -> list[str]:
         )
     if overhead.walker == "reference":
         lines += paper.wrap(f"walker: {wording.walker_words(overhead.walker)}")
+    if elsewhere := wording.platform_words(report.run.environment):
+        lines += paper.wrap(f"platform: {elsewhere}")
     return lines
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from leakscope.analysis.accounting.phases import COMPONENT_NAMES
 from leakscope.analysis.processes.endings import in_a_sentence
@@ -294,9 +294,21 @@ def walker_words(walker: str) -> str:
     if walker != "reference":
         return walker
     return (
-        "reference, as nothing was compiled at install: it takes longer and doesn't say who else "
+        "reference, as no native one is installed: it takes longer and doesn't say who else "
         "holds what grows, which circles keep garbage, nor what of a tensor's memory is never "
         "read; the memory of Arrow, ctypes and io.StringIO has no name."
+    )
+
+
+def platform_words(environment: Mapping[str, str]) -> str:
+    """Return what isn't measured on the platform of a run; empty on Linux."""
+    name = environment.get("platform", "")
+    if not name or name.startswith("Linux"):
+        return ""
+    system = name.partition(" ")[0]
+    return (
+        f"{system}: memory that processes share, what malloc keeps free, native allocations, "
+        "control groups and kills for memory aren't told, so that the ledger is shorter."
     )
 
 

@@ -283,3 +283,31 @@ def test_a_run_too_short_to_show_a_culprit_has_not_fixed_it(
     assert outcome_of(compared)[1] == "Not settled"
     assert compare(short, long).headline.startswith("First seen: ")
     assert compare(long, looked_at(40, report())).headline.startswith("Fixed: ")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "rate", "seconds", "outcome"),
+    [
+        ("clean", 0.1, 60.0, "Fixed"),
+        ("clean", 8.5, 60.0, "Not settled"),
+        ("clean", 0.1, 5.0, "Not settled"),
+        ("inconclusive", 0.1, 60.0, "Not settled"),
+    ],
+    ids=["as good as nothing grows", "memory may grow as fast", "a short run", "inconclusive"],
+)
+def test_memory_that_hardly_grows_settles_what_was_looked_at_seldom(
+    verdict: str, rate: float, seconds: float, outcome: str
+) -> None:
+    def looked_at(times: int, told: Report) -> Report:
+        overhead = Overhead(wall_share=0.01, peak_bytes=0, censuses=times)
+        return msgspec.structs.replace(told, overhead=overhead)
+
+    leaking = report(culprit(), work={"duration_s": 60.0})
+    (suspect,) = leaking.culprits
+    grows = MetricGrowth(
+        metric="rss", unit=suspect.unit, bytes_per_unit=rate * MB, interval=(0.0, rate * MB),
+        explained_share=0.0,
+    )  # fmt: skip
+    after = report(growth=[grows], work={"duration_s": seconds}, verdict=RunVerdict(verdict))
+    compared = compare(looked_at(40, leaking), looked_at(9, after))
+    assert outcome_of(compared)[1] == outcome

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from synthetic_runs import MIB, Program
 
+from leakscope.analysis import analyse
 from leakscope.analysis.columns.series import BoundaryTable
 from leakscope.analysis.columns.units import WorkUnit, epochs, epochs_are_visible, in_part
 from leakscope.model.boundary import Boundary, BoundaryKind
@@ -66,3 +69,19 @@ def test_other_units_are_counted_as_they_are() -> None:
     track = BoundaryTable(Recording(HeaderRecord(pid=1), [Measurement(boundary(step=3), {})]))
     minutes = WorkUnit("minute", "", np.array([2.5]))
     assert in_part(track, minutes) is minutes.done
+
+
+def test_growth_is_counted_in_epochs_where_the_program_says_nothing_else() -> None:
+    run = Program(epochs=12, validation=0).leak("kept", 2 * MIB, per="epoch").build()
+    measurements = run.main.measurements
+    last = {m.boundary.epoch: n for n, m in enumerate(measurements) if m.boundary.step}
+    said = [
+        replace(measurements[n], boundary=boundary(BoundaryKind.EPOCH_END, ""))
+        for n in last.values()
+    ]
+    recording = replace(run.main, measurements=[measurements[0], *said])
+    report = analyse(replace(run, recordings=[recording]))
+    (culprit,) = report.culprits
+    assert (culprit.name, culprit.unit) == ("kept", "epoch")
+    assert culprit.bytes_per_unit == pytest.approx(2 * MIB, rel=0.01)
+    assert [growth.unit for growth in report.growth] == ["epoch"]

@@ -17,8 +17,10 @@ from leakscope.model.comparison import Comparison
 from leakscope.model.documents import (
     Growth,
     GrowthReport,
+    HistoryStep,
     LeadCulprit,
     ListedRun,
+    RunHistory,
     RunLink,
     RunList,
     RunStatus,
@@ -145,7 +147,19 @@ def many_runs() -> RunList:
         for one in (RunStatus.RUNNING, RunStatus.UNREPORTED, RunStatus.UNREADABLE)
     ]
     link = RunLink(label="Before and after", page="comparison.html", sentence="The leak is fixed.")
-    return RunList(directory="runs", runs=judged + rest, others=["notes"], links=[link])
+    past = RunHistory(
+        script="src/train.py", culprit="Trainer.boxes", is_code=True, unit="step",
+        sentence="It no longer grows since third (commit c0ffee3).",
+        steps=[
+            HistoryStep(name=name, commit=commit, created=1.7e9, bytes_per_unit=rate)
+            for name, commit, rate in (
+                ("first", "c0ffee1", 1.0 * MIB), ("second", "", None), ("third", "c0ffee3", 0.0)
+            )
+        ],
+    )  # fmt: skip
+    return RunList(
+        directory="runs", runs=judged + rest, others=["notes"], links=[link], histories=[past]
+    )
 
 
 def page_of_runs(*lists: RunList) -> str:

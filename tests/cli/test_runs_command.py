@@ -20,7 +20,14 @@ from leakscope.model.device import OutOfMemory
 from leakscope.model.documents import ListedRun, RunList, RunStatus
 from leakscope.model.errors import NoRunError
 from leakscope.model.record import EndRecord, HeaderRecord, RunManifest
-from leakscope.model.report import Line, MetricGrowth, Report, Severity, Timeline
+from leakscope.model.report import (
+    Line,
+    MetricGrowth,
+    Report,
+    RunVerdict,
+    Severity,
+    Timeline,
+)
 from leakscope.recording import RecordingWriter, RunDirectory
 from leakscope.report import render_html, render_json
 from leakscope.report.runs import GROWTH_MEANING, bounds_by_run, growth_words
@@ -571,3 +578,74 @@ def test_a_page_of_runs_says_the_same_with_the_real_reports(tmp_path: Path) -> N
     assert "train.history" in page.replace("<wbr>", "")
     assert f'title="{GROWTH_MEANING}">Growth in all</abbr>' in page.replace("&#39;", "'")
     assert 'class="spark"' in page
+
+
+def run_at(day: int, rate: float | None, commit: str = "") -> Report:
+    report = report_of(rate, created=86_400.0 * day)
+    facts = msgspec.structs.replace(report.run, environment={"commit": commit} if commit else {})
+    return msgspec.structs.replace(report, run=facts)
+
+
+def history(folder: Path, *rates: float | None) -> list[str]:
+    """Put a run a day below a folder, and return what their list says became of the culprit."""
+    for day, rate in enumerate(rates, 1):
+        put(folder / f"run{day}", run_at(day, rate, f"c0ffee{day}"))
+    return [one.sentence for one in listed(folder).histories]
+
+
+@pytest.mark.parametrize(
+    ("rates", "said"),
+    [
+        ((4.0, 4.1, 4.0), "It grows in all of them, by 4 MiB per"),
+        ((4.0, 6.0, 8.0), "It grows in all of them: by 4 MiB per"),
+        ((4.0, 4.0, None), "It no longer grows since run3 (commit c0ffee3)."),
+        ((4.0, None, None, None), "It no longer grows since run2 (commit c0ffee2)."),
+        ((None, None, 4.0, 4.0), "It grows since run3 (commit c0ffee3), by 4 MiB per"),
+        ((4.0, None, 4.0), "It grows since run3 (commit c0ffee3), by 4 MiB per"),
+    ],
+)
+def test_runs_of_one_script_tell_what_became_of_its_first_culprit(
+    rates: tuple[float | None, ...], said: str, tmp_path: Path
+) -> None:
+    (sentence,) = history(tmp_path, *(rate and rate * MIB for rate in rates))
+    assert sentence.startswith(said)
+
+
+@pytest.mark.parametrize("rates", [(4.0, 4.0), (None, None, None)], ids=["two runs", "clean runs"])
+def test_there_is_no_history_of_little_or_of_nothing(
+    rates: tuple[float | None, ...], tmp_path: Path
+) -> None:
+    assert history(tmp_path, *(rate and rate * MIB for rate in rates)) == []
+
+
+def test_runs_of_different_scripts_have_no_history_in_common(tmp_path: Path) -> None:
+    for day in (1, 2, 3):
+        report = run_at(day, 4.0 * MIB)
+        facts = msgspec.structs.replace(report.run, script=f"train{day}.py")
+        put(tmp_path / f"run{day}", msgspec.structs.replace(report, run=facts))
+    assert listed(tmp_path).histories == []
+
+
+def test_a_run_that_cannot_tell_is_no_end_of_a_leak(tmp_path: Path) -> None:
+    put(tmp_path / "run3", inconclusive(run_at(3, None)))
+    (sentence,) = history(tmp_path, 4.0 * MIB, 4.0 * MIB)
+    assert sentence.startswith("It grows in all of them, by 4 MiB per")
+    (told,) = listed(tmp_path).histories
+    assert [step.bytes_per_unit is None for step in told.steps] == [False, False, True]
+
+
+def inconclusive(report: Report) -> Report:
+    return msgspec.structs.replace(report, verdict=RunVerdict.INCONCLUSIVE)
+
+
+def test_a_history_stands_in_the_terminal_and_on_the_page(tmp_path: Path) -> None:
+    history(tmp_path, 4.0 * MIB, 8.0 * MIB, None)
+    text = invoke("runs", tmp_path).stdout
+    assert "its last 3 runs" in text
+    assert "▅█▁" in text
+    assert "It no longer grows since run3 (commit c0ffee3)." in text
+    page = invoke("runs", tmp_path, "--format", "html").stdout
+    assert "from run to run" in page
+    assert "<code>c0ffee2</code>" in page
+    assert 'style="left:0%;width:50.0%"' in page
+    assert "doesn't grow" in page.replace("&#39;", "'")

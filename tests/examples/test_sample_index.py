@@ -44,3 +44,13 @@ def test_the_index_links_how_right_the_verdicts_are_where_that_was_measured(
 def test_every_example_has_a_sample() -> None:
     programs = {path.name for path in (ROOT / "examples").iterdir() if path.is_dir()}
     assert programs - {"__pycache__"} <= {path.parent.name for path in REPORTS.glob("*/*.json")}
+
+
+@pytest.mark.parametrize(
+    "page", sorted(REPORTS.rglob("*.html")), ids=lambda page: str(page.relative_to(REPORTS))
+)
+def test_a_sample_report_is_one_small_file(page: Path) -> None:
+    assert page.stat().st_size < 2_000_000
+    assert not re.search(
+        r"""<(?:script|link|img)[^>]*(?:src|href)=["'](?!data:)""", page.read_text()
+    )

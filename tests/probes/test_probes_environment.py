@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import platform
+import shutil
 import subprocess
 import sys
 from importlib import metadata
+
+import pytest
 
 from leakscope.probes.environment import environment
 
@@ -74,3 +77,43 @@ def test_asking_imports_no_library():
 
 def _refuses(*_):
     raise OSError("not on this platform")
+
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+def test_the_commit_is_that_which_git_has_checked_out(tmp_path):
+    def git(*words):
+        named = ["-c", "user.name=a", "-c", "user.email=b", "-C", str(project), *words]
+        done = subprocess.run(["git", *named], check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    if shutil.which("git") is None:
+        pytest.skip("there is no git")
+    project = tmp_path / "project"
+    (project / "below").mkdir(parents=True)
+    git("init", "-q", "-b", "main")
+    assert "commit" not in environment(project=str(project))
+    git("commit", "-q", "--allow-empty", "-m", "first")
+    commit = git("rev-parse", "HEAD")[:12]
+    assert environment(project=str(project / "below"))["commit"] == commit
+    git("pack-refs", "--all")
+    assert environment(project=str(project))["commit"] == commit
+    git("checkout", "-q", "--detach")
+    assert environment(project=str(project))["commit"] == commit
+    git("worktree", "add", "-q", "-b", "other", str(tmp_path / "other"))
+    assert environment(project=str(tmp_path / "other"))["commit"] == commit
+    assert "commit" not in environment()
+
+
+@pytest.mark.parametrize(
+    "head", ["", "ref: refs/heads/gone", "ref: refs/heads/odd", "x" * 40, "\0", COMMIT[:39]]
+)
+def test_a_repository_that_is_not_understood_tells_no_commit(head, tmp_path):
+    git = tmp_path / ".git"
+    (git / "refs" / "heads").mkdir(parents=True)
+    (git / "HEAD").write_text(head)
+    (git / "refs" / "heads" / "odd").write_bytes(b"\xff\xfe")
+    assert "commit" not in environment(project=str(tmp_path))
+    (git / "HEAD").write_text(COMMIT)
+    assert environment(project=str(tmp_path))["commit"] == COMMIT[:12]

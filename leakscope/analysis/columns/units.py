@@ -273,6 +273,8 @@ def _unit_of_marks(track: BoundaryTable) -> WorkUnit:
     labels = [b.label for b in track.boundaries if b.kind is BoundaryKind.MARK]
     if labels:
         return marks(track, max(set(labels), key=labels.count))
+    if not track.step.any() and (track.kind == code_of(BoundaryKind.EPOCH_END)).any():
+        return epochs(track)
     return WorkUnit("step", NOWHERE, track.step.astype(np.float64))
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from leakscope.analysis.compare.work import by_step, units_done
 from leakscope.analysis.growth import policy
 from leakscope.analysis.processes.endings import ENDINGS
+from leakscope.model import gauge
 from leakscope.model.comparison import WORTH_A_WORD, ChangeKind, CulpritChange, ValueChange
 from leakscope.model.report import (
     Culprit,
@@ -28,6 +29,7 @@ from leakscope.model.text import human_bytes, plural
 
 SECONDS = "s"
 _COUNTED = frozenset({"step", "batch", "validation", "epoch"})
+_POOLS = frozenset({gauge.RSS, gauge.PSS})
 _GRAVITY = [Severity.NOTE, Severity.WARNING, Severity.CRITICAL]
 
 
@@ -200,12 +202,26 @@ def _too_short(suspect: Suspect, seen_in: Report, run: Report) -> str:
     """Return in which way a run was too short to show what the other did; empty where it wasn't."""
     looks = seen_in.overhead.censuses, run.overhead.censuses
     enough = 2 * policy.FEWEST_GROWING  # some lie at begin and end
-    if isinstance(suspect, Culprit) and looks[1] < enough <= looks[0]:
+    seldom = isinstance(suspect, Culprit) and looks[1] < enough <= looks[0]
+    if seldom and not _leaves_no_room(suspect, seen_in, run):
         return f"was looked at only {plural(looks[1], 'time')}"
     there, here = (units_done(r.work, suspect.unit, suspect.phase) for r in (seen_in, run))
     if suspect.unit in _COUNTED and 0 < here < policy.FEWEST_GROWING <= there:
         return f"did only {plural(here, suspect.unit)}"
     return ""
+
+
+def _leaves_no_room(suspect: Suspect, seen_in: Report, run: Report) -> bool:
+    """Return whether all memory of a clean run grew by less than a suspect did in the other one.
+
+    Then a growth as fast would have shown in the process, however seldom its heap was looked at.
+    """
+    is_kept = suspect.growth == "across" and suspect.device == "host"
+    is_as_long = run.work.duration_s >= seen_in.work.duration_s / 2
+    if run.verdict is not RunVerdict.CLEAN or not is_kept or not is_as_long:
+        return False
+    pools = [g for g in run.growth if g.metric in _POOLS and g.unit == suspect.unit]
+    return bool(pools) and all(g.interval[1] < suspect.interval[0] for g in pools)
 
 
 def _doubt(

@@ -11,10 +11,9 @@
 #if PY_VERSION_HEX < 0x030E0000
 #include <internal/pycore_gc.h>
 #include <internal/pycore_interp.h>
-#include <internal/pycore_pystate.h>
 
 PyObject *long_lived(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
-    const struct _gc_runtime_state *state = &_PyInterpreterState_GET()->gc;
+    const struct _gc_runtime_state *state = &PyInterpreterState_Get()->gc;
     return Py_BuildValue("nn", state->long_lived_pending, state->long_lived_total);
 }
 #else
