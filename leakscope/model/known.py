@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import sys
 from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Any
@@ -168,7 +169,7 @@ def _refuse_what_matches_too_much(entry: KnownCulprit) -> None:
     elif match.holds and not match.type:
         field, named = "holds", [match.holds]
     for text in named:
-        if not re.match(r"[A-Za-z_]\w*\.", text):
+        if not re.match(r"[A-Za-z_]\w*\.", text) and text not in sys.stdlib_module_names:
             raise EntryError(
                 f"match.{field} must begin with the library's package, such as mylib.Thing, "
                 f"not {clipped(repr(text), _LONGEST)}"

@@ -63,5 +63,37 @@ def fsspec_instances(leaks):
             DirFileSystem(f"/{i}/{j}/{'x' * 1500}", local, skip_instance_cache=not leaks)
 
 
+def beautifulsoup_strings(leaks):
+    import bs4
+
+    titles = []
+    for i in rounds():
+        text = f"<h1>{i}</h1>{'<p>text</p>' * 30}"
+        title = bs4.BeautifulSoup(text, "html.parser").h1.string
+        titles.append(title if leaks else str(title))
+        del title
+
+
+def lxml_smart_strings(leaks):
+    import lxml.etree
+
+    titles = []
+    for i in rounds():
+        tree = lxml.etree.XML(f"<a><b>{i}</b>{'<p>text</p>' * 300}</a>")
+        titles += tree.xpath("//b/text()" if not leaks else "//text()", smart_strings=leaks)
+        del tree
+
+
+def markdown_references(leaks):
+    import markdown
+
+    md = markdown.Markdown()
+    for i in rounds():
+        for j in range(10):
+            md.convert(f"[a{i}.{j}]: http://example.org/{'x' * 1500}{i}.{j}\n\ntext [a{i}.{j}]\n")
+            if not leaks:
+                md.reset()
+
+
 if __name__ == "__main__":
     run(globals())

@@ -1,5 +1,8 @@
 """What libraries of experiments and pictures keep."""
 
+import tempfile
+import warnings
+
 from rounds import rounds, run
 
 TEXT = "x" * 4000
@@ -82,19 +85,6 @@ def _animation(frames, **options):
     return moving
 
 
-def matplotlib_animation_frames(leaks):
-    import numpy as np
-
-    def read():
-        while True:
-            yield np.zeros(2000)
-
-    moving = _animation(read, cache_frame_data=leaks, save_count=100_000)
-    frames = moving.new_frame_seq()
-    for _ in rounds():
-        moving._draw_next_frame(next(frames), blit=False)
-
-
 def matplotlib_animation_repeats(leaks):
     import numpy as np
 
@@ -103,6 +93,96 @@ def matplotlib_animation_repeats(leaks):
     frames = moving.new_frame_seq()
     for _ in rounds():
         moving._draw_next_frame(next(frames), blit=False)
+
+
+def torch_fork_buffer(leaks):
+    import torch
+    from torch.utils.data.datapipes.iter import IterableWrapper
+
+    warnings.simplefilter("ignore")
+    source = IterableWrapper(range(100)).map(lambda i: torch.full((4000,), float(i)))
+    one, two = (iter(branch) for branch in source.fork(2, buffer_size=-1))
+    for _ in rounds():
+        next(one)
+        if not leaks:
+            next(two)
+
+
+def torch_recording_observer(leaks):
+    import torch
+    from torch.ao.quantization.observer import MinMaxObserver, RecordingObserver
+
+    warnings.simplefilter("ignore")
+    observer = RecordingObserver() if leaks else MinMaxObserver()
+    for i in rounds():
+        observer(torch.full((4000,), float(i)))
+
+
+def tensorboard_accumulator(leaks):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from torch.utils.tensorboard import SummaryWriter
+
+    with tempfile.TemporaryDirectory() as folder, SummaryWriter(folder) as writer:
+        loaded = EventAccumulator(folder, size_guidance={"scalars": 0 if leaks else 10})
+        for i in rounds():
+            for j in range(100):
+                writer.add_scalar("loss", 1.0, 100 * i + j)
+            writer.flush()
+            loaded.Reload()
+
+
+def tensorboardx_scalars(leaks):
+    import tensorboardX
+
+    with tempfile.TemporaryDirectory() as folder, tensorboardX.SummaryWriter(folder) as writer:
+        for i in rounds():
+            for j in range(60):
+                writer.add_scalars("loss", {"train": 1.0, "held": 2.0}, 60 * i + j)
+            if not leaks:
+                writer.scalar_dict.clear()
+
+
+def hyperopt_trials(leaks):
+    import hyperopt
+    import numpy as np
+
+    trials = hyperopt.Trials()
+    for i in rounds():
+        if not leaks:
+            trials = hyperopt.Trials()
+        hyperopt.fmin(
+            lambda x, i=i: {"loss": x, "status": "ok", "log": f"{TEXT * 4}{i}"},
+            hyperopt.hp.uniform("x", 0, 1),
+            algo=hyperopt.rand.suggest,
+            max_evals=len(trials) + 2,
+            trials=trials,
+            verbose=False,
+            show_progressbar=False,
+            rstate=np.random.default_rng(i),
+        )
+
+
+def numba_specialisations(leaks):
+    import numba
+
+    @numba.njit
+    def first(x):
+        return x[0]
+
+    first((1, 2))
+    for i in rounds(40):
+        first((1,) * (i + 3) if leaks else (1, 2))
+
+
+def ipywidgets_open_widgets(leaks):
+    import ipywidgets
+
+    for _ in rounds():
+        for _ in range(20):
+            widget = ipywidgets.IntSlider()
+            if not leaks:
+                for part in (widget, widget.layout, widget.style):
+                    part.close()
 
 
 if __name__ == "__main__":

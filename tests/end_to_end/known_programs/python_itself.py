@@ -2,12 +2,18 @@
 
 import asyncio
 import concurrent.futures
+import ctypes
 import io
 import logging
 import logging.handlers
+import multiprocessing.pool
 import re
+import shelve
 import tarfile
+import tempfile
+import time
 import unittest.mock
+import weakref
 import xml.etree.ElementTree as ET
 
 from rounds import rounds, run
@@ -121,6 +127,69 @@ def python_xml_elements(leaks):
             pass
         if not leaks:
             root.clear()
+
+
+def python_loggers_by_name(leaks):
+    for i in rounds():
+        for j in range(300):
+            logging.getLogger(f"connection.{i}.{j}" if leaks else "connection")
+
+
+def python_finalizers(leaks):
+    class Thing:
+        pass
+
+    lasting = Thing()
+    for i in rounds():
+        for j in range(60):
+            weakref.finalize(lasting if leaks else Thing(), len, f"{TEXT}{i}.{j}")
+
+
+def python_shelf_written_back(leaks):
+    with tempfile.TemporaryDirectory() as folder:
+        shelf = shelve.open(f"{folder}/shelf", writeback=True)
+        for i in rounds():
+            shelf[str(i)] = [f"{TEXT}{i}.{j}" for j in range(5)]
+            if not leaks:
+                shelf.sync()
+        shelf.close()
+
+
+def slow(text):
+    time.sleep(0.015)
+
+
+def python_executor_tasks(leaks):
+    with concurrent.futures.ProcessPoolExecutor(1) as pool:
+        for i in rounds():
+            for j in range(4):
+                future = pool.submit(slow, f"{TEXT * 4}{i}.{j}")
+            if not leaks:
+                future.result()
+        pool.shutdown(cancel_futures=True)
+
+
+def python_thread_pool_tasks(leaks):
+    with multiprocessing.pool.ThreadPool(1) as pool:
+        for i in rounds():
+            for j in range(4):
+                result = pool.apply_async(slow, (f"{TEXT * 4}{i}.{j}",))
+            if not leaks:
+                result.wait()
+        pool.terminate()
+
+
+def python_pointer_types(leaks):
+    class Fixed(ctypes.Structure):
+        pass
+
+    for _ in rounds():
+        for _ in range(60):
+
+            class Packet(ctypes.Structure):
+                pass
+
+            ctypes.POINTER(Packet if leaks else Fixed)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """What libraries of services keep: templates, consoles, loggers, metrics, sessions."""
 
+import asyncio
 import os
 from pathlib import Path
 
@@ -101,6 +102,88 @@ def opentelemetry_spans_in_memory(leaks):
                 pass
         if not leaks:
             exporter.clear()
+
+
+def sqlalchemy_pending(leaks):
+    import sqlalchemy as sa
+    from sqlalchemy.orm import Session, declarative_base
+
+    base = declarative_base()
+
+    class Row(base):
+        __tablename__ = "row"
+        id = sa.Column(sa.Integer, primary_key=True)
+        text = sa.Column(sa.String)
+
+    engine = sa.create_engine("sqlite://")
+    base.metadata.create_all(engine)
+    with Session(engine, autoflush=False) as session:
+        for i in rounds():
+            for j in range(10):
+                session.add(Row(text=f"{TEXT[:2000]}{i}.{j}"))
+            if not leaks:
+                session.commit()
+
+
+def sqlalchemy_tables(leaks):
+    import sqlalchemy as sa
+
+    metadata = sa.MetaData()
+    for i in rounds():
+        for j in range(4):
+            columns = [sa.Column(f"c{k}", sa.Integer) for k in range(4)]
+            table = sa.Table(f"t{i}_{j}", metadata, *columns)
+            if not leaks:
+                metadata.remove(table)
+
+
+def redis_pipeline(leaks):
+    import redis
+
+    pipe = redis.Redis().pipeline()
+    for i in rounds():
+        for j in range(10):
+            pipe.set(f"{i}.{j}", f"{TEXT[:2000]}{i}.{j}")
+        if not leaks:
+            pipe.reset()
+
+
+def kombu_memory_transport(leaks):
+    import kombu
+
+    channel = kombu.Connection("memory://").channel()
+    queue = kombu.Queue("results", channel=channel)
+    queue.declare()
+    producer = kombu.Producer(channel)
+    for i in rounds():
+        for j in range(30):
+            producer.publish({"text": f"{TEXT}{i}.{j}"}, routing_key="results")
+        if not leaks:
+            queue.purge()
+
+
+def aiohttp_cookies(leaks):
+    import aiohttp
+    from yarl import URL
+
+    async def main():
+        jar = aiohttp.CookieJar() if leaks else aiohttp.DummyCookieJar()
+        for i in rounds():
+            for j in range(20):
+                url = URL(f"http://h{i}-{j}.example.org/")
+                jar.update_cookies({"id": f"{TEXT[:500]}{j}"}, url)
+
+    asyncio.run(main())
+
+
+def marshmallow_registry(leaks):
+    import marshmallow
+
+    for i in rounds():
+        for j in range(20):
+            meta = type("Meta", (), {"register": leaks})
+            fields = {"a": marshmallow.fields.Int(), "Meta": meta}
+            type(f"Row{i}x{j}", (marshmallow.Schema,), fields)
 
 
 if __name__ == "__main__":
