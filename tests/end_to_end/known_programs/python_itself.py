@@ -146,13 +146,14 @@ def python_finalizers(leaks):
 
 
 def python_shelf_written_back(leaks):
-    with tempfile.TemporaryDirectory() as folder:
-        shelf = shelve.open(f"{folder}/shelf", writeback=True)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        shelve.open(f"{folder}/shelf", writeback=True) as shelf,
+    ):
         for i in rounds():
             shelf[str(i)] = [f"{TEXT}{i}.{j}" for j in range(5)]
             if not leaks:
                 shelf.sync()
-        shelf.close()
 
 
 def slow(text):
