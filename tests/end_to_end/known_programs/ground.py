@@ -27,7 +27,7 @@ def python_collector_off(leaks):
 
 
 def python_collector_frozen(leaks):
-    for i in rounds():
+    for _ in rounds():
         for _ in range(20):
             Node()
         if leaks:
