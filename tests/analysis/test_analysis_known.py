@@ -725,6 +725,20 @@ class TestWhatAnEntrySpeaksOf:
         assert found is not None
         assert found.known.id == "lightning-predictions"
 
+    @pytest.mark.parametrize(
+        ("bytes_of_matches", "expected"), [(9, None), (11, "python-matches-kept")]
+    )
+    def test_what_a_container_holds_names_it_only_where_that_is_half_of_it(
+        self, bytes_of_matches: int, expected: str | None
+    ) -> None:
+        contents = [
+            Content(type="str", count=1, bytes=10),
+            Content(type="re.Match", count=9, bytes=bytes_of_matches),
+        ]
+        held = msgspec.structs.replace(_row("main()·thing", "list"), holds=contents)
+        found = find_known(Sighting(held, [], "across", "host"), shipped(), {"python": "3.11.7"})
+        assert (found.known.id if found else None) == expected
+
     def test_growth_across_evaluations_is_not_the_trainers(self) -> None:
         assert replace(SEEN["transformers-evaluation-gathered"], growth="across").find() is None
 
