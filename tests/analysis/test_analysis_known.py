@@ -300,7 +300,6 @@ OTHERS = {
         ".store",
         {"fsspec": "2026.9.0"},
         type="dict",
-        holds="fsspec.implementations.memory.MemoryFile",
         outside={"fsspec": "0.9.0"},
     ),
     "fsspec-instances": Seen(
