@@ -153,7 +153,7 @@ bench-overhead: $(VENV)/.benching
 	$(BIN)/python benchmarks/overhead.py $(QUICK)
 
 zoo: $(VENV)/.testing
-	@$(BIN)/pip install -q --disable-pip-version-check -e '.[zoo]'
+	@$(BIN)/pip install -q --disable-pip-version-check -e '.[zoo,known]'
 	$(BIN)/python -m pytest -q -m corpus tests
 	$(BIN)/python tests/zoo/run.py
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from leakscope.analysis.remedies.catalogue import Catalogue, shipped
 from leakscope.model.known import GrowthKind, KnownCulprit, Match, MemoryPlace, Nature
+from leakscope.model.text import human_bytes
 
 _NATURES = {
     Nature.FAULT: "a fault of the library",
@@ -52,7 +53,15 @@ def _match(match: Match) -> str:
         told.append(f"in {_any_of(match.holder)}")
     told += [_GROWTHS[match.growth]] if match.growth else []
     told += [_PLACES[match.device]] if match.device else []
-    return " ".join(told)
+    told += [f"a finding {_any_of(match.finding)}"] if match.finding else []
+    conditions = [
+        *(
+            f"`{name}` {f'is `{text}`' if text else 'not set'}"
+            for name, text in match.setting.items()
+        ),
+        *(f"`{name}` at {human_bytes(least)} or more" for name, least in match.gauge.items()),
+    ]
+    return f"{' '.join(told)}{', with ' if conditions else ''}{', '.join(conditions)}"
 
 
 def _any_of(texts: list[str]) -> str:

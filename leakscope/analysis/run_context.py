@@ -37,7 +37,9 @@ from leakscope.analysis.remedies.catalogue import (
     Catalogue,
     KnownMatch,
     Sighting,
+    Symptom,
     find_known,
+    find_known_of_finding,
     shipped,
 )
 from leakscope.analysis.source import SourceIndex
@@ -95,6 +97,14 @@ class RunContext:
         above = [self.table.latest[each] for each in self.table.ancestors(path)]
         sighting = Sighting(row, above, growth, device)
         return find_known(sighting, self.catalogue, self.environment)
+
+    def known_of_finding(self, kind: str) -> KnownMatch | None:
+        """Return the entry of the catalogue that speaks of a finding of this run, if one does."""
+        symptom = Symptom(kind, self._highest)
+        return find_known_of_finding(symptom, self.catalogue, self.environment)
+
+    def _highest(self, name: str) -> float:
+        return float(np.nanmax(self.track.gauge(name), initial=0.0))
 
     def known_by(self, library: str) -> Recognised | None:
         """Return what a library is known to keep on the host that the last censuses showed."""

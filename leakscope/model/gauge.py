@@ -19,6 +19,7 @@ PRIVATE = "private"
 PRIVATE_DIRTY = "private_dirty"
 SHARED = "shared"
 MAPPED = "mapped"
+HUGE_PAGES = "huge_pages"
 TREE_FILES = "tree_files"
 CHILDREN_PSS = "children_pss"
 CHILDREN = "children"
@@ -113,6 +114,7 @@ DESCRIPTIONS: dict[str, tuple[GaugeUnit, str]] = {
     PRIVATE_DIRTY: ("bytes", "of that, pages that were written to: the rest can be read anew"),
     SHARED: ("bytes", "resident memory shared with other processes or files"),
     MAPPED: ("bytes", "resident pages of files and of shared memory"),
+    HUGE_PAGES: ("bytes", "private memory that lies in transparent huge pages"),
     TREE_FILES: (
         "bytes",
         "pages of files in a watched process and its children, shared pages divided",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import sys
 from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Any
@@ -67,9 +68,18 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     type: str = ""
     """Its qualified type, ``*`` for any part."""
     holds: str = ""
-    """Qualified type of something that it holds, ``*`` for any part."""
+    """Qualified type of something that it holds, ``*`` for any part. Without holder and type it
+    must be half of what it holds at least."""
     growth: GrowthKind | None = None
     device: MemoryPlace | None = None
+    finding: list[Text] = []
+    """Kinds of findings, such as ``allocator_slack``: the entry speaks of these, not of culprits.
+    """
+    setting: dict[str, str] = {}
+    """What the run's environment says, by name, ``*`` for any part; an empty text where the name
+    must not be set."""
+    gauge: dict[str, int] = {}
+    """The least that a gauge must have read at its highest, by its name."""
 
 
 class KnownRemedy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -150,15 +160,30 @@ def to_entry(table: object) -> KnownCulprit:
 def _refuse_what_matches_too_much(entry: KnownCulprit) -> None:
     """A bare ``list`` or ``*`` would match anybody's container."""
     match = entry.match
-    named = [*match.holder, *([match.type] if not match.holder else [])]
+    if match.finding:
+        _refuse_a_culprits_fields(match)
+        return
+    field, named = "type", [match.type]
+    if match.holder:
+        field, named = "holder", match.holder
+    elif match.holds and not match.type:
+        field, named = "holds", [match.holds]
     for text in named:
-        if not re.match(r"[A-Za-z_]\w*\.", text):
+        if not re.match(r"[A-Za-z_]\w*\.", text) and text not in sys.stdlib_module_names:
             raise EntryError(
-                f"match.{'holder' if match.holder else 'type'} must begin with the library's "
-                f"package, such as mylib.Thing, not {clipped(repr(text), _LONGEST)}"
+                f"match.{field} must begin with the library's package, such as mylib.Thing, "
+                f"not {clipped(repr(text), _LONGEST)}"
             )
     if match.holder and not match.path:
         raise EntryError("match.holder needs match.path, the attribute of the holder that grows")
+
+
+def _refuse_a_culprits_fields(match: Match) -> None:
+    """A finding has no container."""
+    given = {"holder": match.holder, "path": match.path, "type": match.type, "holds": match.holds}
+    for field, value in given.items():
+        if value:
+            raise EntryError(f"match.{field} is of a container, and match.finding of none")
 
 
 def _refuse_bad_versions(versions: str) -> None:

@@ -10,6 +10,7 @@ import os
 import platform
 import re
 import sys
+import sysconfig
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -34,7 +35,38 @@ _LIBRARIES = (
     "wandb",
     "pillow",
     "matplotlib",
+    "aiohttp",
+    "beautifulsoup4",
+    "bokeh",
+    "faker",
+    "fsspec",
+    "gymnasium",
+    "hyperopt",
+    "ipywidgets",
+    "jinja2",
+    "kombu",
+    "langchain-core",
+    "langgraph-checkpoint",
+    "loguru",
+    "lxml",
+    "marshmallow",
+    "markdown",
+    "numba",
+    "openpyxl",
+    "opentelemetry-sdk",
+    "optuna",
+    "prometheus-client",
+    "redis",
+    "requests-mock",
+    "responses",
+    "rich",
+    "sqlalchemy",
+    "tensorboard",
+    "tensorboardx",
+    "xlsxwriter",
+    "zarr",
 )
+"""Those of which something is said: their versions, where they are installed."""
 
 _SETTINGS = (
     "PYTHONMALLOC",
@@ -74,10 +106,13 @@ def environment(more: Iterable[str] = (), project: str = "") -> dict[str, str]:
         "implementation": sys.implementation.name,
         "platform": _answer(_platform),
         "libc": _answer(lambda: os.confstr("CS_GNU_LIBC_VERSION") or ""),
+        "glibc": _answer(lambda: (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")[2]),
         "machine": _answer(_machine),
         "processors": _answer(_processors),
         "gc_thresholds": " ".join(map(str, gc.get_threshold())),
         "gc_enabled": str(gc.isenabled()).lower(),
+        "free_threaded": "true" if sysconfig.get_config_var("Py_GIL_DISABLED") else "",
+        "huge_pages": _answer(lambda: _chosen_huge_pages(_HUGE_PAGES)),
     }
     libraries = [name for name in (*_LIBRARIES, *more) if name not in facts]
     installed = _installed()
@@ -296,12 +331,17 @@ def _c_heap(facts: dict[str, str]) -> Item:
     )
 
 
-def _huge_pages(path: Path) -> Item:
+def _chosen_huge_pages(path: Path) -> str:
+    """Return ``always``, ``madvise`` or ``never``; empty where the kernel doesn't tell."""
     try:
         text = path.read_text(encoding="ascii", errors="replace")
     except OSError:
-        text = ""
-    chosen = text.partition("[")[2].partition("]")[0] or "not told"
+        return ""
+    return text.partition("[")[2].partition("]")[0]
+
+
+def _huge_pages(path: Path) -> Item:
+    chosen = _chosen_huge_pages(path) or "not told"
     always = chosen == "always"
     return Item(
         name="huge pages",

@@ -176,6 +176,7 @@ def divided(rollup: dict[str, int]) -> dict[str, int]:
         gauge.PRIVATE: rollup["Private_Clean"] + rollup["Private_Dirty"],
         gauge.PRIVATE_DIRTY: rollup["Private_Dirty"],
         gauge.SHARED: rollup["Shared_Clean"] + rollup["Shared_Dirty"],
+        gauge.HUGE_PAGES: rollup.get("AnonHugePages", 0),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import runpy
 from dataclasses import dataclass, field, replace
 from importlib import metadata
@@ -16,16 +17,20 @@ from leakscope.analysis.remedies import catalogue as catalogue_module
 from leakscope.analysis.remedies.catalogue import (
     Catalogue,
     Sighting,
+    Symptom,
     find_known,
+    find_known_of_finding,
     prefer_known_remedy,
     shipped,
     with_own,
 )
+from leakscope.model import gauge
 from leakscope.model.census import CensusRow, Content, Owner, RootKind
 from leakscope.model.known import EntryError, KnownCulprit, Nature, Own, Recognised, to_entry
 from leakscope.model.record import HeaderRecord
 from leakscope.model.report import Remedy, Report
 from leakscope.probes.environment import environment
+from leakscope.report.gates.sarif import KINDS
 
 PAGE = Path(__file__).parents[2] / "docs" / "known-culprits.md"
 MAKES_PAGE = PAGE.with_name("catalogue_page.py")
@@ -154,6 +159,388 @@ SEEN = {
         growth="within", outside={"pytorch-ignite": "0.4.4"},
     ),
 }  # fmt: skip
+OTHERS = {
+    "python-mock-calls": Seen(
+        "unittest.mock.Mock",
+        "._mock_call_args_list",
+        {"python": "3.11.7"},
+        type="unittest.mock._CallList",
+        outside={"python": "3.9.18"},
+    ),
+    "python-tar-members": Seen(
+        "tarfile.TarFile",
+        ".members",
+        {"python": "3.11.7"},
+        outside={"python": "3.9.18"},
+    ),
+    "python-memory-handler": Seen(
+        "logging.handlers.MemoryHandler",
+        ".buffer",
+        {"python": "3.11.7"},
+        outside={"python": "3.9.18"},
+    ),
+    "python-tasks-kept": Seen(
+        "",
+        "",
+        {"python": "3.11.7"},
+        type="set",
+        holds="_asyncio.Task",
+        outside={"python": "3.9.18"},
+    ),
+    "python-futures-kept": Seen(
+        "",
+        "",
+        {"python": "3.11.7"},
+        holds="concurrent.futures._base.Future",
+        outside={"python": "3.9.18"},
+    ),
+    "python-matches-kept": Seen(
+        "",
+        "",
+        {"python": "3.11.7"},
+        holds="re.Match",
+        outside={"python": "3.9.18"},
+    ),
+    "python-async-queue": Seen(
+        "asyncio.queues.Queue",
+        "._queue",
+        {"python": "3.11.7"},
+        type="collections.deque",
+        outside={"python": "3.9.18"},
+    ),
+    "python-timers": Seen(
+        "asyncio.unix_events._UnixSelectorEventLoop",
+        "._scheduled",
+        {"python": "3.11.7"},
+        outside={"python": "3.9.18"},
+    ),
+    "python-xml-elements": Seen(
+        "",
+        "",
+        {"python": "3.11.7"},
+        type="xml.etree.ElementTree.Element",
+        outside={"python": "3.9.18"},
+    ),
+    "jinja2-unbounded-cache": Seen(
+        "jinja2.environment.Environment",
+        ".cache",
+        {"jinja2": "3.1.6"},
+        type="dict",
+        outside={"jinja2": "2.11.3"},
+    ),
+    "rich-recording": Seen(
+        "rich.console.Console",
+        "._record_buffer",
+        {"rich": "15.0.0"},
+        outside={"rich": "9.13.0"},
+    ),
+    "rich-progress-tasks": Seen(
+        "rich.progress.Progress",
+        "._tasks",
+        {"rich": "15.0.0"},
+        type="dict",
+        outside={"rich": "9.13.0"},
+    ),
+    "loguru-handlers": Seen(
+        "loguru._logger.Core",
+        ".handlers",
+        {"loguru": "0.7.3"},
+        type="dict",
+        outside={"loguru": "0.5.3"},
+    ),
+    "prometheus-labels": Seen(
+        "prometheus_client.metrics.Histogram",
+        "._metrics",
+        {"prometheus-client": "0.26.0"},
+        type="dict",
+        outside={"prometheus-client": "0.9.0"},
+    ),
+    "prometheus-registry": Seen(
+        "prometheus_client.registry.CollectorRegistry",
+        "._collector_to_names",
+        {"prometheus-client": "0.26.0"},
+        type="dict",
+        outside={"prometheus-client": "0.9.0"},
+    ),
+    "opentelemetry-attributes": Seen(
+        "opentelemetry.sdk.metrics._internal._view_instrument_match._ViewInstrumentMatch",
+        "._attributes_aggregation",
+        {"opentelemetry-sdk": "1.45.2"},
+        type="dict",
+        outside={"opentelemetry-sdk": "1.11.0"},
+    ),
+    "opentelemetry-spans-in-memory": Seen(
+        "opentelemetry.sdk.trace.export.in_memory_span_exporter.InMemorySpanExporter",
+        "._finished_spans",
+        {"opentelemetry-sdk": "1.45.2"},
+        type="collections.deque",
+        outside={"opentelemetry-sdk": "0.17"},
+    ),
+    "optuna-trials-in-memory": Seen(
+        "optuna.storages._in_memory._StudyInfo",
+        ".trials",
+        {"optuna": "5.0.0"},
+        outside={"optuna": "1.5.0"},
+    ),
+    "gymnasium-render-collection": Seen(
+        "gymnasium.wrappers.rendering.RenderCollection",
+        ".frame_list",
+        {"gymnasium": "1.4.0"},
+        outside={"gymnasium": "0.25.2"},
+    ),
+    "zarr-memory-store": Seen(
+        "zarr.storage._memory.MemoryStore",
+        "._store_dict",
+        {"zarr": "3.1.6"},
+        type="dict",
+        outside={"zarr": "2.18.7"},
+    ),
+    "fsspec-memory-files": Seen(
+        "fsspec.spec._Cached",
+        ".store",
+        {"fsspec": "2026.9.0"},
+        type="dict",
+        outside={"fsspec": "0.9.0"},
+    ),
+    "fsspec-instances": Seen(
+        "fsspec.spec._Cached",
+        "._cache",
+        {"fsspec": "2026.9.0"},
+        type="dict",
+        outside={"fsspec": "0.9.0"},
+    ),
+    "openpyxl-cells": Seen(
+        "openpyxl.worksheet.worksheet.Worksheet",
+        "._cells",
+        {"openpyxl": "3.1.5"},
+        type="dict",
+        outside={"openpyxl": "2.5.14"},
+    ),
+    "xlsxwriter-cells": Seen(
+        "xlsxwriter.worksheet.Worksheet",
+        ".table",
+        {"xlsxwriter": "3.3.1"},
+        type="collections.defaultdict",
+        outside={"xlsxwriter": "0.9.9"},
+    ),
+    "responses-calls": Seen(
+        "responses.CallList",
+        "._calls",
+        {"responses": "0.26.3"},
+        outside={"responses": "0.12.1"},
+    ),
+    "requests-mock-history": Seen(
+        "requests_mock.adapter.Adapter",
+        ".request_history",
+        {"requests-mock": "1.12.1"},
+        outside={"requests-mock": "1.7.0"},
+    ),
+    "faker-unique": Seen(
+        "faker.proxy.UniqueProxy",
+        "._seen[*]",
+        {"faker": "40.63.0"},
+        type="set",
+        outside={"faker": "4.18.0"},
+    ),
+    "bokeh-stream": Seen(
+        "bokeh.core.property.wrappers.PropertyValueColumnData",
+        "['x']",
+        {"bokeh": "3.9.2"},
+        outside={"bokeh": "1.4.0"},
+    ),
+    "matplotlib-axes-artists": Seen(
+        "matplotlib.axes._axes.Axes",
+        "._children",
+        {"matplotlib": "3.11.2"},
+        outside={"matplotlib": "3.4.3"},
+    ),
+    "matplotlib-animation-repeats": Seen(
+        "matplotlib.animation.FuncAnimation",
+        "._tee_from",
+        {"matplotlib": "3.11.2"},
+        type="itertools._tee",
+        outside={"matplotlib": "3.1.3"},
+    ),
+    "python-loggers-by-name": Seen(
+        "logging.Manager",
+        ".loggerDict",
+        {"python": "3.11.7"},
+        type="dict",
+        outside={"python": "3.9.18"},
+    ),
+    "python-finalizers": Seen(
+        "weakref.finalize",
+        "._registry",
+        {"python": "3.11.7"},
+        type="dict",
+        outside={"python": "3.9.18"},
+    ),
+    "python-shelf-written-back": Seen(
+        "shelve.DbfilenameShelf",
+        ".cache",
+        {"python": "3.11.7"},
+        type="dict",
+        outside={"python": "3.9.18"},
+    ),
+    "python-executor-tasks": Seen(
+        "concurrent.futures.process.ProcessPoolExecutor",
+        "._pending_work_items",
+        {"python": "3.11.7"},
+        type="dict",
+        outside={"python": "3.9.18"},
+    ),
+    "python-thread-pool-tasks": Seen(
+        "multiprocessing.pool.ThreadPool",
+        "._inqueue",
+        {"python": "3.11.7"},
+        type="_queue.SimpleQueue",
+        outside={"python": "3.9.18"},
+    ),
+    "python-pointer-types": Seen(
+        "_ctypes",
+        "._pointer_type_cache",
+        {"python": "3.11.7"},
+        type="dict",
+        outside={"python": "3.14.0"},
+    ),
+    "torch-fork-buffer": Seen(
+        "torch.utils.data.datapipes.iter.combining._ForkerIterDataPipe",
+        ".buffer",
+        {"torch": "2.13.0"},
+        type="collections.deque",
+        outside={"torch": "1.10.2"},
+    ),
+    "torch-recording-observer": Seen(
+        "torch.ao.quantization.observer.RecordingObserver",
+        ".tensor_val",
+        {"torch": "2.13.0"},
+        outside={"torch": "1.9.1"},
+    ),
+    "tensorboard-accumulator": Seen(
+        "tensorboard.backend.event_processing.reservoir._ReservoirBucket",
+        ".items",
+        {"tensorboard": "2.21.0"},
+        outside={"tensorboard": "1.15.0"},
+    ),
+    "tensorboardx-scalars": Seen(
+        "tensorboardX.writer.SummaryWriter",
+        ".scalar_dict",
+        {"tensorboardx": "2.6.5"},
+        type="dict",
+        outside={"tensorboardx": "0.9"},
+    ),
+    "hyperopt-trials": Seen(
+        "hyperopt.base.Trials",
+        "._dynamic_trials",
+        {"hyperopt": "0.3.0"},
+        outside={"hyperopt": "0.1.2"},
+    ),
+    "numba-specialisations": Seen(
+        "numba.core.registry.CPUDispatcher",
+        ".overloads",
+        {"numba": "0.68.1"},
+        type="collections.OrderedDict",
+        outside={"numba": "0.49.1"},
+    ),
+    "ipywidgets-open-widgets": Seen(
+        "ipywidgets.widgets.widget",
+        "._instances",
+        {"ipywidgets": "8.1.9"},
+        type="dict",
+        outside={"ipywidgets": "7.8.5"},
+    ),
+    "sqlalchemy-pending": Seen(
+        "sqlalchemy.orm.session.Session",
+        "._new",
+        {"sqlalchemy": "2.1.9"},
+        type="dict",
+        outside={"sqlalchemy": "1.3.24"},
+    ),
+    "sqlalchemy-tables": Seen(
+        "sqlalchemy.sql.schema.MetaData",
+        ".tables",
+        {"sqlalchemy": "2.1.9"},
+        type="sqlalchemy.util._collections.FacadeDict",
+        outside={"sqlalchemy": "1.3.24"},
+    ),
+    "redis-pipeline": Seen(
+        "redis.client.Pipeline",
+        ".command_stack",
+        {"redis": "8.1.0"},
+        outside={"redis": "2.10.6"},
+    ),
+    "kombu-memory-transport": Seen(
+        "kombu.transport.memory",
+        ".Channel",
+        {"kombu": "5.7.0"},
+        type="type",
+        outside={"kombu": "4.6.11"},
+    ),
+    "aiohttp-cookies": Seen(
+        "aiohttp.cookiejar.CookieJar",
+        "._cookies",
+        {"aiohttp": "3.14.5"},
+        type="collections.defaultdict",
+        outside={"aiohttp": "2.3.10"},
+    ),
+    "marshmallow-registry": Seen(
+        "marshmallow.class_registry",
+        "._registry",
+        {"marshmallow": "4.4.0"},
+        type="dict",
+        outside={"marshmallow": "2.21.0"},
+    ),
+    "langchain-chat-history": Seen(
+        "langchain_core.chat_history.InMemoryChatMessageHistory",
+        ".messages",
+        {"langchain-core": "1.0.0"},
+        outside={"langchain-core": "0.0.13"},
+    ),
+    "langchain-cache": Seen(
+        "langchain_core.caches.InMemoryCache",
+        "._cache",
+        {"langchain-core": "1.0.0"},
+        type="dict",
+        outside={"langchain-core": "0.1.53"},
+    ),
+    "langchain-vector-store": Seen(
+        "langchain_core.vectorstores.in_memory.InMemoryVectorStore",
+        ".store",
+        {"langchain-core": "1.0.0"},
+        type="dict",
+        outside={"langchain-core": "0.1.53"},
+    ),
+    "langgraph-saver": Seen(
+        "langgraph.checkpoint.memory.InMemorySaver",
+        ".blobs",
+        {"langgraph-checkpoint": "4.3.2"},
+        type="collections.defaultdict",
+        outside={"langgraph-checkpoint": "1.0.12"},
+    ),
+    "beautifulsoup-strings": Seen(
+        "",
+        "",
+        {"beautifulsoup4": "4.15.0"},
+        holds="bs4.element.NavigableString",
+        outside={"beautifulsoup4": "3.2.2"},
+    ),
+    "lxml-smart-strings": Seen(
+        "",
+        "",
+        {"lxml": "6.1.3"},
+        holds="lxml.etree._ElementUnicodeResult",
+        outside={"lxml": "1.3.6"},
+    ),
+    "markdown-references": Seen(
+        "markdown.core.Markdown",
+        ".references",
+        {"markdown": "3.11.3"},
+        type="dict",
+        outside={"markdown": "2.6.11"},
+    ),
+}
+"""Of Python itself, and of libraries that train nothing."""
+SEEN |= OTHERS
 FOLLOWED = {
     "transformers-evaluation-joined": "transformers-evaluation-gathered",
     "transformers-evaluation-joined-on-device": "transformers-evaluation-gathered-on-device",
@@ -166,6 +553,57 @@ MENDED = (
 )
 """What the installed versions do no more."""
 FIGURES = "matplotlib-open-figures"
+GLIBC = {"glibc": "2.36", "allocator": "glibc"}
+PYTHON_3_14 = {"python": "3.14.2"}
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What a run showed of the interpreter, the C library or the kernel."""
+
+    kind: str
+    ran: dict[str, str]
+    near: tuple[dict[str, str], ...]
+    """Versions and settings of runs of which the entry doesn't speak."""
+    gauges: dict[str, float] = field(default_factory=dict)
+
+    def find(self, ran: dict[str, str], gauges: dict[str, float] | None = None) -> str | None:
+        read = self.gauges if gauges is None else gauges
+        symptom = Symptom(self.kind, lambda name: read.get(name, 0.0))
+        found = find_known_of_finding(symptom, shipped(), ran)
+        return found.known.id if found else None
+
+
+GROUND = {
+    "python-late-collector": Ground(
+        "garbage", PYTHON_3_14, ({"python": "3.14.5"}, {"python": "3.13.9"}, {}),
+    ),
+    "python-free-threaded-late-collector": Ground(
+        "garbage", {**PYTHON_3_14, "free_threaded": "true"},
+        ({"python": "3.14.5", "free_threaded": "true"}, PYTHON_3_14),
+    ),
+    "python-collector-off": Ground("collector_off", {"python": "3.11.7"}, ({},)),
+    "python-collector-frozen": Ground("collector_frozen", {"python": "3.11.7"}, ({},)),
+    "kernel-huge-pages": Ground(
+        "allocator_slack", {**GLIBC, "huge_pages": "always", "MALLOC_ARENA_MAX": "2"},
+        ({**GLIBC, "huge_pages": "madvise"}, {**GLIBC, "allocator": "jemalloc"}),
+        {"huge_pages": 128.0 * KIB * KIB},
+    ),
+    "glibc-arenas": Ground(
+        "allocator_slack", GLIBC,
+        ({**GLIBC, "MALLOC_ARENA_MAX": "2"}, {"glibc": "2.36", "allocator": "jemalloc"}),
+        {"mapped_arenas": 64.0 * KIB * KIB},
+    ),
+    "glibc-thresholds": Ground(
+        "allocator_slack", GLIBC,
+        (
+            {**GLIBC, "MALLOC_TRIM_THRESHOLD_": "131072"},
+            {**GLIBC, "GLIBC_TUNABLES": "glibc.malloc.trim_threshold=131072"},
+        ),
+        {"mapped_heap": 128.0 * KIB * KIB},
+    ),
+}  # fmt: skip
+"""Entries that speak of findings."""
 EACH = pytest.mark.parametrize("name", SEEN)
 
 
@@ -186,7 +624,7 @@ class TestTheShippedCatalogue:
         ids = [entry.known.id for entry in catalogue.entries]
         assert int(catalogue.version) >= 1
         assert catalogue.faults == ()
-        assert len(ids) == len(set(ids)) >= 15
+        assert len(ids) == len(set(ids)) >= 80
 
     def test_every_entry_says_where_that_is_said_what_to_do_and_of_which_versions(self) -> None:
         for known in (entry.known for entry in shipped().entries):
@@ -195,7 +633,10 @@ class TestTheShippedCatalogue:
             assert len(known.remedy.text) > 40, known.id
             assert known.versions, known.id
             assert not known.title.endswith("."), known.id
-            assert known.match.growth or known.match.type or known.match.path, known.id
+            match = known.match
+            assert match.growth or match.type or match.path or match.finding, known.id
+            assert set(match.finding) <= set(KINDS), known.id
+            assert set(match.gauge) <= set(gauge.DESCRIPTIONS), known.id
 
     def test_the_version_of_every_library_is_recorded(self) -> None:
         facts = environment()
@@ -205,7 +646,7 @@ class TestTheShippedCatalogue:
         assert installed <= set(facts)
 
     def test_every_entry_is_tried_here(self) -> None:
-        assert {entry.known.id for entry in shipped().entries} == {*SEEN, FIGURES}
+        assert {entry.known.id for entry in shipped().entries} == {*SEEN, *GROUND, FIGURES}
 
     def test_the_page_is_current(self) -> None:
         page_text = runpy.run_path(str(MAKES_PAGE))["page_text"]
@@ -257,16 +698,8 @@ class TestWhatAnEntrySpeaksOf:
         assert seen.find(ran=dict.fromkeys(seen.ran, "built by hand")) is None
 
     @EACH
-    def test_a_class_of_the_users_with_the_same_attribute_is_not(self, name: str) -> None:
-        seen = SEEN[name]
-        last = (seen.holder or seen.type).rpartition(".")[2]
-        theirs = replace(seen, holder=f"__main__.{last}" if seen.holder else "")
-        if not seen.holder:
-            theirs = replace(theirs, type=f"__main__.{last}")
-        assert theirs.find() is None
-        assert replace(theirs, holder=f"mine.{last}", type=seen.type).find() in {
-            None, "torchmetrics-tracker"
-        }  # fmt: skip
+    def test_a_class_of_the_users_with_the_same_name_is_not(self, name: str) -> None:
+        assert _as_of_the_users(SEEN[name]).find() is None
 
     @pytest.mark.parametrize("name", [name for name in SEEN if SEEN[name].holder])
     def test_another_attribute_of_the_library_is_not(self, name: str) -> None:
@@ -292,6 +725,20 @@ class TestWhatAnEntrySpeaksOf:
         assert found is not None
         assert found.known.id == "lightning-predictions"
 
+    @pytest.mark.parametrize(
+        ("bytes_of_matches", "expected"), [(9, None), (11, "python-matches-kept")]
+    )
+    def test_what_a_container_holds_names_it_only_where_that_is_half_of_it(
+        self, bytes_of_matches: int, expected: str | None
+    ) -> None:
+        contents = [
+            Content(type="str", count=1, bytes=10),
+            Content(type="re.Match", count=9, bytes=bytes_of_matches),
+        ]
+        held = msgspec.structs.replace(_row("main()·thing", "list"), holds=contents)
+        found = find_known(Sighting(held, [], "across", "host"), shipped(), {"python": "3.11.7"})
+        assert (found.known.id if found else None) == expected
+
     def test_growth_across_evaluations_is_not_the_trainers(self) -> None:
         assert replace(SEEN["transformers-evaluation-gathered"], growth="across").find() is None
 
@@ -311,10 +758,45 @@ class TestWhatAnEntrySpeaksOf:
     def test_an_installed_version_is_judged_by_the_range(self, name: str) -> None:
         seen = SEEN[name]
         library = next(iter(seen.ran))
-        if not _is_installed(library):
+        if library != "python" and not _is_installed(library):
             pytest.skip(f"{library} is not installed")
+        here = platform.python_version() if library == "python" else metadata.version(library)
         expected = FOLLOWED.get(name, None if name in MENDED else name)
-        assert seen.find(ran={library: metadata.version(library)}) == expected
+        assert seen.find(ran={library: here}) == expected
+
+
+def _as_of_the_users(seen: Seen) -> Seen:
+    """Return the same of a class of the user's own, by what names the library's."""
+    if seen.holder:
+        return replace(seen, holder=f"__main__.{seen.holder.rpartition('.')[2]}")
+    if "." in seen.type:
+        return replace(seen, type=f"__main__.{seen.type.rpartition('.')[2]}")
+    return replace(seen, holds=f"__main__.{seen.holds.rpartition('.')[2]}")
+
+
+class TestWhatAnEntrySaysOfTheGround:
+    @pytest.mark.parametrize("name", GROUND)
+    def test_a_finding_of_such_a_run_is_known(self, name: str) -> None:
+        ground = GROUND[name]
+        assert ground.find(ground.ran) == name
+
+    @pytest.mark.parametrize("name", GROUND)
+    def test_another_version_or_setting_is_not(self, name: str) -> None:
+        ground = GROUND[name]
+        assert name not in [ground.find(ran) for ran in ground.near]
+
+    @pytest.mark.parametrize("name", [name for name in GROUND if GROUND[name].gauges])
+    def test_without_the_gauge_it_is_not(self, name: str) -> None:
+        ground = GROUND[name]
+        assert ground.find(ground.ran, dict.fromkeys(ground.gauges, 1.0)) is None
+
+    @pytest.mark.parametrize("name", GROUND)
+    def test_another_kind_of_finding_is_not(self, name: str) -> None:
+        assert replace(GROUND[name], kind="threads").find(GROUND[name].ran) is None
+
+    def test_a_container_is_never_the_grounds(self) -> None:
+        seen = replace(SEEN["wandb-table"], holder="", type="garbage")
+        assert seen.find(ran={**PYTHON_3_14, **GLIBC}) is None
 
 
 class TestEntriesOfAProject:
@@ -377,6 +859,8 @@ def table(**changes: object) -> dict[str, object]:
         ({"match": {"type": "dict"}}, "match.type must begin with the library's package"),
         ({"match": {"holder": ["mylib.Recorder"]}}, "match.holder needs match.path"),
         ({"match": {"type": "mylib.X", "growth": "ever"}}, 'must be "across" or "within"'),
+        ({"match": {"holds": "str"}}, "match.holds must begin with the library's package"),
+        ({"match": {"finding": ["garbage"], "type": "mylib.X"}}, "match.type is of a container"),
     ],
 )
 def test_an_entry_that_makes_no_sense_is_refused_with_what_is_wrong(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 from synthetic_runs import KIB, MIB, Program, Size, State, Thing
 
@@ -33,6 +34,22 @@ def test_a_collector_that_is_off_while_garbage_piles_up() -> None:
     assert found.severity is Severity.WARNING
     assert found.bytes_per_unit == pytest.approx(20 * MIB, rel=0.05)
     assert "unexplained" not in {f.kind for f in report.findings}
+
+
+@pytest.mark.parametrize(
+    ("python", "known"), [("3.14.2", "python-late-collector"), ("3.14.5", None), ("3.11.7", None)]
+)
+def test_garbage_of_a_python_whose_collector_comes_late_has_that_said_of_it(
+    python: str, known: str | None
+) -> None:
+    program = Program(epochs=10, full_every=1)
+    program.garbage = lambda s: s.epochs_done * 20 * MIB
+    program.swell(lambda s: s.epochs_done * 20 * MIB)
+    run = program.build()
+    run.manifest = msgspec.structs.replace(run.manifest, environment={"python": python})
+    found = finding(analyse(run), "garbage")
+    assert (found.known.id if found.known else None) == known
+    assert found.remedy.title.startswith("Update Python to 3.14.5") is bool(known)
 
 
 def test_a_program_that_collects_by_itself_now_and_then_is_no_leak() -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,20 @@ ELSEWHERE = {
     "transformers-evaluation-gathered-on-device": "needs a device",
     "transformers-evaluation-joined-on-device": "needs a device",
 }
+CASES = {
+    case.replace("_", "-"): file
+    for file in sorted(HERE.glob("*.py"))
+    for case in re.findall(r"^def ([a-z]\w*)\(leaks\):", file.read_text(), re.MULTILINE)
+}
+"""By entry of the catalogue the file that has a case of that name, which leaks or is fixed."""
+SAMPLE_OF_CASES = {"python-mock-calls", "python-matches-kept", "matplotlib-axes-artists"}
+BY_HAND = {
+    "python-late-collector": "needs Python 3.14.0 to 3.14.4",
+    "python-free-threaded-late-collector": "needs such a build",
+    "kernel-huge-pages": "needs root",
+}
+"""Why tests/analysis alone has a run of it, made by hand."""
+_OF_THE_GROUND = ("python", "glibc")
 SAMPLE = {
     "transformers-evaluation-gathered",
     "torchmetrics-never-reset",
@@ -99,7 +114,8 @@ def report_of(leakscope_commands: Warm, tmp_path: Path) -> Callable[..., dict[st
 
 
 def test_every_entry_has_a_program_or_a_reason_why_not() -> None:
-    assert {entry.known.id for entry in shipped().entries} == {*PROGRAMS, *OLD, *ELSEWHERE}
+    ids = {entry.known.id for entry in shipped().entries}
+    assert ids == {*PROGRAMS, *OLD, *ELSEWHERE, *CASES, *BY_HAND}
 
 
 @pytest.mark.slow
@@ -125,6 +141,46 @@ def test_what_a_library_is_known_for_is_told_of_its_culprit(
         case = next(case for case in cases() if case.program == program)
         one = score(case, Outcome(told, 0.0, kept=[{} for _ in case.leaks]))
         assert one.right, one
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sampled(CASES, SAMPLE_OF_CASES))
+def test_what_a_library_keeps_is_told_and_its_fixed_twin_is_accused_of_nothing(
+    name: str, tmp_path: Path
+) -> None:
+    known = next(entry.known for entry in shipped().entries if entry.known.id == name)
+    library = known.libraries[0]
+    if library not in _OF_THE_GROUND and not _is_installed(library):
+        pytest.skip(f"{library} is not installed")
+    told = _case(name, "leak", tmp_path)
+    found = [one["known"] for one in _of_entry(name, told)]
+    assert found, [(c["name"], c["known"]) for c in told["culprits"]]
+    assert found[0]["library"] == library
+    assert found[0]["version"] == told["run"]["environment"][library]
+    fixed = _case(name, "fixed", tmp_path)
+    assert (fixed["verdict"], fixed["culprits"]) == ("clean", [])
+    assert _of_entry(name, fixed) == []
+
+
+def _of_entry(name: str, told: dict[str, Any]) -> list[dict[str, Any]]:
+    ones = [*told["culprits"], *told["findings"]]
+    return [one for one in ones if one["known"] and one["known"]["id"] == name]
+
+
+def _case(name: str, kind: str, folder: Path) -> dict[str, Any]:
+    words = [sys.executable, str(CASES[name]), name, kind, str(folder / kind)]
+    environment = {**os.environ, "MPLBACKEND": "Agg", "KERAS_BACKEND": "torch"}
+    subprocess.run(words, cwd=folder, env=environment, check=True, timeout=280)
+    told: dict[str, Any] = json.loads((folder / kind / "report.json").read_text())
+    return told
+
+
+def _is_installed(library: str) -> bool:
+    try:
+        version(library)
+    except PackageNotFoundError:
+        return False
+    return True
 
 
 @pytest.mark.slow

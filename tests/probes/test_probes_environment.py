@@ -20,6 +20,24 @@ def test_versions_platform_and_processors_are_told():
     assert all(type(value) is str and value for value in facts.values())
 
 
+def test_the_ground_is_told(tmp_path, monkeypatch):
+    chosen = tmp_path / "enabled"
+    chosen.write_text("always [madvise] never\n")
+    monkeypatch.setattr("leakscope.probes.environment._HUGE_PAGES", chosen)
+    monkeypatch.setattr("sysconfig.get_config_var", {"Py_GIL_DISABLED": 1}.get)
+    monkeypatch.setattr("os.confstr", {"CS_GNU_LIBC_VERSION": "glibc 2.36"}.get)
+    facts = environment()
+    told = {name: facts[name] for name in ("glibc", "huge_pages", "free_threaded")}
+    assert told == {"glibc": "2.36", "huge_pages": "madvise", "free_threaded": "true"}
+
+
+def test_what_the_ground_does_not_tell_is_left_out(tmp_path, monkeypatch):
+    monkeypatch.setattr("leakscope.probes.environment._HUGE_PAGES", tmp_path / "none")
+    monkeypatch.setattr("sysconfig.get_config_var", {"Py_GIL_DISABLED": 0}.get)
+    monkeypatch.setattr("os.confstr", lambda name: None)
+    assert not {"glibc", "huge_pages", "free_threaded"} & set(environment())
+
+
 def test_versions_of_more_libraries_are_told_and_change_nothing_else():
     facts = environment(["pytest", "python", "not-there", "PYTHONMALLOC"])
     assert facts["pytest"] == metadata.version("pytest")

@@ -24,6 +24,7 @@ from leakscope.probes.process import (
     MappingProbe,
     ProcessProbe,
     SystemProbe,
+    divided,
 )
 from leakscope.probes.sources import default_probes
 
@@ -162,6 +163,19 @@ def test_proportional_private_and_shared_memory_fit_together():
     assert gauges[gauge.PRIVATE] <= gauges[gauge.PSS] <= rss * 1.1
     assert gauges[gauge.PRIVATE] + gauges[gauge.SHARED] == pytest.approx(rss, rel=0.1)
     assert 0 < gauges[gauge.PRIVATE_DIRTY] < gauges[gauge.PRIVATE]
+    assert 0 <= gauges[gauge.HUGE_PAGES] <= gauges[gauge.PRIVATE]
+
+
+def test_memory_in_huge_pages_is_told_and_is_none_where_the_kernel_has_no_such_line():
+    rollup = {
+        "Pss": 9,
+        "Private_Clean": 1,
+        "Private_Dirty": 2,
+        "Shared_Clean": 3,
+        "Shared_Dirty": 4,
+    }
+    assert divided(rollup)[gauge.HUGE_PAGES] == 0
+    assert divided(rollup | {"AnonHugePages": 2})[gauge.HUGE_PAGES] == 2
 
 
 @linux

@@ -19,6 +19,7 @@ from leakscope.analysis.findings import (
     unnamed,
 )
 from leakscope.analysis.growth.search import SearchResult
+from leakscope.analysis.remedies.catalogue import prefer_known_remedy
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.verdict.severity import SEVERITY_ORDER
 from leakscope.model.device import OutOfMemory
@@ -62,5 +63,15 @@ def find_findings(
         found = [f for f in found if f.kind not in _KINDS_FROM_WITHIN]
     if any(f.kind in _EXPLAINING_KINDS for f in found if f.severity is not Severity.NOTE):
         found = [f for f in found if f.kind != "unexplained"]
+    found = [_recognised(case, finding) for finding in found]
     found.sort(key=lambda f: (SEVERITY_ORDER[f.severity], -f.total_bytes))
     return [msgspec.structs.replace(f, rank=rank) for rank, f in enumerate(found, 1)]
+
+
+def _recognised(case: RunContext, finding: Finding) -> Finding:
+    """Return a finding with what the catalogue says of its kind, where it says more."""
+    match = case.known_of_finding(finding.kind) if finding.known is None else None
+    if match is None:
+        return finding
+    remedy = prefer_known_remedy(match.known, finding.remedy)
+    return msgspec.structs.replace(finding, known=match.told, remedy=remedy)

@@ -7,7 +7,7 @@ matches: holder, way, type, growth and the version that ran must all fit.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -103,6 +103,15 @@ class Sighting:
 
 
 @dataclass(frozen=True)
+class Symptom:
+    """A finding as entries see it."""
+
+    kind: str
+    highest: Callable[[str], float]
+    """Returns what a gauge read at its highest, 0 where it wasn't read."""
+
+
+@dataclass(frozen=True)
 class KnownMatch:
     """The entry that speaks of a culprit, and what a report tells of it."""
 
@@ -116,11 +125,31 @@ def find_known(
     """Return the first entry that speaks of a culprit of a run with these versions."""
     holder, way = _holder_and_way(sighting)
     for entry in catalogue.entries:
-        if _fits(entry.known.match, sighting, holder, way):
+        if _fits(entry.known.match, sighting, holder, way) and _is_set(entry, environment):
             ran = _versions(entry.known, holder or sighting.row.type, environment)
             if _speaks_of(entry.known.versions, ran):
                 return KnownMatch(entry.known, _to_recognised(entry, ran))
     return None
+
+
+def find_known_of_finding(
+    symptom: Symptom, catalogue: Catalogue, environment: Mapping[str, str]
+) -> KnownMatch | None:
+    """Return the first entry that speaks of a finding of a run with these versions and settings."""
+    for entry in catalogue.entries:
+        match = entry.known.match
+        reads = all(symptom.highest(name) >= least for name, least in match.gauge.items())
+        if symptom.kind in match.finding and reads and _is_set(entry, environment):
+            ran = _versions(entry.known, "", environment)
+            if _speaks_of(entry.known.versions, ran):
+                return KnownMatch(entry.known, _to_recognised(entry, ran))
+    return None
+
+
+def _is_set(entry: CatalogueEntry, environment: Mapping[str, str]) -> bool:
+    """Whether the environment says what an entry needs; what isn't set is the empty text."""
+    wanted = entry.known.match.setting
+    return all(fnmatchcase(environment.get(name, ""), text) for name, text in wanted.items())
 
 
 def _to_recognised(entry: CatalogueEntry, ran: Mapping[str, str]) -> Recognised:
@@ -144,13 +173,23 @@ def _fits(match: Match, sighting: Sighting, holder: str, way: str) -> bool:
     held = not match.holder or any(fnmatchcase(holder, pattern) for pattern in match.holder)
     there = not match.path or any(_way_matches(pattern, way) for pattern in match.path)
     return (
-        held
+        not match.finding
+        and held
         and there
         and (not match.type or fnmatchcase(row.type, match.type))
-        and (not match.holds or any(fnmatchcase(c.type, match.holds) for c in row.holds))
+        and (not match.holds or _holds(match, row))
         and (match.growth is None or match.growth.value == sighting.growth)
         and (match.device is None or match.device is place)
     )
+
+
+def _holds(match: Match, row: CensusRow) -> bool:
+    """Whether a row holds what an entry says; half of it where nothing else tells whose it is."""
+    its = [content for content in row.holds if fnmatchcase(content.type, match.holds)]
+    if match.holder or match.type:
+        return bool(its)
+    whole = sum(content.bytes for content in row.holds)
+    return bool(its) and 2 * sum(content.bytes for content in its) >= whole
 
 
 def _holder_and_way(sighting: Sighting) -> tuple[str, str]:
@@ -176,8 +215,10 @@ def _qualified(owner: Owner) -> str:
 
 
 def _way_matches(pattern: str, way: str) -> bool:
-    """Whether a way is the pattern's, whatever indices and keys follow it."""
-    names = re.escape(pattern).replace(r"\*", r"[\w*]*")
+    """Whether a way is the pattern's, whatever indices and keys follow it; ``[*]`` is the items of
+    the holder itself.
+    """
+    names = re.escape(pattern.removesuffix("[*]")).replace(r"\*", r"[\w*]*")
     return re.fullmatch(rf"[.·]?{names}(\[[^\]]*\])*", way) is not None
 
 
