@@ -17,6 +17,7 @@ from leakscope.model.errors import LeakscopeError
 Boundaries = Literal["auto", "manual"]
 Tracemalloc = Literal["off", "window", "always"]
 Workers = Literal["on", "off"]
+Children = Literal["auto", "off"]
 CudaHistory = Literal["off", "window"]
 Native = Literal["off", "auto"]
 SnapshotSignal = Literal["off", "USR1", "USR2"]
@@ -61,6 +62,8 @@ class SessionOptions:
     quiet: bool = False
     workers: Workers = "on"
     """Whether workers of DataLoaders record themselves."""
+    children: Children = "auto"
+    """Whether other child processes that run Python record themselves."""
     probe_cleanup: bool = False
     """Whether the popular cleaning calls are tried now and then, and measured."""
     snapshot_signal: SnapshotSignal = "off"
@@ -81,6 +84,7 @@ class SessionOptions:
         _choice("boundaries", self.boundaries, get_args(Boundaries))
         _choice("tracemalloc", self.tracemalloc, get_args(Tracemalloc))
         _choice("workers", self.workers, get_args(Workers))
+        _choice("children", self.children, get_args(Children))
         _choice("cuda_history", self.cuda_history, get_args(CudaHistory))
         _choice("native", self.native, get_args(Native))
         if type(self.native_interval) is not int or self.native_interval < LEAST_INTERVAL:

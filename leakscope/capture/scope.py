@@ -14,9 +14,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar, cast, overload
 
+from leakscope.capture.children import begin_pending, give_up_pending
 from leakscope.capture.dispatch import EventDispatcher
 from leakscope.capture.options import (
     Boundaries,
+    Children,
     CudaHistory,
     Native,
     SessionOptions,
@@ -120,6 +122,10 @@ class Scope:
         options = self._options
         if options is None:
             return self
+        if options.out is None:
+            begin_pending()
+        else:
+            give_up_pending()
         running = current_session()
         if running is not None and running.is_live:
             self._join(running, options)
@@ -202,7 +208,8 @@ class Scope:
 
     def _join(self, running: Session, options: SessionOptions) -> None:
         self._session = running
-        if not options.quiet:
+        is_child = running.header is not None and running.header.child is not None
+        if not options.quiet and not is_child:
             _say_once(f"already recording into {running.run_path}; this profile() adds to it.")
 
 
@@ -222,6 +229,7 @@ def profile(
     native: Native | None = None,
     native_interval: int | None = None,
     workers: Workers | None = None,
+    children: Children | None = None,
     report: bool | None = None,
     force: bool = False,
     label: str | None = None,
@@ -244,6 +252,7 @@ def profile(
     native: Native | None = None,
     native_interval: int | None = None,
     workers: Workers | None = None,
+    children: Children | None = None,
     report: bool | None = None,
     force: bool = False,
     label: str | None = None,
@@ -268,6 +277,7 @@ def profile(
         native: ``auto`` samples native allocations where it can, ``off`` never.
         native_interval: Mean number of bytes from one sample of them to the next.
         workers: ``on`` has the workers of DataLoaders record themselves too.
+        children: ``auto`` has other child processes that run Python record themselves too.
         report: Whether to write the report at the end.
         force: Replace a run that ``out`` holds already.
         label: A name for the run, shown in its report.
@@ -293,6 +303,7 @@ def profile(
         native=native,
         native_interval=native_interval,
         workers=workers,
+        children=children,
         report=report,
         force=force,
         label=label,

@@ -334,6 +334,9 @@ class Session:
         group = world_of_group()
         if group is None or group[1] < 2 or self.header is None:
             return
+        if self.header.child is not None:
+            self._note_group(self.header, *group)
+            return
         self.take_place(world := this_world())
         header = msgspec.structs.replace(header_of(world), started=self.header.started)
         path = make_run_directory(self.options, world=world)
@@ -344,6 +347,12 @@ class Session:
             RunDirectory(left).remove_if_empty()
         if self._workers is not None:
             self._workers.follow(self)
+
+    def _note_group(self, header: HeaderRecord, rank: int, size: int) -> None:
+        """Write down which of a group a child has turned out to be; it stays in its parent's run."""
+        if header.group_size != size:
+            self.header = msgspec.structs.replace(header, group_rank=rank, group_size=size)
+            self._writer.write(self.header)
 
     def _seal(self, end: EndRecord) -> None:
         self._writer.write(end, sync=True)

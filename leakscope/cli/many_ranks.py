@@ -69,7 +69,7 @@ def open_many(folder: Path) -> ManyRanks | None:
     judged = find_attempts(of_leads).judged if len(of_leads.recordings) == len(groups) else -1
     group, lead = groups[judged], leads[judged]
     others = {journal.header.rank: journal.path for journal in _ranks(group) if journal is not lead}
-    workers = sorted((s for s in group if s.header.worker is not None), key=lambda s: -s.bytes)
+    workers = sorted((s for s in group if not s.header.is_primary), key=lambda s: -s.bytes)
     kept = [journal.path for journal in (*leads, *workers[:MOST_WORKERS])]
     run = open_run(folder, kept) if workers else of_leads
     run.unread = len(group) - len(kept) + len(leads) - 1
@@ -110,7 +110,7 @@ def _ranks(group: Sequence[Sketch]) -> list[Sketch]:
     largest: dict[int, Sketch] = {}
     for journal in group:
         header = journal.header
-        if header.worker is None and header.world_size > 1:
+        if header.is_primary and header.world_size > 1:
             known = largest.setdefault(header.rank, journal)
             if journal.bytes > known.bytes:
                 largest[header.rank] = journal

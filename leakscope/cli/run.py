@@ -24,6 +24,7 @@ import click
 
 from leakscope.capture.launch import Launch
 from leakscope.capture.options import (
+    Children,
     CudaHistory,
     Native,
     SessionOptions,
@@ -181,6 +182,12 @@ def to_interval(
     help="Whether workers of DataLoaders record themselves [default: on].",
 )
 @click.option(
+    "--children",
+    type=click.Choice(["auto", "off"]),
+    default=None,
+    help="Whether other child processes that run Python record themselves [default: auto].",
+)
+@click.option(
     "--probe-cleanup",
     is_flag=True,
     default=None,
@@ -227,6 +234,7 @@ def run(
     native: Native | None,
     native_interval: int | None,
     workers: Workers | None,
+    children: Children | None,
     probe_cleanup: bool | None,
     snapshot_signal: SnapshotSignal | None,
     trackers: tuple[str, ...],
@@ -257,6 +265,7 @@ def run(
         native=native,
         native_interval=native_interval,
         workers=workers,
+        children=children,
         report=report,
         quiet=quiet,
         label=label,

@@ -44,6 +44,7 @@ _SAME_OPTIONS = {
     "native": "--native",
     "native_interval": "--native-interval",
     "workers": "--workers",
+    "children": "--children",
 }
 """Options of the first run that the second gets too, so that both are measured alike."""
 _EPILOG = """\b

@@ -194,6 +194,12 @@ SETTINGS = (
         "Whether workers of DataLoaders record themselves.",
     ),
     Setting(
+        "children",
+        _choice_of("auto", "off"),
+        "auto",
+        "Whether other child processes that run Python record themselves.",
+    ),
+    Setting(
         "probe-cleanup",
         _flag,
         False,

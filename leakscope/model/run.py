@@ -116,7 +116,7 @@ class Run:
     @property
     def main(self) -> Recording:
         """The recording of the process that was started (rank 0 among several)."""
-        return min(self.recordings, key=lambda r: (r.header.worker is not None, r.header.rank))
+        return min(self.recordings, key=lambda r: (not r.header.is_primary, r.header.rank))
 
 
 class NodeKind(str, Enum):

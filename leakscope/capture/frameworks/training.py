@@ -27,6 +27,7 @@ from typing import Any, TypedDict, TypeVar, cast
 
 from leakscope.capture.dispatch import describe, leave_hook
 from leakscope.capture.options import (
+    Children,
     CudaHistory,
     Native,
     SessionOptions,
@@ -62,6 +63,7 @@ class RecordingOptions(TypedDict, total=False):
     native: Native
     native_interval: int
     workers: Workers
+    children: Children
     report: bool
     force: bool
     label: str | None
