@@ -175,7 +175,7 @@ class ChildRecording:
     def _close_at_exit(self) -> None:
         error = getattr(sys, "last_value", None)
         if error is None or error is self._fault:
-            self.close("completed")
+            self.close("ended")  # with which code, nobody is told
         elif isinstance(error, KeyboardInterrupt):
             self.close("interrupted", 130, "KeyboardInterrupt")
         else:
@@ -223,7 +223,6 @@ def run_program(place: Sequence[Any]) -> None:
     """Have a program of ``subprocess`` recorded, at its start; these are its placement's values."""
     known = ChildPlacement(*place)._replace(target=_program())
     ChildRecording(known).start(closes_at_exit=True)
-    _adopt(known)
 
 
 class ChildHooks:
@@ -236,8 +235,11 @@ class ChildHooks:
         self._patched: list[tuple[type, str, Any, Any]] = []
         self._watch: Any = None
 
-    def install(self) -> None:
-        """Hear of each process that is started, now or as soon as the program can start one."""
+    def install(self, *, watches: bool = True) -> None:
+        """Hear of each process that is started, now or as soon as the program can start one.
+
+        Unless it ``watches``, which takes imports, by what the program has imported by now.
+        """
         global _hooks
         arrivals = {"multiprocessing.process": self._follow_processes}
         arrivals["subprocess"] = self._follow_programs
@@ -247,11 +249,13 @@ class ChildHooks:
             if module is not None and not getattr(spec, "_initializing", False):
                 follow(module)
                 del arrivals[name]
-        if arrivals:
+        if arrivals and watches:
             from leakscope.capture.torch_hooks.patching import ImportWatch
 
             self._watch = ImportWatch(arrivals)
             self._watch.start()
+        if _hooks is not None and _hooks._pid == self._pid:
+            self._count = _hooks._count
         _hooks = self
         _listen_for_forks()
 
@@ -356,8 +360,8 @@ class ChildHooks:
         from leakscope.model.errors import ours
 
         try:
-            words, executable, environment, shell = args[0], args[1], args[5], args[8]
-            known = os.environ if environment is None else environment
+            words, executable, environment, shell = args[0], args[1], args[6], args[9]
+            known = dict(os.environ if environment is None else environment)
             if shell or VARIABLE in known or b"PYTHONPATH" in known:
                 return args
             command = _words(words)
@@ -367,7 +371,7 @@ class ChildHooks:
             if place is None:
                 return args
             changed = with_hook(known, place)
-            return (*args[:5], changed, *args[6:])
+            return (*args[:6], changed, *args[7:])
         except ours(Exception):
             return args
 
@@ -447,7 +451,7 @@ def _adopt(place: ChildPlacement) -> None:
         _hooks.adopt(place)  # they were inherited
         return
     try:
-        ChildHooks(place).install()
+        ChildHooks(place).install(watches=False)
     except Exception:
         return
 
