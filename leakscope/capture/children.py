@@ -40,6 +40,7 @@ FIRST_RECORDED = 32
 """Children that are all recorded; of those after them each whose number is a power of two: where
 there are so many, they are alike."""
 LONGEST_NAME = 200
+_POOL_WORKER = "multiprocessing.pool.worker"
 _UNRECORDED_TARGETS = ("torch.utils.data._utils.worker", "leakscope.capture.workers")
 """Modules of functions whose processes record themselves otherwise: workers of DataLoaders."""
 _UNRECORDED_PROGRAMS = ("torch/_inductor/compile_worker", "leakscope/")
@@ -115,6 +116,12 @@ class ChildRecording:
                 raise
         finally:
             self._turn.release()
+
+    def end_task(self) -> None:
+        """Hear that a task of a pool's worker is done."""
+        session = self._session
+        if session is not None:
+            session.end_task()
 
     def give_up(self) -> None:
         """Begin nothing any more: the program records this process by itself."""
@@ -210,6 +217,7 @@ def run_recorded(place: ChildPlacement, process: Any, *args: Any, **kwargs: Any)
         _starting.clear()
     recording = ChildRecording(place).start()
     _adopt(place)
+    _count_tasks(process, recording)
     code: Any = 1
     try:
         code = process._bootstrap(*args, **kwargs)
@@ -217,6 +225,32 @@ def run_recorded(place: ChildPlacement, process: Any, *args: Any, **kwargs: Any)
     finally:
         is_plain = isinstance(code, int) and not code
         recording.close("completed" if is_plain else "exit", code if isinstance(code, int) else 1)
+
+
+class _Results:
+    """The queue into which a pool's worker puts its results: each is the end of a task."""
+
+    def __init__(self, queue: Any, recording: ChildRecording) -> None:
+        self._queue, self._recording = queue, recording
+
+    def put(self, result: object) -> None:
+        """Send a result, or raise what its queue raises."""
+        try:
+            self._queue.put(result)
+        except BaseException as error:
+            _hide_frame(error)
+            raise
+        self._recording.end_task()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._queue, name)
+
+
+def _count_tasks(process: Any, recording: ChildRecording) -> None:
+    """Have a worker of a ``multiprocessing.Pool`` say when it has done a task."""
+    args = getattr(process, "_args", ())
+    if recording.place.target == _POOL_WORKER and type(args) is tuple and len(args) > 1:
+        process._args = (args[0], _Results(args[1], recording), *args[2:])
 
 
 def run_program(place: Sequence[Any]) -> None:

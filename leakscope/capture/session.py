@@ -43,6 +43,8 @@ from leakscope.model.errors import is_interrupt
 from leakscope.model.record import UNRECORDED_CHILDREN, EndRecord, HeaderRecord
 from leakscope.recording import RunDirectory, redact_text
 
+A_TASK = "task"
+"""The phase of a pool's worker."""
 _current: weakref.ref[Session] | None = None
 
 
@@ -68,6 +70,7 @@ class Session:
     """What the recording began with; None where ranks are not looked for."""
     _closed = False
     _concluded = False
+    _task: Phase | None = None
 
     def __init__(
         self,
@@ -195,6 +198,15 @@ class Session:
     def take_snapshot(self) -> None:
         """Take a census that was asked for, now and in any thread, beside all series."""
         self.gate.take_turn(partial(self._look, at_once=True))
+
+    def end_task(self) -> None:
+        """End a task of a pool's worker, which takes up the next one at once or when it comes."""
+        self.gate.dispatch(self._next_task)
+
+    def _next_task(self) -> None:
+        if self._task is not None:
+            self.tracker.phase_end(self._task)
+        self._task = self.tracker.phase_begin(A_TASK)
 
     def claim_phase_control(self) -> bool:
         """Find no phases and steps from now on: the caller tells them to ``tracker.external``.

@@ -35,6 +35,7 @@ from leakscope.capture.process_endings import ProcessEndings
 from leakscope.capture.profiles import chosen_profile
 from leakscope.capture.run_directory import (
     World,
+    begin_of,
     header_of,
     make_run_directory,
     project_root_of,
@@ -326,6 +327,7 @@ def _loop_of_torch() -> Callable[..., Any]:
 
 
 LOADER_MODULE = "torch.utils.data.dataloader"
+_SENDS_RESULT = "_sendback_result"
 _SHARES_HEAP = ("fork", "os.fork")
 """Start methods by which a child goes on with the blocks of its parent, of which no profile of
 its own could know."""
@@ -404,7 +406,31 @@ def begin_child(place: ChildPlacement) -> Session | None:
         report=False,
         quiet=True,
     )
-    return start_session(options, Path(place.run_path), place)
+    session = start_session(options, Path(place.run_path), place)
+    _follow_tasks(session, place)
+    return session
+
+
+def _follow_tasks(session: Session, place: ChildPlacement) -> None:
+    """Hear of each task that a worker of an executor has done: it sends its result."""
+    module, _, function = place.target.rpartition(".")
+    if function != "_process_worker" or not hasattr(sys.modules.get(module), _SENDS_RESULT):
+        return
+
+    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def _sendback_result(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return original(*args, **kwargs)
+            except BaseException as error:
+                without_our_frame(error)
+                raise
+            finally:
+                session.end_task()
+
+        return _sendback_result
+
+    PatchedMethod(sys.modules[module], _SENDS_RESULT, wrap)
 
 
 def header_of_child(place: ChildPlacement, among: World) -> HeaderRecord:
@@ -422,6 +448,7 @@ def header_of_child(place: ChildPlacement, among: World) -> HeaderRecord:
         child=place.number,
         name=redact_text(place.name),
         target=redact_text(place.target),
+        lived_s=max(0.0, time.time() - begin_of(os.getpid())),
         group_rank=among.rank if among.size > 1 else None,
         group_size=among.size if among.size > 1 else 0,
     )

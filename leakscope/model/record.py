@@ -153,6 +153,8 @@ class HeaderRecord(msgspec.Struct, tag="header", kw_only=True, omit_defaults=Tru
     """What the program calls that process, such as ``SpawnPoolWorker-1``."""
     target: str = ""
     """The function that it runs, or its command line."""
+    lived_s: Seconds = 0.0
+    """Seconds that its process had lived when the recording began."""
     group_rank: Whole | None = None
     """Of a child that trains together with others: which of them it is, by their process group."""
     group_size: Whole = 0
