@@ -184,6 +184,8 @@ class RetainedProcess(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     generation: Whole = 0
     """How often its loader had started workers before."""
     pid: Whole = 0
+    child: str = ""
+    """Of a child process what the report calls it."""
 
 
 class Retained(msgspec.Struct, frozen=True, kw_only=True):

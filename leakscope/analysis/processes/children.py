@@ -114,15 +114,24 @@ class JudgedProcess:
 
 
 def recorded_children(run: Run) -> list[Recording]:
-    """Return the children that recorded themselves, in the order in which they began."""
+    """Return the children that recorded themselves, in the order in which they were started,
+    those of one parent together.
+    """
     found = [r for r in run.recordings if r.header.child is not None]
-    return sorted(found, key=lambda r: (r.header.started, r.header.pid))
+    begun: dict[int, float] = {}
+    for header in (r.header for r in found):
+        began = header.started - header.lived_s
+        begun[header.parent] = min(began, begun.get(header.parent, began))
+    return sorted(
+        found, key=lambda r: (begun[r.header.parent], r.header.parent, r.header.child, r.header.pid)
+    )
 
 
 def children_to_judge(run: Run) -> list[Recording]:
     """Return those that are judged: the ones that measured most."""
     measured = [r for r in recorded_children(run) if r.measurements]
-    chosen = sorted(measured, key=lambda r: -len(r.measurements))[:MOST_JUDGED]
+    most = sorted(measured, key=lambda r: -len(r.measurements))[:MOST_JUDGED]
+    chosen = [one for one in measured if any(one is other for other in most)]
     for recording in chosen:
         recording.sources = run.main.sources | recording.sources
         recording.titles = run.main.titles | recording.titles

@@ -119,7 +119,6 @@ def _with_children(case: RunContext, report: Report) -> Report:
     if not contexts:
         return report
     children = [JudgedProcess(c, _report(c, ()), label_of(run, c.recording)) for c in contexts]
-    children.sort(key=lambda one: (one.header.started, one.header.pid))
     merged = conclude_processes(JudgedProcess(case, report, MAIN), children)
     first = headline(
         merged.verdict,

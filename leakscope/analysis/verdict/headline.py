@@ -416,7 +416,8 @@ def _in_workers(culprit: Culprit) -> str:
 
 def _in_processes(culprit: Culprit) -> str:
     if len(culprit.processes) > 1:
-        return f" in each of {len(culprit.processes)} processes"
+        kind = "process" if MAIN in culprit.processes else "child process"
+        return f" in each of {plural(len(culprit.processes), kind)}"
     return f" in {culprit.process}" if culprit.process and culprit.process != MAIN else ""
 
 
