@@ -275,8 +275,10 @@ class ChildHooks:
         Unless it ``watches``, which takes imports, by what the program has imported by now.
         """
         global _hooks
-        arrivals = {"multiprocessing.process": self._follow_processes}
-        arrivals["subprocess"] = self._follow_programs
+        arrivals: dict[str, Callable[[Any], None]] = {
+            "multiprocessing.process": self._follow_processes,
+            "subprocess": self._follow_programs,
+        }
         for name, follow in list(arrivals.items()):
             module = sys.modules.get(name)
             spec = getattr(module, "__spec__", None)

@@ -361,7 +361,7 @@ class Session:
             self._workers.follow(self)
 
     def _note_group(self, header: HeaderRecord, rank: int, size: int) -> None:
-        """Write down which of a group a child has turned out to be; it stays in its parent's run."""
+        """Write down which of a group a child has turned out to be: its run is its parent's."""
         if header.group_size != size:
             self.header = msgspec.structs.replace(header, group_rank=rank, group_size=size)
             self._writer.write(self.header)

@@ -7,6 +7,7 @@ it needn't run longer.
 
 from __future__ import annotations
 
+import signal
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ from leakscope.model.report import (
     RunVerdict,
     Severity,
 )
-from leakscope.model.run import Recording, Run
+from leakscope.model.run import ASKED_TO_END, Recording, Run
 from leakscope.model.text import human_bytes, plural
 
 MOST_JUDGED = 16
@@ -175,9 +176,7 @@ def unrecorded_children(case: RunContext) -> FloatArray:
 
 def _proportional(recording: Recording) -> tuple[FloatArray, FloatArray]:
     name = gauge.PSS if any(gauge.PSS in m.gauges for m in recording.measurements) else gauge.RSS
-    read = [
-        (m.boundary.time_s, m.gauges[name]) for m in recording.measurements if name in m.gauges
-    ]
+    read = [(m.boundary.time_s, m.gauges[name]) for m in recording.measurements if name in m.gauges]
     columns = np.array(read, dtype=np.float64).reshape(-1, 2)
     return columns[:, 0], columns[:, 1]
 
@@ -501,6 +500,8 @@ def _ended(run: Run, recording: Recording) -> str:
     died = [e for r in run.recordings for e in r.process_ends if e.pid == header.pid]
     if died:
         code = died[-1].exit_code
+        if -code in ASKED_TO_END:
+            return f"told to end ({signal.Signals(-code).name})"
         return f"died by signal {-code}" if code < 0 else f"exit code {code}"
     if recording.end is None and not recording.goes_on:
         return KILLED_WITH

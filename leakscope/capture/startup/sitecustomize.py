@@ -1,3 +1,4 @@
+# ruff: noqa: INP001  no package: only this folder is to be found
 """The start-up hook of a program that ``subprocess`` was to start: Python imports it by its name.
 
 It leaves environment and path as the program would have found them, has an own ``sitecustomize``
@@ -9,7 +10,7 @@ import os
 import sys
 
 
-def _enter():
+def _enter() -> None:
     text = os.environ.pop("LEAKSCOPE_CHILD", None)
     here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
     sys.path[:] = [place for place in sys.path if place != here]
@@ -31,7 +32,7 @@ def _enter():
     children.run_program(carried["place"])
 
 
-def _chain():
+def _chain() -> None:
     """Run the ``sitecustomize`` that would have been found without this one."""
     from importlib.machinery import PathFinder
     from importlib.util import module_from_spec
@@ -45,6 +46,6 @@ def _chain():
 
 try:
     _enter()
-except Exception:  # noqa: S110  the program is not to hear of it
-    pass
+except Exception:
+    pass  # the program is not to hear of it
 _chain()
