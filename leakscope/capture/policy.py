@@ -108,6 +108,9 @@ WORKER_RECORDS = 24
 """The floor of a DataLoader's worker, for which the training waits, and of which there are many: a
 dataset of a hundred thousand objects is walked once at once, then when the budget pays for it."""
 
+CHILD_END_SECONDS = 0.1
+"""Seconds that the census at the end of a child process may take, for which its parent waits."""
+
 # Whole walks
 
 WHOLE_SHARE = 0.02

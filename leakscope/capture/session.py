@@ -105,7 +105,7 @@ class Session:
         self._guard = Guard(self._write_fault)
         self.gate = EventDispatcher(self._guard, self._costs, clock)
         self.tracker = PhaseTracker(self._reach)
-        self._is_of_a_worker = floor is not None
+        self._is_of_a_worker = floor is not None and not floor.has_full
         growth, floor = GrowthWatch(), floor or Floor()
         pauses = Pauses(options.max_pause / 1000, self._costs)
         self._schedule = Schedule(options.budget, pauses, self._write_note, growth, floor)

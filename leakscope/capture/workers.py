@@ -27,7 +27,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from leakscope.capture.budget import WORKER_FLOOR, CensusCost, Costs, costs_with
+from leakscope.capture.budget import CHILD_FLOOR, WORKER_FLOOR, CensusCost, Costs, costs_with
 from leakscope.capture.children import ChildHooks, ChildPlacement
 from leakscope.capture.gauges import CopiesReader
 from leakscope.capture.options import SessionOptions
@@ -376,6 +376,7 @@ def start_session(
         counter=AllocationCounter(),
         native=chosen_profile(options, root),
         project_root=root,
+        floor=None if child is None else CHILD_FLOOR,
         follow_workers=WorkerHooks.of,
         watches_time=True,
         counts_events=True,

@@ -42,7 +42,7 @@ POINTS = 60
 """Of the course of a process."""
 LITTLE_BYTES = 4.0 * MIB
 """A process that gained less in all decides nothing by itself where its verdict is open."""
-WORTH_BYTES = 16.0 * MIB
+WORTH_BYTES = 32.0 * MIB
 """What isn't recorded is worth a word from so many bytes on."""
 LEAVES = 3.0
 """The course of one leaves that of its like where it gained so many times as much as the next."""
@@ -59,6 +59,8 @@ _KNOWN_TARGETS = {
 """What children of libraries run, in the words of who uses these."""
 AROUND_S = 1.0
 """Seconds by which two clocks, and the beginning and end of a process, are known."""
+ENDING_S = 5.0
+"""Seconds that a process may take to end when its recording has ended: torch takes one or two."""
 _READINGS = 3
 """Of children together, that tell what isn't recorded."""
 
@@ -86,8 +88,9 @@ class JudgedProcess:
 
     @property
     def gained_in_all(self) -> float:
-        """What its own memory gained since its first reading, setting up included."""
-        known = self.case.private[np.isfinite(self.case.private)]
+        """What its memory gained since its first reading, setting up and shared pages included."""
+        known = self.case.track.gauge(self.case.host_metric)
+        known = known[np.isfinite(known)]
         return float(known.max() - known[0]) if len(known) else 0.0
 
     @property
@@ -168,7 +171,7 @@ def unrecorded_children(case: RunContext) -> FloatArray:
         held = np.interp(case.track.time_s - later, times, sizes)
         end = recording.end.time_s if recording.end else float(times[-1])
         own_time = case.track.time_s - later
-        is_there = (own_time >= -header.lived_s - AROUND_S) & (own_time <= end + AROUND_S)
+        is_there = (own_time >= -header.lived_s - AROUND_S) & (own_time <= end + ENDING_S)
         left -= np.where(is_there, held, 0.0)
     rest: FloatArray = np.maximum(left, 0.0)
     return rest
@@ -317,8 +320,9 @@ def _of_processes(
 def in_words(one: JudgedProcess) -> str:
     """Return ``child 2 of 2 (RolloutWorker.run, process 4711)``."""
     header = one.header
-    what = short_target(header) if header.child is not None else one.report.run.script
-    return f"{one.label} ({', '.join(filter(None, [what, f'process {header.pid}']))})"
+    if header.child is None:
+        return f"the {MAIN}"
+    return f"{one.label} ({short_target(header)}, process {header.pid})"
 
 
 def short_target(header: HeaderRecord) -> str:

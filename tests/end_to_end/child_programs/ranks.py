@@ -27,4 +27,6 @@ def train(rank, who, store):
 
 
 if __name__ == "__main__":
-    torch.multiprocessing.spawn(train, args=(int(sys.argv[1]), os.path.abspath("store")), nprocs=SIZE)
+    torch.multiprocessing.spawn(
+        train, args=(int(sys.argv[1]), os.path.abspath("store")), nprocs=SIZE
+    )

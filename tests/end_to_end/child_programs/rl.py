@@ -56,8 +56,9 @@ def main(who):
         for _, pipe in workers:
             pipe.send(learner.policy.weight.detach())
         learner.learn(torch.cat([pipe.recv() for _, pipe in workers]))
-    for process, pipe in workers:
+    for _, pipe in workers:
         pipe.send(None)
+    for process, _ in workers:
         process.join()
 
 
