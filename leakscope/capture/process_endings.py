@@ -93,7 +93,8 @@ class ProcessEndings:
         return (
             f"{who} did most of the work: {there:.0f} s of processor time against {here:.0f} s in "
             f"this process. The largest held {human_bytes(_largest())}. What they kept was not "
-            "recorded: put `with leakscope.profile():` into the function that they run."
+            "recorded: children begin to record half a second after their start, unless --children "
+            "is off; `with leakscope.profile():` in the function that they run begins at once."
         )
 
     def _arrived(self, module: ModuleType) -> None:

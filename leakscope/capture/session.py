@@ -295,11 +295,11 @@ class Session:
         self._requests.mute()
         self.gate.shut()
         self._guard.call("shortages", None, self._shortages.stop)
+        if self._workers is not None:  # the last to be installed: others lie below
+            self._guard.call("workers", None, self._workers.uninstall)
         self._guard.call("events", None, self.events.uninstall)
         if self._auto is not None:
             self._guard.call("boundaries", None, self._auto.uninstall)
-        if self._workers is not None:
-            self._guard.call("workers", None, self._workers.uninstall)
         self._guard.call("boundaries", None, self.tracker.finish)
         self._guard.call("boundaries", None, self._reach, BoundaryKind.RUN_END, None, "")
         self._guard.call("overhead", None, self._measuring.finish, self._last_boundary())

@@ -359,7 +359,7 @@ SUPERVISES = "supervises only"
 
 
 @dataclass(frozen=True)
-class ProcessRow:
+class ProcessTableRow:
     """One process of a program whose children recorded themselves."""
 
     name: str
@@ -384,7 +384,7 @@ class ProcessesView:
 
     count: str
     sentence: str
-    rows: list[ProcessRow]
+    rows: list[ProcessTableRow]
 
 
 def processes_view(report: Report) -> ProcessesView | None:
@@ -400,8 +400,8 @@ def processes_view(report: Report) -> ProcessesView | None:
     )
 
 
-def _process_row(one: ProcessMemory, top: int) -> ProcessRow:
-    return ProcessRow(
+def _process_row(one: ProcessMemory, top: int) -> ProcessTableRow:
+    return ProcessTableRow(
         name=one.label,
         detail=process_detail(one),
         course=process_course(one, COURSE),

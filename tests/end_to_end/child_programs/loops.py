@@ -1,4 +1,4 @@
-"""Work in child processes: ``loops.py HOW WHO``, the child that leaks being number WHO (0: none)."""
+"""Work in child processes: ``loops.py HOW WHO``, number WHO of which leaks (0: none)."""
 
 import subprocess
 import sys
