@@ -1,7 +1,7 @@
 """Two ranks of ``torch.multiprocessing.spawn``; that of this number keeps a tensor each step."""
 
-import os
 import sys
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -28,5 +28,5 @@ def train(rank, who, store):
 
 if __name__ == "__main__":
     torch.multiprocessing.spawn(
-        train, args=(int(sys.argv[1]), os.path.abspath("store")), nprocs=SIZE
+        train, args=(int(sys.argv[1]), str(Path("store").absolute())), nprocs=SIZE
     )
