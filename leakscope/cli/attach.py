@@ -141,6 +141,7 @@ def attach(
         label=label,
         report=report,
         quiet=quiet,
+        children="off",  # --children comes to each by itself, and what comes leaves nothing behind
     )
     try:
         with forward_termination(None):

@@ -1,10 +1,15 @@
-"""Programs whose work is done in child processes: who leaks is named, and healthy ones are clean."""
+"""Programs that work in child processes: who leaks is named, and healthy ones are clean."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
+import socket
 import subprocess
 import sys
+import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -61,7 +66,9 @@ def test_processes_that_keep_nothing_are_clean(tmp_path, how):
     report = report_of(tmp_path, "loops.py", how, "0")
     assert report.verdict is RunVerdict.CLEAN
     assert serious(report) == []
-    assert len([one for one in report.processes if one.is_recorded]) == (2 if how == "manager" else 3)
+    assert len([one for one in report.processes if one.is_recorded]) == (
+        2 if how == "manager" else 3
+    )
 
 
 @pytest.mark.parametrize("how", ["pool", "executor"])
@@ -126,3 +133,41 @@ def test_two_ranks_that_keep_nothing_are_clean(tmp_path):
         "child 1 of 2, rank 0",
         "child 2 of 2, rank 1",
     ]
+
+
+@pytest.mark.parametrize(("keeps", "verdict"), [("1", "leak"), ("", "clean")])
+def test_a_service_of_two_processes_is_judged_by_both(tmp_path, keeps, verdict):
+    pytest.importorskip("fastapi")
+    pytest.importorskip("uvicorn")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = ["-m", "leakscope", "run", "--quiet", "--no-report", "--out", str(tmp_path / "run")]
+    served = ["-m", "uvicorn", "--workers", "2", "--port", str(port), "--log-level", "error"]
+    server = subprocess.Popen(
+        [sys.executable, *command, *served, "served:app"],
+        cwd=PROGRAMS,
+        env={**os.environ, "KEEPS": keeps},
+        start_new_session=True,
+    )
+    try:
+        answered = ask_for(22.0, f"http://127.0.0.1:{port}/")
+    finally:
+        os.killpg(server.pid, signal.SIGINT)
+        server.wait(60)
+    assert answered > 200
+    report = analyse(open_run(tmp_path / "run"))
+    assert report.verdict.value == verdict
+    assert [c.name for c in serious(report)] == (["served.ANSWERS"] if keeps else [])
+    assert not [f for f in report.findings if f.kind == "workers_died"]
+    assert len([one for one in report.processes if one.is_recorded]) == 3
+
+
+def ask_for(seconds: float, address: str) -> int:
+    """Ask a service for so long; return how often it answered."""
+    answered, until = 0, time.monotonic() + seconds
+    while time.monotonic() < until:
+        with contextlib.suppress(OSError), urllib.request.urlopen(address, timeout=5) as answer:
+            answered += len(answer.read()) > 0
+        time.sleep(0.03)
+    return answered
