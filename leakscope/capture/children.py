@@ -34,7 +34,7 @@ LIVED_S = 0.5
 IMPORTING_S = 30.0
 """After so long a child that still imports is taken to work inside an import."""
 LOOKS_S = 0.05
-JOIN_S = 10.0
+JOIN_S = 3.0
 """So long the end of a child waits for a recording that is just being begun or closed."""
 FIRST_RECORDED = 32
 """Children that are all recorded; of those after them each whose number is a power of two: where
@@ -43,9 +43,9 @@ LONGEST_NAME = 200
 _POOL_WORKER = "multiprocessing.pool.worker"
 _UNRECORDED_TARGETS = ("torch.utils.data._utils.worker", "leakscope.capture.workers")
 """Modules of functions whose processes record themselves otherwise: workers of DataLoaders."""
-_UNRECORDED_PROGRAMS = ("torch/_inductor/compile_worker", "leakscope/")
+_UNRECORDED_PROGRAMS = ("torch/_inductor/compile_worker",)
 """Helpers of libraries, by a part of a path on their command line: they hold nothing that the user
-put there. ``leakscope`` itself is another."""
+put there."""
 
 
 class ChildPlacement(NamedTuple):
@@ -321,6 +321,10 @@ class ChildHooks:
         self._pid, self._count = os.getpid(), 0
         self.place = place
 
+    def count_fork(self) -> None:
+        """Count in the parent what :func:`_forked` has counted in the child alone."""
+        self._count += self.is_live
+
     def next(self, **facts: Any) -> ChildPlacement | None:
         """Return where the next child records; None where it is one of very many."""
         self._count += 1
@@ -439,9 +443,14 @@ def _listen_for_forks() -> None:
     global _is_listening
     if not _is_listening and hasattr(os, "register_at_fork"):
         _is_listening = True
-        os.register_at_fork(after_in_child=_forked)
+        os.register_at_fork(after_in_child=_forked, after_in_parent=_count_fork)
         if _WARNS_OF_FORKS:
             os.register_at_fork(before=_pause_for_fork, after_in_parent=_go_on_after_fork)
+
+
+def _count_fork() -> None:
+    if _hooks is not None and _thread.get_ident() not in _starting:
+        _hooks.count_fork()
 
 
 def _pause_for_fork() -> None:
@@ -569,11 +578,13 @@ def _is_this_python(command: Sequence[str], executable: Any, environment: Any) -
     """Return whether a command runs this interpreter, or a script that begins with its path."""
     import shutil
 
-    if not command or any(part in word for part in _UNRECORDED_PROGRAMS for word in command):
+    if not command or not sys.executable:
         return False
-    if "leakscope" in command[1:4]:
+    if any(part in word for part in _UNRECORDED_PROGRAMS for word in command):
         return False
     first = os.fsdecode(executable) if executable is not None else command[0]
+    if "leakscope" in (os.path.basename(first), *command[1:4]):  # noqa: PTH119
+        return False
     path = environment.get("PATH")
     found = first if os.path.dirname(first) else shutil.which(first, path=path)  # noqa: PTH120
     if not found:

@@ -88,8 +88,14 @@ class JudgedProcess:
 
     @property
     def gained_in_all(self) -> float:
-        """What its memory gained since its first reading, setting up and shared pages included."""
-        known = self.case.track.gauge(self.case.host_metric)
+        """What its memory gained since its first reading, its setting up included.
+
+        Tensors that a child gets from others lie in shared memory; what the main process maps while
+        it is set up are libraries.
+        """
+        is_child = self.header.child is not None
+        metric = self.case.host_metric
+        known = self.case.track.gauge(metric) if is_child else self.case.private
         known = known[np.isfinite(known)]
         return float(known.max() - known[0]) if len(known) else 0.0
 
@@ -321,7 +327,7 @@ def in_words(one: JudgedProcess) -> str:
     """Return ``child 2 of 2 (RolloutWorker.run, process 4711)``."""
     header = one.header
     if header.child is None:
-        return f"the {MAIN}"
+        return f"the {MAIN}" if one.label == MAIN else one.label
     return f"{one.label} ({short_target(header)}, process {header.pid})"
 
 

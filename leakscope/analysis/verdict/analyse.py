@@ -119,7 +119,8 @@ def _with_children(case: RunContext, report: Report) -> Report:
     if not contexts:
         return report
     children = [JudgedProcess(c, _report(c, ()), label_of(run, c.recording)) for c in contexts]
-    merged = conclude_processes(JudgedProcess(case, report, MAIN), children)
+    label = MAIN if report.rank is None else f"rank {report.rank}"
+    merged = conclude_processes(JudgedProcess(case, report, label), children)
     first = headline(
         merged.verdict,
         merged.culprits,
