@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from leakscope.capture.budget import Costs, Due, Floor, Pauses
+from leakscope.capture import policy
+from leakscope.capture.budget import CHILD_FLOOR, Costs, Due, Floor, Pauses
 from leakscope.capture.clock import BoundaryClock
 from leakscope.capture.dispatch import EventDispatcher, Guard
 from leakscope.capture.events import EventCounts
@@ -100,6 +101,7 @@ class Session:
         self._pid = os.getpid()
         self._index, self._begun = 0, clock()
         self._reached = self._worked = 0.0
+        self._floor = floor
         self._time = self._make_clock() if watches_time else None
         self._costs = costs or Costs()
         self._guard = Guard(self._write_fault)
@@ -319,7 +321,9 @@ class Session:
         def now() -> float:
             return 0.0 if (alive := session()) is None else alive._now()
 
-        return BoundaryClock(reach, idle, now)
+        is_child = self._floor is CHILD_FLOOR
+        seconds = policy.TIME_IDLE_SECONDS_OF_CHILD if is_child else policy.TIME_IDLE_SECONDS
+        return BoundaryClock(reach, idle, now, seconds)
 
     def _reach_by_time(self) -> None:
         self._guard.call("time", None, self._reach, BoundaryKind.TIME, None, "")

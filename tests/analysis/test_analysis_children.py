@@ -99,7 +99,7 @@ def test_a_parent_that_waits_for_healthy_children_leaves_nothing_open():
 
 
 def test_a_child_that_rose_too_short_a_time_leaves_the_run_open():
-    rising = child(LEAKING, 1)
+    rising = child(Program(epochs=8).leak("RolloutWorker.frames", 400 * KIB), 1)
     rising.measurements = at_its_ends(rising)
     report = report_of(healthy(), rising)
     assert report.verdict is RunVerdict.INCONCLUSIVE

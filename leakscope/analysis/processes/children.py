@@ -74,6 +74,29 @@ class JudgedProcess:
     label: str
     """``main process``, ``child 2 of 2``."""
 
+    def __post_init__(self) -> None:
+        """Leave open what rose in a child that lived too short to be cleared."""
+        if self.report.verdict is RunVerdict.CLEAN and self._rose_unsettled():
+            left = (
+                f"Memory grew by {human_bytes(self.gained)}{self._most_of_it()}, too short a time "
+                "to tell a leak from a warm-up: let it run longer."
+            )
+            opened = msgspec.structs.replace(
+                self.report, verdict=RunVerdict.INCONCLUSIVE, missing=[left]
+            )
+            object.__setattr__(self, "report", opened)
+
+    def _rose_unsettled(self) -> bool:
+        is_child = self.header.child is not None
+        return is_child and not self.case.pool.is_bounded and self.gained >= LITTLE_BYTES
+
+    def _most_of_it(self) -> str:
+        """Return the name that holds most of what rose, if one holds half of it."""
+        seen = [one for one in self.report.cleared if one.total_bytes >= self.gained / 2]
+        most = max(seen, key=lambda one: one.total_bytes, default=None)
+        is_constant = most is None or most.reason.startswith("constant")
+        return "" if most is None or is_constant else f", {most.name} holds most of it"
+
     @property
     def header(self) -> HeaderRecord:
         """Which process it is."""
