@@ -128,7 +128,7 @@ class ChildRecording:
         self._is_over = True
 
     def close(self, status: str, exit_code: int = 0, exception: str = "") -> None:
-        """Say how the process ended; raises nothing of ours."""
+        """Say how the process ended; raises nothing, and no interrupt of the program's."""
         if os.getpid() != self._pid:
             return
         self._is_over = True
@@ -144,8 +144,9 @@ class ChildRecording:
                 session.close(
                     status=status, exit_code=exit_code, exception=exception, for_good=True
                 )
-        except Exception:
-            if os.environ.get("LEAKSCOPE_STRICT") == "1":
+        except BaseException as fault:
+            # The process is over: without us a handler of its signals would have met nobody.
+            if isinstance(fault, Exception) and os.environ.get("LEAKSCOPE_STRICT") == "1":
                 raise
         finally:
             self._turn.release()

@@ -177,7 +177,7 @@ def label_of(run: Run, recording: Recording) -> str:
     if header.child is None:
         return MAIN
     every = recorded_children(run)
-    number = next((n for n, one in enumerate(every, 1) if one is recording), 0)
+    number = next((n for n, one in enumerate(every, 1) if one.header is header), 0)
     named = f"child {number} of {len(every)}" if len(every) > 1 else "the child process"
     return f"{named}, rank {header.group_rank}" if header.group_rank is not None else named
 
