@@ -33,7 +33,8 @@ class BoundaryClock:
         reach: Reaches a boundary; called with no lock of ours held.
         idle: Seconds since the program reached one by itself.
         now: Seconds since the recording began.
-        patience: Seconds without a boundary of the program's after which one is made.
+        patience: Seconds without a boundary of the program's after which one is made; the
+            policy's by default.
 
     """
 
@@ -42,9 +43,9 @@ class BoundaryClock:
         reach: Callable[[], object],
         idle: Callable[[], float],
         now: Callable[[], float],
-        patience: float = policy.TIME_IDLE_SECONDS,
+        patience: float | None = None,
     ) -> None:
-        self._patience = patience
+        self._patience = policy.TIME_IDLE_SECONDS if patience is None else patience
         self._reach, self._idle, self._now = reach, idle, now
         self._main = _thread.get_ident()
         self._stop: _Signal | None = None

@@ -322,8 +322,8 @@ class Session:
             return 0.0 if (alive := session()) is None else alive._now()
 
         is_child = self._floor is CHILD_FLOOR
-        seconds = policy.TIME_IDLE_SECONDS_OF_CHILD if is_child else policy.TIME_IDLE_SECONDS
-        return BoundaryClock(reach, idle, now, seconds)
+        patience = policy.TIME_IDLE_SECONDS_OF_CHILD if is_child else None
+        return BoundaryClock(reach, idle, now, patience)
 
     def _reach_by_time(self) -> None:
         self._guard.call("time", None, self._reach, BoundaryKind.TIME, None, "")

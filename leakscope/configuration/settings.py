@@ -236,6 +236,7 @@ BY_NAME = {setting.name: setting for setting in SETTINGS}
 SWITCHES = {
     "LEAKSCOPE_RUN_DIR": "the run directory, where nobody says so in the code",
     "LEAKSCOPE": "off runs programs as if leakscope weren't there",
+    "LEAKSCOPE_CHILD": "where a program records that a recorded one starts, which sets it",
     "LEAKSCOPE_DEBUG": "1 shows the traceback of a fault",
     "LEAKSCOPE_STRICT": "1 lets faults of leakscope's own pass, for its tests",
 }
