@@ -111,7 +111,7 @@ def test_a_learner_that_keeps_what_it_gets_is_told_from_its_workers(tmp_path):
     (culprit,) = serious(report)
     assert (culprit.name, culprit.process) == ("Learner.replay", "main process")
     assert culprit.unit == "step"
-    assert "child" not in report.headline
+    assert "in child" not in report.headline
 
 
 def test_rollouts_of_which_nothing_is_kept_are_clean(tmp_path):
