@@ -45,8 +45,6 @@ LINES = 30
 """A report has so many, where it has to tell nothing out of the ordinary."""
 MOST_OTHERS = 4
 MOST_PROCESSES = 5
-MOST_OF_A_PROCESS = 34
-"""Characters that tell which process it is."""
 SHOWN_IN_SUMMARY = 3
 SHOWN_FINDINGS = 3
 SHOWN_DIFF_LINES = 6
@@ -187,19 +185,26 @@ def _processes(report: Report, paper: Paper, indent: str = "") -> list[str]:
         order = sorted(shown, key=lambda one: (one.verdict != "leak", -(one.peak_bytes or 0)))
         chosen = order[: MOST_PROCESSES - 1]
         shown = [one for one in report.processes if any(one is other for other in chosen)]
-    lines = [paper.clip(_process(one), indent) for one in shown]
+    room = paper.width - len(indent)
+    lines = [paper.clip(_process(one, room), indent) for one in shown]
     left = len(report.processes) - len(shown)
     return [*lines, *([f"{indent}and {plural(left, 'more process')}"] if left else [])]
 
 
-def _process(one: ProcessMemory) -> str:
-    what = one_line(one.runs or one.name)
-    which = f" ({what}, {one.pid})" if one.pid else ""
-    course = process_course(one, _SHORT_CURVE)
-    peak = f", peak {humane_bytes(one.peak_bytes)}" if one.peak_bytes is not None else ""
+def _process(one: ProcessMemory, room: int) -> str:
+    """Return a process in a line of so much room: what runs in it is cut short first."""
+    course = f" {process_course(one, _SHORT_CURVE)}".rstrip()
+    told = f" {process_verdict(one)}" if one.is_recorded else ""
     grows = f": {one_line(', '.join(one.grows))}" if one.grows else ""
-    told = "" if not one.is_recorded else f" {process_verdict(one)}"
-    return f"{one.label}{clipped(which, MOST_OF_A_PROCESS)} {course}{told}{grows}{peak}"
+    peak = f", peak {humane_bytes(one.peak_bytes)}" if one.peak_bytes is not None else ""
+    left = room - len(f"{one.label} (){course}{told}{grows}{peak}")
+    if left < _SHORTEST_NAME:
+        peak, left = "", left + len(peak)
+    what = one_line(one.runs or one.name)
+    number = f", {one.pid}" if one.pid and left - len(what) > len(f", {one.pid}") else ""
+    fits = what and left >= _SHORTEST_NAME and one.is_recorded
+    which = f" ({clipped(what, left - len(number) - 1)}{number})" if fits else ""
+    return f"{one.label}{which}{course}{told}{grows}{peak}"
 
 
 def _shortage(ended: OutOfMemory | None, paper: Paper) -> list[str]:
