@@ -117,6 +117,11 @@ class ChildRecording:
         finally:
             self._turn.release()
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether a recording goes on."""
+        return self._session is not None
+
     def end_task(self) -> None:
         """Hear that a task of a pool's worker is done."""
         session = self._session
@@ -195,14 +200,15 @@ _recording: ChildRecording | None = None
 
 
 def begin_pending() -> bool:
-    """Begin the recording of this process, if it is a child that waits; return whether it is one.
+    """Begin the recording of this process, if it is a child that waits; return whether it did.
 
     Whoever asks for a recording by himself has it with those of the other processes.
     """
-    if _recording is None or _recording._pid != os.getpid():
+    recording = _recording
+    if recording is None or recording._pid != os.getpid() or recording.has_begun:
         return False
-    _recording.begin()
-    return True
+    recording.begin()
+    return recording.has_begun
 
 
 def give_up_pending() -> None:
@@ -219,6 +225,8 @@ def run_recorded(place: ChildPlacement, process: Any, *args: Any, **kwargs: Any)
     recording = ChildRecording(place).start()
     _adopt(place)
     _count_tasks(process, recording)
+    if place.start_method != "fork" and "torch" in sys.modules:
+        recording.begin()  # it took seconds to come so far, and may make loaders at once
     code: Any = 1
     try:
         code = process._bootstrap(*args, **kwargs)

@@ -28,7 +28,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from leakscope.capture.budget import CHILD_FLOOR, WORKER_FLOOR, CensusCost, Costs, costs_with
-from leakscope.capture.children import ChildHooks, ChildPlacement
+from leakscope.capture.children import ChildHooks, ChildPlacement, begin_pending
 from leakscope.capture.gauges import CopiesReader
 from leakscope.capture.options import SessionOptions
 from leakscope.capture.process_endings import ProcessEndings
@@ -569,6 +569,9 @@ class WorkerHooks:
     def _wrap(self, original: Callable[..., None], worker: Any) -> Callable[..., None]:
         @functools.wraps(original)
         def __init__(iterator: Any, loader: Any) -> None:  # noqa: N807
+            if os.getpid() != self._pid and begin_pending():
+                type(iterator).__init__(iterator, loader)  # as the child's own hooks have it now
+                return
             with self._stand_in(worker, loader):
                 try:
                     original(iterator, loader)

@@ -59,6 +59,9 @@ _KNOWN_TARGETS = {
 """What children of libraries run, in the words of who uses these."""
 AROUND_S = 1.0
 """Seconds by which two clocks, and the beginning and end of a process, are known."""
+WORKER_STARTS_S = 10.0
+"""Seconds that a DataLoader's worker takes at most from its start to its recording, on a busy
+machine: one that is spawned imports torch."""
 ENDING_S = 5.0
 """Seconds that a process may take to end when its recording has ended: torch takes one or two."""
 _READINGS = 3
@@ -200,7 +203,8 @@ def unrecorded_children(case: RunContext) -> FloatArray:
         held = np.interp(case.track.time_s - later, times, sizes)
         end = recording.end.time_s if recording.end else float(times[-1])
         own_time = case.track.time_s - later
-        is_there = (own_time >= -header.lived_s - AROUND_S) & (own_time <= end + ENDING_S)
+        lived = header.lived_s if header.child is not None else WORKER_STARTS_S
+        is_there = (own_time >= -lived - AROUND_S) & (own_time <= end + ENDING_S)
         left -= np.where(is_there, held, 0.0)
     rest: FloatArray = np.maximum(left, 0.0)
     return rest
