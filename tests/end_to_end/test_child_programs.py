@@ -171,3 +171,12 @@ def ask_for(seconds: float, address: str) -> int:
             answered += len(answer.read()) > 0
         time.sleep(0.03)
     return answered
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_loaders_worker_of_a_child_is_recorded_as_any_other(tmp_path, method):
+    report = report_of(tmp_path, "loaders.py", method, "2")
+    (culprit,) = serious(report)
+    assert (culprit.name, culprit.process, culprit.workers) == ("Samples.cache", "child 2 of 2", 1)
+    assert "in child 2 of 2" in report.headline
+    assert len(report.workers) == 2
