@@ -33,6 +33,12 @@ SLOW_SAMPLE: dict[str, tuple[str, ...]] = {
     "docs/test_guide.py": (),
     "docs/test_site.py": (),
     "docs/test_tutorial.py": (),
+    "end_to_end/test_child_programs.py": (
+        "test_a_rollout_worker_that_keeps_its_frames_is_named",
+        "test_processes_that_keep_nothing_are_clean[executor]",
+        "test_the_process_that_leaks_is_named_with_its_line[spawn]",
+        "test_what_workers_of_a_pool_keep_has_a_rate_per_task[pool]",
+    ),
     "end_to_end/test_native_growth.py": (
         "test_decoders_that_a_list_keeps_are_one_culprit_with_what_their_library_holds",
         "test_the_fixed_twin_is_accused_of_nothing[thread_arenas]",

@@ -174,11 +174,14 @@ class Floor:
     """Whether the whole heap is walked at all."""
     at_end: bool = True
     """Whether the end of the run gets a census."""
+    at_end_within: float = inf
+    """Seconds that it may take: where somebody waits for the end, one of the user's names alone."""
     records: int = policy.FLOOR_RECORDS
     """Boundaries that are recorded before their part of the budget spaces them."""
 
 
 MAIN_FLOOR = Floor()
+CHILD_FLOOR = Floor(at_end_within=policy.CHILD_END_SECONDS)
 WORKER_FLOOR = Floor(
     share=policy.WORKER_FLOOR_SHARE,
     seconds=policy.WORKER_FLOOR_SECONDS,

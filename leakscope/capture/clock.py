@@ -33,12 +33,19 @@ class BoundaryClock:
         reach: Reaches a boundary; called with no lock of ours held.
         idle: Seconds since the program reached one by itself.
         now: Seconds since the recording began.
+        patience: Seconds without a boundary of the program's after which one is made; the
+            policy's by default.
 
     """
 
     def __init__(
-        self, reach: Callable[[], object], idle: Callable[[], float], now: Callable[[], float]
+        self,
+        reach: Callable[[], object],
+        idle: Callable[[], float],
+        now: Callable[[], float],
+        patience: float | None = None,
     ) -> None:
+        self._patience = policy.TIME_IDLE_SECONDS if patience is None else patience
         self._reach, self._idle, self._now = reach, idle, now
         self._main = _thread.get_ident()
         self._stop: _Signal | None = None
@@ -72,7 +79,7 @@ class BoundaryClock:
     def tick(self) -> None:
         """Reach a boundary if one is due and nothing is under way that must not be seen."""
         now = self._now()
-        if now < self._next or self._idle() < policy.TIME_IDLE_SECONDS:
+        if now < self._next or self._idle() < self._patience:
             self._waited_since = now
             return
         frames = frames_of_other_threads()

@@ -17,6 +17,7 @@ from leakscope.configuration import (
     SETTINGS,
     TEXT,
     Boundaries,
+    Children,
     CudaHistory,
     Native,
     SnapshotSignal,
@@ -57,6 +58,7 @@ class SessionOptions:
     command: tuple[str, ...] = field(default=())
     quiet: bool = DEFAULTS["quiet"]
     workers: Workers = DEFAULTS["workers"]
+    children: Children = DEFAULTS["children"]
     probe_cleanup: bool = DEFAULTS["probe_cleanup"]
     snapshot_signal: SnapshotSignal = DEFAULTS["snapshot_signal"]
     trackers: str = DEFAULTS["trackers"]
@@ -100,6 +102,7 @@ class RecordingOptions(TypedDict, total=False):
     native: Native
     native_interval: int
     workers: Workers
+    children: Children
     report: bool
     force: bool
     label: str | None

@@ -113,6 +113,9 @@ WORKER_RECORDS = 24
 """The floor of a DataLoader's worker, for which the training waits, and of which there are many: a
 dataset of a hundred thousand objects is walked once at once, then when the budget pays for it."""
 
+CHILD_END_SECONDS = 0.1
+"""Seconds that the census at the end of a child process may take, for which its parent waits."""
+
 # Whole walks
 
 WHOLE_SHARE = 0.02
@@ -205,6 +208,8 @@ TIME_WAKES_SECONDS = 0.05
 TIME_IDLE_SECONDS = 3.0
 """Seconds without a boundary of the program's own after which time makes them: a step of training
 that takes longer is rare, and what time sees then is left out of its verdict."""
+TIME_IDLE_SECONDS_OF_CHILD = 1.0
+"""The same in a child process, which often lives for some seconds only and is no training."""
 TIME_SPACING_SECONDS = 1.0
 TIME_SPACING_SHARE = 1 / 60
 """Seconds, and part of the time so far, from one to the next: some sixty in a run of a minute, then

@@ -37,14 +37,18 @@ PATCHED_METHODS = frozenset({"poll", "_send_signal"})
 class ProcessEndings:
     """Gathers the ends of child processes, until somebody takes them."""
 
-    def __init__(self, boundary: Callable[[], int]) -> None:
+    def __init__(
+        self, boundary: Callable[[], int], is_recorded: Callable[[int], bool] = lambda pid: False
+    ) -> None:
         self._boundary = boundary
+        self._is_recorded = is_recorded
         self._pid = os.getpid()
         self._signalled: set[int] = set()
         self._loaders: dict[int, int] = {}
         self._others: Counter[str] = Counter()
-        """How many of each name ended that are no workers of DataLoaders."""
+        """How many of each name ended that recorded nothing."""
         self._used_before = _used()
+        self._used_by_recorded = 0.0
         self._ended: deque[ProcessEndRecord] = deque(maxlen=MOST_KEPT)
         self._patches: list[PatchedMethod] = []
         self._watch = ImportWatch(dict.fromkeys(STARTERS, self._arrived))
@@ -80,6 +84,7 @@ class ProcessEndings:
         Those are meant that have ended, and used more processor time than this process.
         """
         here, there = (now - before for now, before in zip(_used(), self._used_before, strict=True))
+        there -= self._used_by_recorded
         count = self._others.total()
         if not count or there < max(WORTH_SECONDS, here):
             return ""
@@ -88,7 +93,8 @@ class ProcessEndings:
         return (
             f"{who} did most of the work: {there:.0f} s of processor time against {here:.0f} s in "
             f"this process. The largest held {human_bytes(_largest())}. What they kept was not "
-            "recorded: put `with leakscope.profile():` into the function that they run."
+            "recorded: children begin to record half a second after their start, unless --children "
+            "is off; `with leakscope.profile():` in the function that they run begins at once."
         )
 
     def _arrived(self, module: ModuleType) -> None:
@@ -108,13 +114,14 @@ class ProcessEndings:
         @functools.wraps(original)
         def poll(process: Any, *args: Any, **kwargs: Any) -> int | None:
             was_known = getattr(process, "returncode", None) is not None
+            before = 0.0 if was_known else _used()[1]
             try:
                 code = original(process, *args, **kwargs)
             except BaseException as error:
                 without_our_frame(error)
                 raise
             if code is not None and not was_known:
-                self._record_end(process, code)
+                self._record_end(process, code, _used()[1] - before)
             return code
 
         return poll
@@ -128,15 +135,19 @@ class ProcessEndings:
 
         return _send_signal
 
-    def _record_end(self, process: Any, code: int) -> None:
-        """Note an end; raises nothing of ours. Any thread may come here."""
+    def _record_end(self, process: Any, code: int, used: float) -> None:
+        """Note an end, and what processor time it ``used``; raises nothing of ours. Any thread may
+        come here.
+        """
         try:
             if os.getpid() != self._pid:
                 return
             loader = self._loaders.pop(process.pid, 0)
             was_signalled = process.pid in self._signalled
             self._signalled.discard(process.pid)
-            if not loader and len(self._others) < MOST_KEPT:
+            if self._is_recorded(process.pid):
+                self._used_by_recorded += used
+            elif not loader and len(self._others) < MOST_KEPT:
                 self._others[_name_of(process)] += 1
             if code != 0 and not was_signalled:
                 self._ended.append(

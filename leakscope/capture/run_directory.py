@@ -96,13 +96,13 @@ def world_of_group() -> tuple[int, int] | None:
 def _launch(size: int) -> RankLaunch:
     run_id = os.environ.get(_RUN_ID)
     if run_id is not None:
-        began = _begin_of(_launcher())
+        began = begin_of(_launcher())
         since = 0.0 if _is_unique(run_id) else began
         many_machines = 0 < _number("LOCAL_WORLD_SIZE", 0) < size
         return RankLaunch(f"torchrun {run_id}", since, began=0.0 if many_machines else began)
     parent = _spawner()
     if parent:
-        began = _begin_of(parent)
+        began = begin_of(parent)
         return RankLaunch(f"spawned {socket.gethostname()} {parent} {began:.2f}", began=began)
     job, step = os.environ.get("SLURM_JOB_ID"), os.environ.get("SLURM_STEP_ID")
     if job and step and "SLURM_PROCID" in os.environ:
@@ -111,7 +111,7 @@ def _launch(size: int) -> RankLaunch:
     address, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT")
     here = f"{socket.gethostname()} {os.getppid()}"
     key = f"{address}:{port}" if address and port else f"started by {here}"
-    return RankLaunch(key, _begin_of(os.getpid()) - BY_HAND_S, is_new=True)
+    return RankLaunch(key, begin_of(os.getpid()) - BY_HAND_S, is_new=True)
 
 
 def _is_unique(run_id: str) -> bool:
@@ -140,7 +140,7 @@ def _spawner() -> int:
     return 0 if parent is None else int(parent.pid)
 
 
-def _begin_of(pid: int) -> float:
+def begin_of(pid: int) -> float:
     """Return when a process began, known to about a second."""
     import psutil
 

@@ -13,6 +13,7 @@ on; until then, and where there is nothing to go on from, it looks at what the u
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import inf
 from typing import NamedTuple
 
 from leakscope.capture import policy
@@ -266,6 +267,9 @@ class Schedule:
         """Return what the end of the run gets, where a pause disturbs nobody."""
         if not self._floor.at_end:
             return Due.RECORD
+        if self._floor.at_end_within < inf:
+            is_short = self._costs.expect(Due.FOCUSED) <= self._floor.at_end_within
+            return Due.FOCUSED if is_short else Due.RECORD
         if self._costs.is_sealed and self._checks(now, policy.CHECK_AFTER_AT_END):
             return Due.CHECK
         kind = self._kind(now)

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar, cast, overload
 
+from leakscope.capture.children import begin_pending, give_up_pending
 from leakscope.capture.dispatch import EventDispatcher
 from leakscope.capture.options import SessionOptions, configured_options
 from leakscope.capture.phase_stack import Phase
@@ -23,6 +24,7 @@ from leakscope.capture.session import Session, current_session
 from leakscope.capture.torch_hooks.loaders import passes_of
 from leakscope.configuration import (
     Boundaries,
+    Children,
     CudaHistory,
     Native,
     SnapshotSignal,
@@ -118,6 +120,10 @@ class Scope:
         options = self._options
         if options is None:
             return self
+        if options.out is None:
+            begin_pending()
+        else:
+            give_up_pending()
         running = current_session()
         if running is not None and running.is_live:
             self._join(running, options)
@@ -200,7 +206,8 @@ class Scope:
 
     def _join(self, running: Session, options: SessionOptions) -> None:
         self._session = running
-        if not options.quiet:
+        is_child = running.header is not None and running.header.child is not None
+        if not options.quiet and not is_child:
             _say_once(f"already recording into {running.run_path}; this profile() adds to it.")
 
 
@@ -220,6 +227,7 @@ def profile(
     native: Native | None = None,
     native_interval: int | None = None,
     workers: Workers | None = None,
+    children: Children | None = None,
     report: bool | None = None,
     force: bool = False,
     label: str | None = None,
@@ -242,6 +250,7 @@ def profile(
     native: Native | None = None,
     native_interval: int | None = None,
     workers: Workers | None = None,
+    children: Children | None = None,
     report: bool | None = None,
     force: bool = False,
     label: str | None = None,
@@ -266,6 +275,7 @@ def profile(
         native: ``auto`` samples native allocations where it can, ``off`` never.
         native_interval: Mean number of bytes from one sample of them to the next.
         workers: ``on`` has the workers of DataLoaders record themselves too.
+        children: ``auto`` has other child processes that run Python record themselves too.
         report: Whether to write the report at the end.
         force: Replace a run that ``out`` holds already.
         label: A name for the run, shown in its report.
@@ -291,6 +301,7 @@ def profile(
         native=native,
         native_interval=native_interval,
         workers=workers,
+        children=children,
         report=report,
         force=force,
         label=label,

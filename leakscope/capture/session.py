@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from leakscope.capture.budget import Costs, Due, Floor, Pauses
+from leakscope.capture import policy
+from leakscope.capture.budget import CHILD_FLOOR, Costs, Due, Floor, Pauses
 from leakscope.capture.clock import BoundaryClock
 from leakscope.capture.dispatch import EventDispatcher, Guard
 from leakscope.capture.events import EventCounts
@@ -43,6 +44,8 @@ from leakscope.model.errors import is_interrupt
 from leakscope.model.record import UNRECORDED_CHILDREN, EndRecord, HeaderRecord
 from leakscope.recording import RunDirectory, redact_text
 
+A_TASK = "task"
+"""The phase of a pool's worker."""
 _current: weakref.ref[Session] | None = None
 
 
@@ -68,6 +71,7 @@ class Session:
     """What the recording began with; None where ranks are not looked for."""
     _closed = False
     _concluded = False
+    _task: Phase | None = None
 
     def __init__(
         self,
@@ -97,12 +101,13 @@ class Session:
         self._pid = os.getpid()
         self._index, self._begun = 0, clock()
         self._reached = self._worked = 0.0
+        self._floor = floor
         self._time = self._make_clock() if watches_time else None
         self._costs = costs or Costs()
         self._guard = Guard(self._write_fault)
         self.gate = EventDispatcher(self._guard, self._costs, clock)
         self.tracker = PhaseTracker(self._reach)
-        self._is_of_a_worker = floor is not None
+        self._is_of_a_worker = floor is not None and not floor.has_full
         growth, floor = GrowthWatch(), floor or Floor()
         pauses = Pauses(options.max_pause / 1000, self._costs)
         self._schedule = Schedule(options.budget, pauses, self._write_note, growth, floor)
@@ -196,6 +201,15 @@ class Session:
         """Take a census that was asked for, now and in any thread, beside all series."""
         self.gate.take_turn(partial(self._look, at_once=True))
 
+    def end_task(self) -> None:
+        """End a task of a pool's worker, which takes up the next one at once or when it comes."""
+        self.gate.dispatch(self._next_task)
+
+    def _next_task(self) -> None:
+        if self._task is not None:
+            self.tracker.phase_end(self._task)
+        self._task = self.tracker.phase_begin(A_TASK)
+
     def claim_phase_control(self) -> bool:
         """Find no phases and steps from now on: the caller tells them to ``tracker.external``.
 
@@ -283,11 +297,11 @@ class Session:
         self._requests.mute()
         self.gate.shut()
         self._guard.call("shortages", None, self._shortages.stop)
+        if self._workers is not None:  # the last to be installed: others lie below
+            self._guard.call("workers", None, self._workers.uninstall)
         self._guard.call("events", None, self.events.uninstall)
         if self._auto is not None:
             self._guard.call("boundaries", None, self._auto.uninstall)
-        if self._workers is not None:
-            self._guard.call("workers", None, self._workers.uninstall)
         self._guard.call("boundaries", None, self.tracker.finish)
         self._guard.call("boundaries", None, self._reach, BoundaryKind.RUN_END, None, "")
         self._guard.call("overhead", None, self._measuring.finish, self._last_boundary())
@@ -307,7 +321,9 @@ class Session:
         def now() -> float:
             return 0.0 if (alive := session()) is None else alive._now()
 
-        return BoundaryClock(reach, idle, now)
+        is_child = self._floor is CHILD_FLOOR
+        patience = policy.TIME_IDLE_SECONDS_OF_CHILD if is_child else None
+        return BoundaryClock(reach, idle, now, patience)
 
     def _reach_by_time(self) -> None:
         self._guard.call("time", None, self._reach, BoundaryKind.TIME, None, "")
@@ -334,6 +350,9 @@ class Session:
         group = world_of_group()
         if group is None or group[1] < 2 or self.header is None:
             return
+        if self.header.child is not None:
+            self._note_group(self.header, *group)
+            return
         self.take_place(world := this_world())
         header = msgspec.structs.replace(header_of(world), started=self.header.started)
         path = make_run_directory(self.options, world=world)
@@ -344,6 +363,12 @@ class Session:
             RunDirectory(left).remove_if_empty()
         if self._workers is not None:
             self._workers.follow(self)
+
+    def _note_group(self, header: HeaderRecord, rank: int, size: int) -> None:
+        """Write down which of a group a child has turned out to be: its run is its parent's."""
+        if header.group_size != size:
+            self.header = msgspec.structs.replace(header, group_rank=rank, group_size=size)
+            self._writer.write(self.header)
 
     def _seal(self, end: EndRecord) -> None:
         self._writer.write(end, sync=True)

@@ -27,23 +27,28 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from leakscope.capture.budget import WORKER_FLOOR, CensusCost, Costs, costs_with
+from leakscope.capture.budget import CHILD_FLOOR, WORKER_FLOOR, CensusCost, Costs, costs_with
+from leakscope.capture.children import ChildHooks, ChildPlacement, begin_pending
 from leakscope.capture.gauges import CopiesReader
 from leakscope.capture.options import SessionOptions
 from leakscope.capture.process_endings import ProcessEndings
 from leakscope.capture.profiles import chosen_profile
 from leakscope.capture.run_directory import (
+    World,
+    begin_of,
     header_of,
     make_run_directory,
     project_root_of,
     this_world,
 )
-from leakscope.capture.session import Session
+from leakscope.capture.session import Session, current_session
 from leakscope.capture.sites import WeakNumbering
 from leakscope.capture.torch_hooks.patching import ImportWatch, PatchedMethod, without_our_frame
 from leakscope.model.errors import UnwritableError, ours
 from leakscope.model.record import HeaderRecord, ProcessEndRecord
 from leakscope.probes.interpreter import BatchProbe
+from leakscope.recording.directory import redact_text
+from leakscope.recording.writer import JOURNAL_SUFFIX
 
 if TYPE_CHECKING:
     from leakscope.heap import CensusTaker
@@ -322,13 +327,21 @@ def _loop_of_torch() -> Callable[..., Any]:
 
 
 LOADER_MODULE = "torch.utils.data.dataloader"
+_SENDS_RESULT = "_sendback_result"
+_SHARES_HEAP = ("fork", "os.fork")
+"""Start methods by which a child goes on with the blocks of its parent, of which no profile of
+its own could know."""
 FIRST_GENERATIONS = 2
 """Workers that live for one epoch are all alike: those of the first epochs are recorded, then of
 every epoch whose number is a power of two."""
 
 
-def start_session(options: SessionOptions, run_path: Path | None = None) -> Session:
+def start_session(
+    options: SessionOptions, run_path: Path | None = None, child: ChildPlacement | None = None
+) -> Session:
     """Begin to record; ``run_path`` is a run directory that somebody has made already.
+
+    ``child`` says so where this is a child process that records beside its parent.
 
     Raises:
         LeakscopeError: the run directory can't be made, in a sentence.
@@ -342,10 +355,11 @@ def start_session(options: SessionOptions, run_path: Path | None = None) -> Sess
     from leakscope.probes.blocks import AllocationHistory, device_memory
     from leakscope.recording import RecordingWriter
 
-    world = this_world()
+    world = this_world() if child is None else World(child.rank, child.world_size, child.attempt)
     path = make_run_directory(options, world=world) if run_path is None else run_path
-    root = project_root_of(options)
-    writer = RecordingWriter(path, header := header_of(world))
+    root = project_root_of(options) if child is None else child.project_root
+    header = header_of(world) if child is None else header_of_child(child, this_world())
+    writer = RecordingWriter(path, header)
     if writer.failed:
         failed = writer.failed.removesuffix(".")
         why = f"{failed}: choose another folder with --out (in Python: out=)."
@@ -362,14 +376,99 @@ def start_session(options: SessionOptions, run_path: Path | None = None) -> Sess
         counter=AllocationCounter(),
         native=chosen_profile(options, root),
         project_root=root,
+        floor=None if child is None else CHILD_FLOOR,
         follow_workers=WorkerHooks.of,
         watches_time=True,
         counts_events=True,
     )
     session.header = header
-    session.take_place(world)
+    if child is None:
+        session.take_place(world)
+    else:
+        session.world = world
     session.begin()
     return session
+
+
+def begin_child(place: ChildPlacement) -> Session | None:
+    """Begin to record this process beside its parent; None where it records itself already."""
+    running = current_session()
+    if running is not None and running.is_live:
+        return None
+    is_forked = place.start_method in _SHARES_HEAP
+    options = SessionOptions.from_json(place.options)
+    options = replace(
+        options,
+        native="off" if is_forked else options.native,
+        cuda_history="off",
+        probe_cleanup=False,
+        snapshot_signal="off",
+        trackers="off",
+        report=False,
+        quiet=True,
+    )
+    session = start_session(options, Path(place.run_path), place)
+    _follow_tasks(session, place)
+    return session
+
+
+def _follow_tasks(session: Session, place: ChildPlacement) -> None:
+    """Hear of each task that a worker of an executor has done: it sends its result."""
+    module, _, function = place.target.rpartition(".")
+    if function != "_process_worker" or not hasattr(sys.modules.get(module), _SENDS_RESULT):
+        return
+
+    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def _sendback_result(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return original(*args, **kwargs)
+            except BaseException as error:
+                without_our_frame(error)
+                raise
+            finally:
+                session.end_task()
+
+        return _sendback_result
+
+    PatchedMethod(sys.modules[module], _SENDS_RESULT, wrap)
+
+
+def header_of_child(place: ChildPlacement, among: World) -> HeaderRecord:
+    """Return what the recording of a child begins with; ``among`` are those it trains with."""
+    return HeaderRecord(
+        role="child",
+        rank=place.rank,
+        world_size=place.world_size,
+        attempt=place.attempt,
+        pid=os.getpid(),
+        host=socket.gethostname(),
+        started=time.time(),
+        start_method=place.start_method,
+        parent=place.parent,
+        child=place.number,
+        name=redact_text(place.name),
+        target=redact_text(place.target),
+        lived_s=max(0.0, time.time() - begin_of(os.getpid())),
+        group_rank=among.rank if among.size > 1 else None,
+        group_size=among.size if among.size > 1 else 0,
+    )
+
+
+def place_of_children(session: Session) -> ChildPlacement | None:
+    """Return where children of a session's process record; None where they are not to."""
+    if session.options.children == "off":
+        return None
+    return ChildPlacement(
+        run_path=str(session.run_path.absolute()),
+        options=session.options.to_json(),
+        project_root=session.project_root,
+        begins_by=f"{begin_child.__module__}:{begin_child.__name__}",
+        rank=session.world.rank,
+        world_size=session.world.size,
+        attempt=session.world.attempt,
+        parent=os.getpid(),
+    )
 
 
 def place_of_workers(session: Session) -> WorkerPlacement | None:
@@ -387,15 +486,26 @@ def place_of_workers(session: Session) -> WorkerPlacement | None:
     )
 
 
+def has_recorded(session: Session, pid: int) -> bool:
+    """Return whether a process of this number has a recording beside a session's."""
+    return any(session.run_path.glob(f"*-{pid}{JOURNAL_SUFFIX}"))
+
+
 class WorkerHooks:
     """Hands the stand-in to each DataLoader that starts workers, in the process of the session.
 
     Hears of processes that end by themselves, too. Without a place workers don't record.
     """
 
-    def __init__(self, place: WorkerPlacement | None, endings: ProcessEndings) -> None:
+    def __init__(
+        self,
+        place: WorkerPlacement | None,
+        endings: ProcessEndings,
+        children: ChildHooks | None = None,
+    ) -> None:
         self.place = place
         self._endings = endings
+        self._children = children
         self._pid = os.getpid()
         self._loaders = WeakNumbering(self._forget)
         self._generations: dict[int, int] = {}
@@ -406,16 +516,24 @@ class WorkerHooks:
     @classmethod
     def of(cls, session: Session) -> WorkerHooks:
         """Return hooks for the process that a session records."""
-        ends = ProcessEndings(lambda: max(0, session.boundaries_reached - 1))
-        return cls(place_of_workers(session), ends)
+        ends = ProcessEndings(
+            lambda: max(0, session.boundaries_reached - 1), lambda pid: has_recorded(session, pid)
+        )
+        place = place_of_children(session)
+        return cls(place_of_workers(session), ends, None if place is None else ChildHooks(place))
 
     def follow(self, session: Session) -> None:
         """Have workers record where the session does now."""
         self.place = place_of_workers(session)
+        place = place_of_children(session)
+        if self._children is not None and place is not None:
+            self._children.follow(place)
 
     def install(self) -> None:
         """Listen, now or as soon as the program imports torch or starts a process."""
         self._endings.install()
+        if self._children is not None:
+            self._children.install()
         module = sys.modules.get(LOADER_MODULE)
         spec = getattr(module, "__spec__", None)
         if module is not None and not getattr(spec, "_initializing", False):
@@ -426,6 +544,8 @@ class WorkerHooks:
     def uninstall(self) -> None:
         """Leave torch and multiprocessing as they were found."""
         self._endings.uninstall()
+        if self._children is not None:
+            self._children.uninstall()
         self._watch.stop()
         if self._patch is not None:
             self._patch.remove()
@@ -449,6 +569,9 @@ class WorkerHooks:
     def _wrap(self, original: Callable[..., None], worker: Any) -> Callable[..., None]:
         @functools.wraps(original)
         def __init__(iterator: Any, loader: Any) -> None:  # noqa: N807
+            if os.getpid() != self._pid and begin_pending():
+                type(iterator).__init__(iterator, loader)  # as the child's own hooks have it now
+                return
             with self._stand_in(worker, loader):
                 try:
                     original(iterator, loader)

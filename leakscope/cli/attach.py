@@ -108,6 +108,8 @@ def attach(
     from leakscope.capture.attach import AttachError
     from leakscope.capture.options import configured_options
 
+    # --children comes to each by itself, and what comes leaves nothing behind.
+    chosen["children"] = "off"
     options = configured_options(notify, out=out, force=force, **chosen)
     try:
         with forward_termination(None):

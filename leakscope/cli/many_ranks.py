@@ -71,7 +71,7 @@ def open_many(folder: Path) -> ManyRanks | None:
     others = {
         journal.header.rank: journal.path for journal in _ranks(group) if journal is not leading
     }
-    workers = sorted((s for s in group if s.header.worker is not None), key=lambda s: -s.bytes)
+    workers = sorted((s for s in group if not s.header.is_primary), key=lambda s: -s.bytes)
     kept = [journal.path for journal in (*leading_journals, *workers[:MOST_WORKERS])]
     run = open_run(folder, kept) if workers else of_leading
     run.unread = len(group) - len(kept) + len(leading_journals) - 1
@@ -112,7 +112,7 @@ def _ranks(group: Sequence[Sketch]) -> list[Sketch]:
     largest: dict[int, Sketch] = {}
     for journal in group:
         header = journal.header
-        if header.worker is None and header.world_size > 1:
+        if header.is_primary and header.world_size > 1:
             known = largest.setdefault(header.rank, journal)
             if journal.bytes > known.bytes:
                 largest[header.rank] = journal

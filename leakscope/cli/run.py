@@ -92,6 +92,7 @@ With --until-verdict the code of the second run counts.
     "native",
     "native-interval",
     "workers",
+    "children",
     "probe-cleanup",
     "snapshot-signal",
     "trackers",

@@ -38,7 +38,15 @@ if TYPE_CHECKING:
     from leakscope.model.record import RunManifest
     from leakscope.model.report import Culprit, Report
 
-_SAME_SETTINGS = ("budget", "max-pause", "tracemalloc", "native", "native-interval", "workers")
+_SAME_SETTINGS = (
+    "budget",
+    "max-pause",
+    "tracemalloc",
+    "native",
+    "native-interval",
+    "workers",
+    "children",
+)
 """Settings of the first run that the second gets too, so that both are measured alike."""
 _EPILOG = """\b
 Examples:

@@ -26,6 +26,7 @@ _NO = ("off", "0", "false", "no")
 Boundaries = Literal["auto", "manual"]
 Tracemalloc = Literal["off", "window", "always"]
 Workers = Literal["on", "off"]
+Children = Literal["auto", "off"]
 CudaHistory = Literal["off", "window"]
 Native = Literal["off", "auto"]
 SnapshotSignal = Literal["off", "USR1", "USR2"]
@@ -254,6 +255,12 @@ SETTINGS = (
         "Whether workers of DataLoaders record themselves.",
     ),
     Setting(
+        "children",
+        _choice_of(*get_args(Children)),
+        "auto",
+        "Whether other child processes that run Python record themselves.",
+    ),
+    Setting(
         "probe-cleanup",
         FLAG,
         False,
@@ -302,6 +309,7 @@ DEFAULTS: dict[str, Any] = {s.option: s.default for s in SETTINGS if s.is_of_ses
 SWITCHES = {
     "LEAKSCOPE_RUN_DIR": "the run directory, where nobody says so in the code",
     "LEAKSCOPE": "off runs programs as if leakscope weren't there",
+    "LEAKSCOPE_CHILD": "where a program records that a recorded one starts, which sets it",
     "LEAKSCOPE_DEBUG": "1 shows the traceback of a fault",
     "LEAKSCOPE_STRICT": "1 lets faults of leakscope's own pass, for its tests",
 }

@@ -127,7 +127,7 @@ class HeaderRecord(msgspec.Struct, tag="header", kw_only=True, omit_defaults=Tru
 
     schema_version: Whole = SCHEMA_VERSION
     role: str = "main"
-    """``main``, ``rank`` or ``worker``."""
+    """``main``, ``rank``, ``worker`` or ``child``; ``monitor`` of what was watched from outside."""
     rank: Whole = 0
     world_size: Whole = 1
     worker: Whole | None = None
@@ -141,11 +141,28 @@ class HeaderRecord(msgspec.Struct, tag="header", kw_only=True, omit_defaults=Tru
     generation: Whole = 0
     """How often that loader had started workers before."""
     start_method: str = ""
-    """``fork``, ``spawn`` or ``forkserver``."""
+    """``fork``, ``spawn`` or ``forkserver``; of a child also ``subprocess``, ``os.fork`` and the
+    like."""
     parent: Whole = 0
-    """Process id of the process that made the loader."""
+    """Process id of the process that made the loader, or started the child."""
     prefetch: Whole = 0
     """How many batches each of that loader's workers may have loaded ahead."""
+    child: Whole | None = None
+    """Of a child process: which of those that its parent started, from 1."""
+    name: str = ""
+    """What the program calls that process, such as ``SpawnPoolWorker-1``."""
+    target: str = ""
+    """The function that it runs, or its command line."""
+    lived_s: Seconds = 0.0
+    """Seconds that its process had lived when the recording began."""
+    group_rank: Whole | None = None
+    """Of a child that trains together with others: which of them it is, by their process group."""
+    group_size: Whole = 0
+
+    @property
+    def is_primary(self) -> bool:
+        """Whether the user or a launcher of ranks started it: it is no worker and no child."""
+        return self.worker is None and self.child is None
 
 
 class BoundaryRecord(msgspec.Struct, tag="boundary", kw_only=True, omit_defaults=True):

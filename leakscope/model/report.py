@@ -138,6 +138,45 @@ class WorkerMemory(msgspec.Struct, frozen=True, kw_only=True):
     """Names of what it inherited and copies by looking at it."""
 
 
+class ProcessMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """One process of the run by its own recording, where it has child processes that record."""
+
+    label: str
+    """``main process``, ``child 2 of 2``, ``not recorded``."""
+    name: str = ""
+    """What the program calls it, such as ``SpawnPoolWorker-1``."""
+    runs: str = ""
+    """The function that it runs, or its command."""
+    pid: int
+    parent: int = 0
+    start_method: str = ""
+    is_recorded: bool = True
+    began_s: float = 0.0
+    """Seconds into the run at which its recording began."""
+    lasted_s: float = 0.0
+    steps: int = 0
+    first_bytes: int | None = None
+    """Memory of its own at its first reading, at its highest and at its last."""
+    peak_bytes: int | None = None
+    last_bytes: int | None = None
+    bytes_per_unit: float = 0.0
+    """How fast its memory grows in the end; 0 where it doesn't."""
+    unit: str = ""
+    verdict: str = ""
+    """As if it had been alone; empty where it was not judged."""
+    decides: bool = True
+    """Whether that counts for the run: an open verdict of a process whose memory rests doesn't."""
+    supervises: bool = False
+    """Whether it did no work of its own, its children did."""
+    grows: list[str] = []
+    """Names of what grows in it."""
+    places: list[str] = []
+    """Lines that feed them."""
+    ended: str = ""
+    course: list[tuple[float, float]] = []
+    """Seconds into the run, and bytes."""
+
+
 class Taken(msgspec.Struct, frozen=True, kw_only=True):
     """A census as it was taken: when, how much of the heap it walked, and what that cost."""
 
@@ -409,6 +448,10 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     in_ranks: str = ""
     """Where several ranks train together: those in which it grows so (``rank 1``, ``3 of 8
     ranks``); empty where it grows alike in all."""
+    process: str = ""
+    """Where child processes recorded themselves: the process as which it is told."""
+    processes: list[str] = []
+    """The same: all of those in which it grows."""
     forecast: Forecast | None = None
     falsifier: Falsifier | None = None
     excerpts: list[Excerpt] = []
@@ -465,6 +508,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     circles: list[Circle] = []
     """Of garbage: what keeps it from being freed at once, the heaviest first."""
     known: Recognised | None = None
+    process: str = ""
+    """Where child processes recorded themselves: the process of which it is said."""
 
 
 class MetricGrowth(msgspec.Struct, frozen=True, kw_only=True):
@@ -760,6 +805,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Where a launcher started all ranks more than once."""
     workers: list[WorkerMemory] = []
     """Workers of DataLoaders, the heaviest first."""
+    processes: list[ProcessMemory] = []
+    """The program's processes, where children recorded themselves: the main one first."""
+    process: str = ""
+    """Of them the one whose timeline, ledgers, phases and components are told."""
+    odd_process: str = ""
+    """Which of them leaves the course of its like, in a sentence."""
     timeline: Timeline | None = None
     notes: list[str] = []
     missing: list[str] = []

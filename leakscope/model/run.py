@@ -116,7 +116,7 @@ class Run:
     @property
     def main(self) -> Recording:
         """The recording of the process that was started (rank 0 among several)."""
-        return min(self.recordings, key=lambda r: (r.header.worker is not None, r.header.rank))
+        return min(self.recordings, key=lambda r: (not r.header.is_primary, r.header.rank))
 
 
 class NodeKind(str, Enum):
@@ -184,6 +184,8 @@ class RetainedProcess(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     generation: Whole = 0
     """How often its loader had started workers before."""
     pid: Whole = 0
+    child: str = ""
+    """Of a child process what the report calls it."""
 
 
 class Retained(msgspec.Struct, frozen=True, kw_only=True):

@@ -118,7 +118,7 @@ def _opened(folder: Path, only: Sequence[Path] | None, *, headers_only: bool) ->
     recordings = [draft.finish() for draft in _without_copies(drafts, damage)]
     if not recordings:
         raise NoRunError(_nothing_readable(folder, damage), slug="no-run")
-    recordings.sort(key=lambda r: (r.header.worker is not None, r.header.rank, r.header.started))
+    recordings.sort(key=lambda r: (not r.header.is_primary, r.header.rank, r.header.started))
     outcome = _read_outcome(folder / OUTCOME, damage)
     outcomes = _read_outcomes(folder, damage)
     first = recordings[0].header
@@ -529,7 +529,7 @@ def _traits(run: Run) -> tuple[str, str, str]:
     """Return what the parts of a training have in common, each empty where it isn't known."""
     launch = run.manifest.launch
     headers = [recording.header for recording in run.recordings]
-    sizes = {header.world_size for header in headers if header.worker is None}
+    sizes = {header.world_size for header in headers if header.is_primary}
     return (
         PurePath(run.manifest.script).name,
         str(max(sizes)) if sizes else "",
@@ -540,7 +540,7 @@ def _traits(run: Run) -> tuple[str, str, str]:
 def _refuse_two_of_a_rank(runs: list[Run]) -> None:
     folders: dict[tuple[int, int], list[str]] = defaultdict(list)
     for run in runs:
-        ranks = [r.header for r in run.recordings if r.header.worker is None]
+        ranks = [r.header for r in run.recordings if r.header.is_primary]
         for attempt, rank in {(header.attempt, header.rank) for header in ranks}:
             folders[attempt, rank].append(str(run.path))
     for (_, rank), places in folders.items():

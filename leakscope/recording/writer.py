@@ -228,7 +228,9 @@ def _unused(path: Path) -> Path:
 
 def _stem(header: HeaderRecord) -> str:
     pid = header.pid or os.getpid()
-    if header.worker is not None:
+    if header.worker is not None or header.child is not None:
         of_rank = f"rank{header.rank}-" if header.world_size > 1 else ""
+        if header.worker is None:
+            return f"{of_rank}child{header.child}-{pid}"
         return f"{of_rank}worker{header.worker}-{pid}"
     return f"rank{header.rank}-{pid}" if header.role == "rank" else f"{header.role}-{pid}"

@@ -51,6 +51,8 @@ MAIN, THE_MAIN = "main process", "the main one"
 def process_words(process: RetainedProcess, processes: int = 2) -> str:
     """Return ``rank 1, loader 1, worker 0``; empty where there is a single process."""
     rank = f"rank {process.rank}" if process.rank is not None else ""
+    if process.child:
+        return process.child
     if process.worker is None:
         return rank or (MAIN if processes > 1 else "")
     again = f", from pass {process.generation + 1} on" if process.generation else ""

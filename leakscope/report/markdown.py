@@ -29,6 +29,7 @@ def culprit_markdown(culprit: Culprit, run: RunFacts | None = None) -> str:
         ("known", _known(culprit.known)),
         ("forecast", one_line(culprit.forecast.text) if culprit.forecast else ""),
         *_doubt(culprit),
+        ("process", _running(", ".join(culprit.processes))),
         ("fed at", ", ".join(map(code_span, culprit.fed_at))),
         ("defined at", code_span(culprit.defined_at) if culprit.defined_at else ""),
         ("path", code_span(culprit.path)),

@@ -31,10 +31,12 @@ from leakscope.report.measuring import (
 )
 from leakscope.report.processes import (
     AttemptRow,
+    ProcessesView,
     RanksView,
     WorkerRow,
     attempt_rows,
     named_in_workers,
+    processes_view,
     ranks_view,
     worker_rows,
 )
@@ -121,10 +123,11 @@ class ReportPage:
     has_long_words: bool
     """Whether a phase or unit has a name that no column of a table has room for."""
     of_rank: str
-    """Of several ranks the one that the timeline and the tables are about."""
+    """Of several ranks or processes the one that the timeline and the tables are about."""
     ranks: RanksView | None
     attempts: list[AttemptRow]
     workers: list[WorkerRow]
+    processes: ProcessesView | None
     components: list[ComponentRow]
     component_phases: list[str]
     cleared: list[ClearedRow]
@@ -188,10 +191,11 @@ def report_page(report: Report) -> ReportPage:
         peak=peak_view(report.peak),
         phases=phase_rows(report.phases),
         has_long_words=_has_long_words(report),
-        of_rank=f"rank {report.rank}" if report.rank is not None else "",
+        of_rank=f"rank {report.rank}" if report.rank is not None else report.process,
         ranks=ranks,
         attempts=attempt_rows(report.attempts),
         workers=worker_rows(report.workers, icicle.places if icicle else None),
+        processes=processes_view(report),
         components=component_rows(report.components),
         component_phases=component_phases(report.components),
         cleared=cleared_rows(report.cleared),

@@ -1,4 +1,4 @@
-"""Ranks, attempts and DataLoader workers as the page of a run shows them."""
+"""Ranks, attempts, DataLoader workers and child processes as the forms of a report show them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from leakscope.model.report import (
     Culprit,
+    ProcessMemory,
     RankAttempt,
     RankCourse,
     RankMemory,
@@ -20,7 +21,13 @@ from leakscope.model.text import human_bytes, plural
 from leakscope.report.charts import NARROW, WIDE, draw_ranks, finite, series_dash, series_shade
 from leakscope.report.svg import Drawing
 from leakscope.report.tables import Cell, cell_of
-from leakscope.report.text import humane_bytes, humane_duration, humane_number, humane_rate
+from leakscope.report.text import (
+    humane_bytes,
+    humane_duration,
+    humane_number,
+    humane_rate,
+    sparkline,
+)
 from leakscope.report.timeline import LegendEntry, compact, peak_of
 
 FEW = 16
@@ -334,3 +341,105 @@ def _cell(size: int | None, top: int, kind: str = "") -> Cell | None:
     if size is None:
         return None
     return cell_of(size, top, kind)
+
+
+COURSE = 24
+"""Characters of the course of a process."""
+FLAT_BYTES = 16 << 20
+"""Height of a course at least."""
+_VERDICTS = {
+    "leak": "leak",
+    "clean": "no leak",
+    "inconclusive": "inconclusive",
+    "out_of_memory": "out of memory",
+}
+RESTS = "little happened in it"
+SUPERVISES = "supervises only"
+"""What is said of a process that only waits for its children."""
+
+
+@dataclass(frozen=True)
+class ProcessTableRow:
+    """One process of a program whose children recorded themselves."""
+
+    name: str
+    detail: str
+    """What it runs, its process id, when it began and how it ended."""
+    course: str
+    """Its memory as a line of blocks."""
+    first: Cell | None
+    peak: Cell | None
+    last: Cell | None
+    rate: str
+    verdict: str
+    kind: str
+    """``leak``, ``clean``, ``inconclusive``, or empty where it wasn't judged."""
+    grows: list[str]
+    place: str
+
+
+@dataclass(frozen=True)
+class ProcessesView:
+    """All that the page says of the processes of a program."""
+
+    count: str
+    sentence: str
+    rows: list[ProcessTableRow]
+
+
+def processes_view(report: Report) -> ProcessesView | None:
+    """Return what is said of processes; None where no child recorded itself."""
+    if not report.processes:
+        return None
+    top = max((one.peak_bytes or 0 for one in report.processes), default=0)
+    recorded = sum(one.is_recorded for one in report.processes)
+    return ProcessesView(
+        count=humane_number(recorded),
+        sentence=report.odd_process,
+        rows=[_process_row(one, top) for one in report.processes],
+    )
+
+
+def _process_row(one: ProcessMemory, top: int) -> ProcessTableRow:
+    return ProcessTableRow(
+        name=one.label,
+        detail=process_detail(one),
+        course=process_course(one, COURSE),
+        first=_cell(one.first_bytes, top),
+        peak=_cell(one.peak_bytes, top, "peak"),
+        last=_cell(one.last_bytes, top),
+        rate=humane_rate(one.bytes_per_unit, one.unit) if one.bytes_per_unit > 0 else "",
+        verdict=process_verdict(one),
+        kind=one.verdict if one.decides else "",
+        grows=one.grows,
+        place=one.places[0] if one.places else "",
+    )
+
+
+def process_detail(one: ProcessMemory) -> str:
+    """Return what a process runs, which it is, and how it began and ended."""
+    how = "os.fork" if one.start_method == "os.fork" else one.start_method
+    parts = [one.name, one.runs, f"process {one.pid}" if one.pid else "", how]
+    if one.began_s >= 1:
+        parts.append(f"recorded from {humane_duration(one.began_s)} on")
+    return ", ".join(dict.fromkeys(filter(None, [*parts, one.ended])))
+
+
+def process_verdict(one: ProcessMemory) -> str:
+    """Return the verdict of a process in words; of one that decides nothing, why."""
+    if not one.is_recorded:
+        return "not recorded"
+    if one.supervises:
+        return SUPERVISES
+    if not one.verdict:
+        return "not judged"
+    return _VERDICTS[one.verdict] if one.decides else RESTS
+
+
+def process_course(one: ProcessMemory, width: int) -> str:
+    """Return the memory of a process as a line of blocks, which is flat where little changes."""
+    values = [size for _, size in one.course]
+    if len(values) < 2:
+        return ""
+    least = min(values)
+    return sparkline(values, width, (least, max(*values, least + FLAT_BYTES)))

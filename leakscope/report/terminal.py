@@ -18,6 +18,7 @@ from leakscope.model.report import (
     Forecast,
     NativeContents,
     PeakMemory,
+    ProcessMemory,
     Report,
     Severity,
     Work,
@@ -27,6 +28,7 @@ from leakscope.report import words
 from leakscope.report import words as wording
 from leakscope.report.explaining import next_steps
 from leakscope.report.measuring import is_mostly_postponed, longer_run_words, postponed_words
+from leakscope.report.processes import process_course, process_verdict
 from leakscope.report.tables import ledger_words
 from leakscope.report.text import (
     curve_with_ends,
@@ -41,6 +43,7 @@ from leakscope.report.words import device_line, rate_together
 LINES = 30
 """A report has so many, where there is nothing out of the ordinary."""
 MOST_OTHERS = 4
+MOST_PROCESSES = 5
 SHOWN_IN_SUMMARY = 3
 SHOWN_FINDINGS = 3
 SHOWN_DIFF_LINES = 6
@@ -74,7 +77,7 @@ def render_text(report: Report, *, width: int = 100, color: bool = False) -> str
     paper = paper_of(width, color)
     suspect = wording.leading_suspect(report)
     head = [*_verdict(report, paper), *_ending(report, paper), *_curve(report, paper)]
-    head += _shortage(report.out_of_memory, paper)
+    head += [*_processes(report, paper), *_shortage(report.out_of_memory, paper)]
     leading, remedy = _leading(report, suspect, paper), _remedy(suspect, paper)
     foot = _foot(report, suspect, paper)
     room = LINES - len([*head, *spaced([*leading, *remedy]), *foot])
@@ -121,6 +124,7 @@ def render_summary(
     suspect = wording.leading_suspect(report)
     lines = [*_verdict(report, paper), *_ending(report, paper)]
     lines += _first_way(report.out_of_memory, paper)
+    lines += _processes(report, paper, "  ")
     lines += _noted(report, paper, "  ")
     for culprit in report.culprits[:SHOWN_IN_SUMMARY]:
         lines += _short(culprit, paper, "  ")
@@ -163,10 +167,43 @@ def _curve(report: Report, paper: Paper) -> list[str]:
         return []
     values = [y for _, y in lines[0].points]
     label = clipped(lines[0].label, 16) + (
-        f", rank {report.rank}" if report.rank is not None else ""
+        f", rank {report.rank}" if report.rank is not None else _told_of(report)
     )
     room = max(10, min(60, paper.width - _AMOUNTS - max(22, len(label) + 6)))
     return [paper.clip(f"{label} {curve_with_ends(values, room)}")]
+
+
+def _told_of(report: Report) -> str:
+    return f", {report.process}" if report.process else ""
+
+
+def _processes(report: Report, paper: Paper, indent: str = "") -> list[str]:
+    """Return a line for each process, those that decide first where they are many."""
+    shown = report.processes
+    if len(shown) > MOST_PROCESSES:
+        order = sorted(shown, key=lambda one: (one.verdict != "leak", -(one.peak_bytes or 0)))
+        chosen = order[: MOST_PROCESSES - 1]
+        shown = [one for one in report.processes if any(one is other for other in chosen)]
+    room = paper.width - len(indent)
+    lines = [paper.clip(_process(one, room), indent) for one in shown]
+    left = len(report.processes) - len(shown)
+    return [*lines, *([f"{indent}and {plural(left, 'more process')}"] if left else [])]
+
+
+def _process(one: ProcessMemory, room: int) -> str:
+    """Return a process in a line of so much room: what runs in it is cut short first."""
+    course = f" {process_course(one, _SHORT_CURVE)}".rstrip()
+    told = f" {process_verdict(one)}" if one.is_recorded else ""
+    grows = f": {one_line(', '.join(one.grows))}" if one.grows else ""
+    peak = f", peak {humane_bytes(one.peak_bytes)}" if one.peak_bytes is not None else ""
+    left = room - len(f"{one.label} (){course}{told}{grows}{peak}")
+    if left < _SHORTEST_NAME:
+        peak, left = "", left + len(peak)
+    what = one_line(one.runs or one.name)
+    number = f", {one.pid}" if one.pid and left - len(what) > len(f", {one.pid}") else ""
+    fits = what and left >= _SHORTEST_NAME and one.is_recorded
+    which = f" ({clipped(what, left - len(number) - 1)}{number})" if fits else ""
+    return f"{one.label}{which}{course}{told}{grows}{peak}"
 
 
 def _shortage(ended: OutOfMemory | None, paper: Paper) -> list[str]:

@@ -24,8 +24,8 @@ def out(tmp_path, monkeypatch):
     return tmp_path / "run"
 
 
-def profiled(out):
-    return leakscope.profile(out, report=False, quiet=True)
+def profiled(out, **options):
+    return leakscope.profile(out, report=False, quiet=True, **options)
 
 
 def ends(out) -> list[ProcessEndRecord]:
@@ -113,12 +113,20 @@ def notes(out) -> list[str]:
 
 
 def test_children_that_did_the_work_unrecorded_are_told_with_what_to_do(out):
-    with profiled(out):
+    with profiled(out, children="off"):
         for _ in range(2):
             run_to_the_end(work, 0.8)
     (note,) = notes(out)
     assert note.startswith("2 child processes (Decoder) did most of the work: 2 s")
     assert "leakscope.profile()" in note
+
+
+def test_children_that_recorded_themselves_are_no_work_unrecorded(out):
+    with profiled(out):
+        for _ in range(2):
+            run_to_the_end(work, 0.8)
+    assert notes(out) == []
+    assert len([r for r in open_run(out).recordings if r.header.child]) == 2
 
 
 def test_children_that_did_less_than_the_process_itself_are_not_told(out):

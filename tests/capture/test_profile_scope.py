@@ -165,7 +165,7 @@ class TestBadOptions:
         [
             {"budget": 0},
             {"budget": 2},
-            {"budget": "2%"},
+            {"budget": "lots"},
             {"boundaries": "sometimes"},
             {"tracemalloc": True},
         ],

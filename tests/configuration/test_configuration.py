@@ -89,6 +89,7 @@ def test_paths_are_relative_to_the_file_that_names_them(
         ("LEAKSCOPE_REPORT", "No", "report", False),
         ("LEAKSCOPE_QUIET", "1", "quiet", True),
         ("LEAKSCOPE_WORKERS", "off", "workers", "off"),
+        ("LEAKSCOPE_CHILDREN", "off", "children", "off"),
         ("LEAKSCOPE_CHECK_IGNORE", "a.*, b,", "check.ignore", ["a.*", "b"]),
         ("LEAKSCOPE_CHECK_TOLERANCE", "150%", "check.tolerance", 1.5),
         ("LEAKSCOPE_LABEL", "", "label", None),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from leakscope.configuration.settings import SETTINGS
+from leakscope.configuration import SETTINGS
 
 import leakscope
 from leakscope import cli

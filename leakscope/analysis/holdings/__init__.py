@@ -21,6 +21,7 @@ from leakscope.analysis.holdings.tree import (
     like_pair,
     looks_of,
 )
+from leakscope.analysis.processes.children import label_of
 from leakscope.analysis.processes.ranks import MANY, Ranks, ranks_here
 from leakscope.analysis.processes.workers import Workers
 from leakscope.analysis.run_context import RunContext
@@ -100,6 +101,7 @@ def process_of(case: RunContext) -> RetainedProcess:
         worker=header.worker,
         generation=header.generation,
         pid=header.pid,
+        child=label_of(case.run, case.recording) if header.child is not None else "",
     )
 
 

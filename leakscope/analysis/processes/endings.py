@@ -62,6 +62,8 @@ def outcome_of(run: Run, recording: Recording) -> dict[str, str | int]:
     alone, and a worker's is its program's.
     """
     header = recording.header
+    if header.child is not None:
+        return {}
     if not run.recordings or recording is run.main or header.worker is not None:
         return run.outcome
     return run.outcomes.get((header.attempt, header.rank), {})
@@ -308,12 +310,12 @@ def group_attempts(headers: list[HeaderRecord]) -> list[list[int]]:
     """
     counted: dict[tuple[int, int], list[int]] = defaultdict(list)
     for place, header in enumerate(headers):
-        if header.worker is None:
+        if header.is_primary:
             counted[header.attempt, header.world_size].append(place)
     rounds = [one for places in counted.values() for one in _rounds(headers, places)]
     rounds.sort(key=lambda places: min(headers[place].started for place in places))
     for place, header in enumerate(headers):
-        if header.worker is not None and rounds:
+        if not header.is_primary and rounds:
             _round_of(header, headers, rounds).append(place)
     return rounds or [list(range(len(headers)))]
 
@@ -324,7 +326,7 @@ def _round_of(
     """Return the attempt that a worker is of: its parent's, else the last that had begun."""
     parent = (worker.host, worker.parent)
     for places in reversed(rounds):
-        members = [headers[place] for place in places if headers[place].worker is None]
+        members = [headers[place] for place in places if headers[place].is_primary]
         if any((header.host, header.pid) == parent for header in members):
             return places
     begun = [r for r in rounds if min(headers[p].started for p in r) <= worker.started]
@@ -337,7 +339,7 @@ def _rounds(headers: list[HeaderRecord], places: list[int]) -> Iterator[list[int
     seen: set[int] = set()
     for place in sorted(places, key=lambda place: headers[place].started):
         header = headers[place]
-        is_rank = header.worker is None and header.world_size > 1
+        is_rank = header.is_primary and header.world_size > 1
         if is_rank and header.rank in seen:
             yield current
             current, seen = [], set()
@@ -348,7 +350,7 @@ def _rounds(headers: list[HeaderRecord], places: list[int]) -> Iterator[list[int
 
 
 def _run_of(run: Run, recordings: list[Recording]) -> Run:
-    recordings.sort(key=lambda r: (r.header.worker is not None, r.header.rank, r.header.started))
+    recordings.sort(key=lambda r: (not r.header.is_primary, r.header.rank, r.header.started))
     return Run(
         run.path, run.manifest, recordings, run.damage, outcomes=run.outcomes, unread=run.unread
     )
@@ -393,7 +395,7 @@ def _has_known_reason(run: Run, recording: Recording) -> bool:
 
 def _how_it_ended(run: Run) -> str:
     """Return how the first rank ended that didn't complete."""
-    ranks = [recording for recording in run.recordings if recording.header.worker is None]
+    ranks = [recording for recording in run.recordings if recording.header.is_primary]
     failed = [r for r in ranks if r.end is None or r.end.status != COMPLETED]
     if not failed:
         return COMPLETED

@@ -180,7 +180,7 @@ def ranks_here(run: Run) -> list[Recording]:
     longest: dict[int, Recording] = {}
     for recording in run.recordings:
         header = recording.header
-        if header.worker is None and header.world_size > 1 and recording.measurements:
+        if header.is_primary and header.world_size > 1 and recording.measurements:
             known = longest.setdefault(header.rank, recording)
             if len(recording.measurements) > len(known.measurements):
                 longest[header.rank] = recording

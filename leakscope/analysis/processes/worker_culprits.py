@@ -60,9 +60,21 @@ Found = list[tuple[Worker, Culprit]]
 """The workers in which the same grows, with what each says of it."""
 
 
-def judge_workers(run: Run, catalogue: Catalogue | None = None) -> list[Worker]:
-    """Return the workers that measured most, each judged by itself."""
-    recordings = [r for r in run.recordings if r.header.worker is not None and r.measurements]
+def judge_workers(case: RunContext) -> list[Worker]:
+    """Return the workers that measured most, each judged by itself.
+
+    Those of a child process are its own; all others are the program's, of whichever rank.
+    """
+    run, catalogue, own = case.run, case.catalogue, case.recording.header
+    children = {r.header.pid for r in run.recordings if r.header.child is not None}
+    parents = {own.pid} if own.child is not None else None
+    recordings = [
+        r
+        for r in run.recordings
+        if r.header.worker is not None
+        and r.measurements
+        and (r.header.parent in parents if parents else r.header.parent not in children)
+    ]
     recordings.sort(key=lambda r: -len(r.measurements))
     headers = (recording.header for recording in recordings)
     anew = {(h.rank, h.loader) for h in headers if h.generation}

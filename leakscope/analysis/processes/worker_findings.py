@@ -24,7 +24,7 @@ from leakscope.model.census import CensusRow
 from leakscope.model.known import Recognised
 from leakscope.model.record import ProcessEndRecord
 from leakscope.model.report import Culprit, Finding, Remedy, Severity
-from leakscope.model.run import Recording, Run
+from leakscope.model.run import REQUESTS_TO_END, Recording, Run
 from leakscope.model.text import human_bytes, human_count, human_share, plural
 from leakscope.model.trend import Trend
 
@@ -320,18 +320,26 @@ REMEDIES = {
         ),
     ),
 }
+KILLED_CHILDREN = Remedy(
+    title="Look for what killed them",
+    text=(
+        "The kernel ends a process with SIGKILL when memory runs out: dmesg and memory.events "
+        "of the control group tell. Fewer processes, or less in each, need less."
+    ),
+)
 OTHERWISE = Remedy(
     title="Find out why they ended",
-    text=(
-        "With num_workers=0, or the work of the pool done in the main process, the traceback is "
-        "seen."
-    ),
+    text="With num_workers=0 the work is done in the main process, where the traceback is seen.",
+)
+OTHERWISE_OF_CHILDREN = Remedy(
+    title="Find out why they ended",
+    text="With their work done in the main process the traceback is seen.",
 )
 
 
 def find_died(case: RunContext) -> list[Finding]:
     """Return one finding of all processes that ended by themselves; empty without any."""
-    ended = case.recording.process_ends
+    ended = [end for end in case.recording.process_ends if not _was_asked_to_end(end)]
     if not ended:
         return []
     groups: dict[tuple[str, int], list[ProcessEndRecord]] = defaultdict(list)
@@ -346,12 +354,25 @@ def find_died(case: RunContext) -> list[Finding]:
             f"{plural(len(ended), 'process')} died",
             f"{'; '.join(told)}. {_held_at_death(case, ended)}{_killed_for_memory(case.run)}"
             "What they held ended with them and counts as no growth.",
-            REMEDIES.get(_signal(worst[0].exit_code), OTHERWISE),
+            _remedy_for(worst),
             severity=Severity.WARNING if is_killed else Severity.NOTE,
             subject=",".join(sorted({who for who, _ in groups})),
             growth="constant",
         )
     ]
+
+
+def _remedy_for(ended: list[ProcessEndRecord]) -> Remedy:
+    of_loaders = any(end.loader for end in ended)
+    if _signal(ended[0].exit_code) == "SIGKILL" and not of_loaders:
+        return KILLED_CHILDREN
+    otherwise = OTHERWISE if of_loaders else OTHERWISE_OF_CHILDREN
+    return REMEDIES.get(_signal(ended[0].exit_code), otherwise)
+
+
+def _was_asked_to_end(end: ProcessEndRecord) -> bool:
+    """Return whether somebody told a child to end, by a signal for that; loaders don't do so."""
+    return not end.loader and -end.exit_code in REQUESTS_TO_END
 
 
 def _who(end: ProcessEndRecord) -> str:
@@ -389,7 +410,7 @@ def _held_at_death(case: RunContext, ended: list[ProcessEndRecord]) -> str:
     readings = [
         _last_reading(recording, gauge.PSS) or _last_reading(recording, gauge.RSS)
         for recording in case.run.recordings
-        if recording.header.worker is not None
+        if not recording.header.is_primary
         and recording.header.rank == rank
         and recording.header.pid in pids
     ]

@@ -77,7 +77,7 @@ def conclude_workers(
     if piling:
         findings = [*piling, *(f for f in findings if f.kind not in REPLACES)]
     findings = [*findings, *find_died(case)]
-    workers = judge_workers(case.run, case.catalogue)
+    workers = judge_workers(case)
     if not workers:
         return Workers(culprits, _ranked(findings), [], [], ledgers)
     theirs, copied = culprits_of(case, workers), find_copied(case, workers)

@@ -31,6 +31,14 @@ from leakscope.analysis.findings.out_of_memory import find_out_of_memory, snapsh
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.search import search_growth, with_siblings_joined
 from leakscope.analysis.holdings import find_retained, find_retained_of_others, secondary_recordings
+from leakscope.analysis.processes.children import (
+    MAIN,
+    JudgedProcess,
+    children_to_judge,
+    conclude_processes,
+    label_of,
+    without_recorded_children,
+)
 from leakscope.analysis.processes.endings import find_attempts
 from leakscope.analysis.processes.ranks import (
     Ranks,
@@ -96,12 +104,33 @@ def analyse(
     attempts = find_attempts(run)
     case = RunContext(attempts.run, _main(attempts.run), catalogue)
     with np.errstate(all="ignore"):
-        report = _report(case, others, read_rank)
+        report = _with_children(case, _report(case, others, read_rank))
     note = attempts.note()
     notes = [note, *report.notes] if note else report.notes
     faults = catalogue.faults if catalogue is not None else ()
     errors = [*report.errors, *(Problem(where="known culprits", message=f) for f in faults)]
     return msgspec.structs.replace(report, attempts=attempts.told(), notes=notes, errors=errors)
+
+
+def _with_children(case: RunContext, report: Report) -> Report:
+    """Return the report of all processes; of one without children that recorded the same."""
+    run = case.run
+    contexts = [RunContext(run, one, case.catalogue) for one in children_to_judge(run)]
+    if not contexts:
+        return report
+    children = [JudgedProcess(c, _report(c, ()), label_of(run, c.recording)) for c in contexts]
+    label = MAIN if report.rank is None else f"rank {report.rank}"
+    merged = conclude_processes(JudgedProcess(case, report, label), children)
+    first = headline(
+        merged.verdict,
+        merged.culprits,
+        merged.findings,
+        merged.missing,
+        merged.work,
+        merged.out_of_memory,
+        processes=len(children) + 1,
+    )
+    return msgspec.structs.replace(merged, headline=first)
 
 
 def _report(
@@ -122,7 +151,10 @@ def _report(
     culprits = find_culprits(case, growth.growers, growth.native)
     shortage = find_out_of_memory(case, culprits)
     findings = find_findings(case, growth, ledgers, shortage)
-    ranks = known.as_of(case, culprits) if known else conclude_ranks(case, culprits, others)
+    if case.recording.header.child is not None:
+        ranks = Ranks(culprits, [])
+    else:
+        ranks = known.as_of(case, culprits) if known else conclude_ranks(case, culprits, others)
     if ranks.worst is not None and case.recording is _main(run):
         return _report(RunContext(run, ranks.worst, case.catalogue), others)
     if ranks.chosen is not None and (chosen := _read(run, ranks.chosen.rank, read_rank)):
@@ -130,7 +162,8 @@ def _report(
     workers = conclude_workers(case, ranks.culprits, findings, ledgers)
     if worst := _context_of_worst_rank(case, ranks, workers.culprits, read_rank):
         return _report(worst[0], others, read_rank, worst[1])
-    culprits, findings = workers.culprits, workers.findings
+    culprits = workers.culprits
+    findings = without_recorded_children(case, workers.findings)
     ledgers = with_imputed(case, workers.ledgers, findings)
     undecided = find_undecided(case, growth)
     elsewhere = secondary_recordings(

@@ -183,7 +183,10 @@ def find_undecided(case: RunContext, growth: SearchResult) -> list[Undecided]:
             continue
         trend = growth.trends[path]
         found[path] = Undecided(
-            path, table.latest[path].name, int(trend.net_bytes), trend.more_work
+            path,
+            table.latest[path].name,
+            int(max(trend.net_bytes, trend.gained_before)),
+            trend.more_work,
         )
     return sorted(found.values(), key=lambda each: -each.bytes)
 
@@ -199,4 +202,7 @@ def may_leak(case: RunContext, path: int, trend: Trend | None) -> bool:
     ):
         return False
     _, highest = case.table.highest(path, HOST)
-    return trend.net_bytes >= policy.UNDECIDED_BYTES and highest >= policy.UNDECIDED_BYTES
+    gained = trend.net_bytes
+    if case.recording.header.child is not None and trend.reason is Reason.SHORT_REST:
+        gained += trend.gained_before  # a child may only wait at its end, for whoever gives it work
+    return gained >= policy.UNDECIDED_BYTES and highest >= policy.UNDECIDED_BYTES

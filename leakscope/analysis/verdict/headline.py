@@ -10,6 +10,7 @@ from leakscope.analysis.accounting.terms import NextCollection, next_collection
 from leakscope.analysis.findings.unnamed import LEAK_OR_SHAPES_TITLE
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.search import SearchResult
+from leakscope.analysis.processes.children import MAIN, explain_children
 from leakscope.analysis.processes.endings import (
     ENDINGS,
     EXCEPTION,
@@ -225,10 +226,11 @@ def _until_collected(case: RunContext, left: float, following: NextCollection) -
 def _children(case: RunContext) -> list[str]:
     """Return what is missing where nobody can tell whether child processes grow, though they did.
 
-    What workers of DataLoaders gain is left to their own recordings, unless there are ever more.
+    What workers and children gain that record themselves is left to their own recordings, unless
+    there are ever more.
     """
-    has_workers = any(recording.header.worker is not None for recording in case.run.recordings)
-    if has_workers and not _become_more(case):
+    has_recorded = any(not recording.header.is_primary for recording in case.run.recordings)
+    if has_recorded and (not _become_more(case) or explain_children(case)):
         return []
     trend = case.gauge_trend(gauge.CHILDREN_PSS, policy.CHILDREN_NOISE_BYTES)
     done, sizes = case.gauge_series(gauge.CHILDREN_PSS)
@@ -285,8 +287,13 @@ def headline(
     missing: list[str],
     work: Work,
     ended: OutOfMemory | None = None,
+    *,
+    processes: int = 1,
 ) -> str:
-    """Return the verdict in a sentence; how memory ended the run comes first."""
+    """Return the verdict in a sentence; how memory ended the run comes first.
+
+    ``processes`` is of how many it is, where children recorded themselves.
+    """
     if ended is not None:
         leaks = verdict is RunVerdict.LEAK
         if leaks:
@@ -295,6 +302,9 @@ def headline(
     if verdict is RunVerdict.LEAK:
         return _accusation(culprits, findings)
     did = _did(work)
+    if processes > 1 and verdict is RunVerdict.CLEAN:
+        costs = _costs(findings, is_clean=True)
+        return f"No leak found in {plural(processes, 'process')}, {did} in the busiest.{costs}"
     if verdict is RunVerdict.INCONCLUSIVE:
         return f"Inconclusive after {did}. {missing[0]}{_costs(findings, is_clean=False)}"
     return f"No leak found in {did}.{_costs(findings, is_clean=True)}"
@@ -323,7 +333,9 @@ def _accusation(culprits: list[Culprit], findings: list[Finding]) -> str:
     serious = [c for c in culprits if c.severity is not Severity.NOTE]
     diagnosed = [f for f in findings if f.severity is not Severity.NOTE and _is_growth(f)]
     if not serious:
-        text = f"{_as_first_words(diagnosed[0].title)}. {_beginning(diagnosed[0].text)}"
+        where = f" in {diagnosed[0].process}" if diagnosed[0].process not in ("", MAIN) else ""
+        title = _as_first_words(diagnosed[0].title)
+        text = f"{title}{where}. {_beginning(diagnosed[0].text)}"
         by_event = diagnosed[0].per_event
         is_untold = by_event and by_event.is_by_event and by_event.text not in text
         return f"{text} {by_event.text}" if by_event and is_untold else text
@@ -371,7 +383,7 @@ def _inner(title: str) -> str:
 def _says(culprit: Culprit) -> str:
     name = clipped(culprit.name, LONGEST_NAME)
     place = f" ({culprit.fed_at[0]})" if culprit.fed_at else ""
-    rate = _rate_of(culprit)
+    rate = _rate_of(culprit) + _in_processes(culprit)
     rate += "" if culprit.workers else _in_ranks(culprit)
     if culprit.growth == "within":
         climb = f"{name} climbs by {rate}{place} to {human_bytes(culprit.total_bytes)}"
@@ -401,6 +413,13 @@ def _in_workers(culprit: Culprit) -> str:
     several = f"each of {culprit.workers} DataLoader workers"
     where = several if culprit.workers > 1 else "a DataLoader worker"
     return f" in {where}" + (f" of {culprit.in_ranks}" if culprit.in_ranks else "")
+
+
+def _in_processes(culprit: Culprit) -> str:
+    if len(culprit.processes) > 1:
+        kind = "process" if MAIN in culprit.processes else "child process"
+        return f" in each of {plural(len(culprit.processes), kind)}"
+    return f" in {culprit.process}" if culprit.process and culprit.process != MAIN else ""
 
 
 def _is_near(culprit: Culprit) -> bool:

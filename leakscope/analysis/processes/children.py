@@ -1,0 +1,545 @@
+"""Child processes that recorded themselves: each judged like a run of its own, then one verdict.
+
+A leak in any of them is a leak of the run; it is clean where nothing grows in any. A process that
+only waits for others, or whose memory hardly changed, decides nothing: where the others are clear,
+it needn't run longer.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from leakscope.analysis.columns.series import FloatArray
+from leakscope.analysis.growth import policy
+from leakscope.analysis.processes.endings import ENDINGS, how_it_ended
+from leakscope.analysis.run_context import RunContext
+from leakscope.analysis.verdict.severity import MIB, SEVERITY_ORDER
+from leakscope.analysis.verdict.wording import listed
+from leakscope.model import gauge
+from leakscope.model.record import HeaderRecord
+from leakscope.model.report import (
+    Cleared,
+    Culprit,
+    Finding,
+    ProcessMemory,
+    Report,
+    RunVerdict,
+    Severity,
+)
+from leakscope.model.run import REQUESTS_TO_END, Recording, Run
+from leakscope.model.text import human_bytes, plural
+
+MOST_JUDGED = 16
+"""Children that measured most, beyond which others are taken to be like them."""
+MOST_TOLD = 64
+POINTS = 60
+"""Of the course of a process."""
+LITTLE_BYTES = 4.0 * MIB
+"""A process that gained less in all decides nothing by itself where its verdict is open."""
+WORTH_BYTES = 32.0 * MIB
+"""What isn't recorded is worth a word from so many bytes on."""
+LEAVES = 3.0
+"""The course of one leaves that of its like where it gained so many times as much as the next."""
+MOST_ELSEWHERE = 4
+"""Processes whose memory is told beside that of the one that the report is of."""
+KILLED_WITH = "ended by its parent, or with it"
+MAIN = "main process"
+_KNOWN_TARGETS = {
+    "multiprocessing.pool.worker": "worker of a Pool",
+    "multiprocessing.managers.BaseManager._run_server": "server of a Manager",
+    "concurrent.futures.process._process_worker": "worker of a ProcessPoolExecutor",
+    "joblib.externals.loky.process_executor._process_worker": "worker of joblib",
+}
+"""What children of libraries run, in the words of who uses these."""
+AROUND_S = 1.0
+"""Seconds by which two clocks, and the beginning and end of a process, are known."""
+WORKER_STARTS_S = 10.0
+"""Seconds that a DataLoader's worker takes at most from its start to its recording, on a busy
+machine: one that is spawned imports torch."""
+ENDING_S = 5.0
+"""Seconds that a process may take to end when its recording has ended: torch takes one or two."""
+_READINGS = 3
+"""Of children together, that tell what isn't recorded."""
+
+
+@dataclass(frozen=True)
+class JudgedProcess:
+    """A process of the run, with what was concluded of it as if it had been alone."""
+
+    case: RunContext
+    report: Report
+    label: str
+    """``main process``, ``child 2 of 2``."""
+
+    def __post_init__(self) -> None:
+        """Leave open what rose in a child that lived too short to be cleared."""
+        if self.report.verdict is RunVerdict.CLEAN and self._rose_unsettled():
+            left = (
+                f"Memory grew by {human_bytes(self.gained)}{self._most_of_it()}, too short a time "
+                "to tell a leak from a warm-up: let it run longer."
+            )
+            opened = msgspec.structs.replace(
+                self.report, verdict=RunVerdict.INCONCLUSIVE, missing=[left]
+            )
+            object.__setattr__(self, "report", opened)
+
+    def _rose_unsettled(self) -> bool:
+        is_child = self.header.child is not None
+        return is_child and not self.case.pool.is_bounded and self.gained >= LITTLE_BYTES
+
+    def _most_of_it(self) -> str:
+        """Return the name that holds most of what rose, if one holds half of it."""
+        seen = [one for one in self.report.cleared if one.total_bytes >= self.gained / 2]
+        most = max(seen, key=lambda one: one.total_bytes, default=None)
+        is_constant = most is None or most.reason.startswith("constant")
+        return "" if most is None or is_constant else f", {most.name} holds most of it"
+
+    @property
+    def header(self) -> HeaderRecord:
+        """Which process it is."""
+        return self.case.recording.header
+
+    @property
+    def gained(self) -> float:
+        """What its own memory gained while it worked."""
+        values = self.case.private[self.case.working]
+        known = values[np.isfinite(values)]
+        return float(known.max() - known[0]) if len(known) else 0.0
+
+    @property
+    def gained_in_all(self) -> float:
+        """What its memory gained since its first reading, its setting up included.
+
+        Tensors that a child gets from others lie in shared memory; what the main process maps while
+        it is set up are libraries.
+        """
+        is_child = self.header.child is not None
+        metric = self.case.host_metric
+        known = self.case.track.gauge(metric) if is_child else self.case.private
+        known = known[np.isfinite(known)]
+        return float(known.max() - known[0]) if len(known) else 0.0
+
+    @property
+    def is_serious(self) -> bool:
+        """Whether something in it is more than a note."""
+        return self.report.verdict is RunVerdict.LEAK
+
+    @property
+    def decides(self) -> bool:
+        """Whether its verdict counts for the run: an open one of a process that rests doesn't."""
+        is_open = self.report.verdict is RunVerdict.INCONCLUSIVE
+        return not is_open or self.gained_in_all >= LITTLE_BYTES
+
+    @property
+    def worked(self) -> int:
+        """How much it was seen to do."""
+        work = self.report.work
+        return work.steps + sum(work.batches.values())
+
+    @property
+    def supervises(self) -> bool:
+        """Whether it did no work of its own that was seen, and its memory rests."""
+        rests = self.gained < LITTLE_BYTES and not self.is_serious
+        return self.header.child is None and not self.worked and rests
+
+
+def recorded_children(run: Run) -> list[Recording]:
+    """Return the children that recorded themselves, in the order in which they were started,
+    those of one parent together.
+    """
+    found = [r for r in run.recordings if r.header.child is not None]
+    begun: dict[int, float] = {}
+    for header in (r.header for r in found):
+        began = header.started - header.lived_s
+        begun[header.parent] = min(began, begun.get(header.parent, began))
+    return sorted(
+        found, key=lambda r: (begun[r.header.parent], r.header.parent, r.header.child, r.header.pid)
+    )
+
+
+def children_to_judge(run: Run) -> list[Recording]:
+    """Return those that are judged: the ones that measured most."""
+    measured = [r for r in recorded_children(run) if r.measurements]
+    most = sorted(measured, key=lambda r: -len(r.measurements))[:MOST_JUDGED]
+    chosen = [one for one in measured if any(one is other for other in most)]
+    for recording in chosen:
+        recording.sources = run.main.sources | recording.sources
+        recording.titles = run.main.titles | recording.titles
+    return chosen
+
+
+def label_of(run: Run, recording: Recording) -> str:
+    """Return ``child 2 of 2``; where they train together which rank it is."""
+    header = recording.header
+    if header.child is None:
+        return MAIN
+    every = recorded_children(run)
+    number = next((n for n, one in enumerate(every, 1) if one.header is header), 0)
+    named = f"child {number} of {len(every)}" if len(every) > 1 else "the child process"
+    return f"{named}, rank {header.group_rank}" if header.group_rank is not None else named
+
+
+def unrecorded_children(case: RunContext) -> FloatArray:
+    """Return what child processes hold that recorded nothing, by measurement; NaN where not read.
+
+    Recorded ones are taken at their proportional memory by their own clocks.
+    """
+    left = case.track.gauge(gauge.CHILDREN_PSS).copy()
+    for recording in case.run.recordings:
+        header = recording.header
+        if header.is_primary or header.rank != case.recording.header.rank:
+            continue
+        later = recording.began_after(case.recording)
+        times, sizes = _proportional(recording)
+        if later is None or not len(times):
+            continue
+        # It lived before its recording began, and a moment after the last reading.
+        held = np.interp(case.track.time_s - later, times, sizes)
+        end = recording.end.time_s if recording.end else float(times[-1])
+        own_time = case.track.time_s - later
+        lived = header.lived_s if header.child is not None else WORKER_STARTS_S
+        is_there = (own_time >= -lived - AROUND_S) & (own_time <= end + ENDING_S)
+        left -= np.where(is_there, held, 0.0)
+    rest: FloatArray = np.maximum(left, 0.0)
+    return rest
+
+
+def _proportional(recording: Recording) -> tuple[FloatArray, FloatArray]:
+    name = gauge.PSS if any(gauge.PSS in m.gauges for m in recording.measurements) else gauge.RSS
+    read = [(m.boundary.time_s, m.gauges[name]) for m in recording.measurements if name in m.gauges]
+    columns = np.array(read, dtype=np.float64).reshape(-1, 2)
+    return columns[:, 0], columns[:, 1]
+
+
+def explain_children(case: RunContext) -> bool:
+    """Return whether recordings of their own tell of what child processes gained, for the most."""
+    if not any(not r.header.is_primary and r.measurements for r in case.run.recordings):
+        return False
+    read = case.track.known(gauge.CHILDREN_PSS)
+    if not len(read):
+        return False
+    whole = case.track.gauge(gauge.CHILDREN_PSS)[read]
+    rest = unrecorded_children(case)[read]
+    gained, left = float(whole.max() - whole[0]), float(rest.max() - rest[0])
+    return left < 0.5 * gained or left < WORTH_BYTES
+
+
+def without_recorded_children(case: RunContext, findings: list[Finding]) -> list[Finding]:
+    """Return findings without the sum over children, where each of them is judged by itself."""
+    has_children = any(r.measurements for r in recorded_children(case.run))
+    if case.recording.header.child is not None or not has_children:
+        return findings
+    if not explain_children(case):
+        return findings
+    return [finding for finding in findings if finding.kind != "children"]
+
+
+def conclude_processes(main: JudgedProcess, children: Sequence[JudgedProcess]) -> Report:
+    """Return one report of all processes: of the one that decides, with what grows in any."""
+    every = [main, *children]
+    lead, verdict = _leading(every)
+    culprits = _merged_culprits(every, lead)
+    findings = _merged_findings(every, lead)
+    rows = process_rows(every)
+    missing = [] if verdict is not RunVerdict.INCONCLUSIVE else _missing(lead)
+    elsewhere = [one.report.retained for one in _worst_first(every) if one is not lead]
+    return msgspec.structs.replace(
+        lead.report,
+        verdict=verdict,
+        culprits=culprits,
+        findings=findings,
+        missing=missing,
+        processes=rows,
+        process=lead.label,
+        odd_process=_odd(every),
+        errors=main.report.errors,
+        run=main.report.run,
+        ranks=main.report.ranks,
+        rank=main.report.rank if lead is main else None,
+        odd_rank=main.report.odd_rank,
+        rank_courses=main.report.rank_courses,
+        workers=[row for one in every for row in one.report.workers],
+        cleared=_merged_cleared(every, lead),
+        out_of_memory=main.report.out_of_memory or lead.report.out_of_memory,
+        notes=[*_notes(every, lead), *main.report.notes, *_of_others(main, lead)],
+        retained_elsewhere=[
+            *lead.report.retained_elsewhere,
+            *[one for one in elsewhere if one is not None],
+        ][:MOST_ELSEWHERE],
+    )
+
+
+def _of_others(main: JudgedProcess, lead: JudgedProcess) -> list[str]:
+    return [] if lead is main else [n for n in lead.report.notes if n not in main.report.notes]
+
+
+def _leading(every: list[JudgedProcess]) -> tuple[JudgedProcess, RunVerdict]:
+    """Return the process that decides, and the verdict of the run."""
+    main = every[0]
+    leaking = [one for one in _worst_first(every) if one.is_serious]
+    if leaking:
+        return leaking[0], RunVerdict.LEAK
+    if main.report.verdict is RunVerdict.OUT_OF_MEMORY:
+        return main, RunVerdict.OUT_OF_MEMORY
+    is_open = [one for one in every if one.report.verdict is RunVerdict.INCONCLUSIVE]
+    deciding = [one for one in is_open if one.decides]
+    if deciding:
+        return max(deciding, key=lambda one: one.gained), RunVerdict.INCONCLUSIVE
+    clear = [one for one in every if one.report.verdict is RunVerdict.CLEAN]
+    if clear:
+        return max(clear, key=lambda one: (one.worked, -every.index(one))), RunVerdict.CLEAN
+    most = max(every, key=lambda one: (one.worked, len(one.case.track), -every.index(one)))
+    return most, RunVerdict.INCONCLUSIVE
+
+
+def _worst_first(every: list[JudgedProcess]) -> list[JudgedProcess]:
+    """Return the processes, that with the gravest and largest growth first."""
+    return sorted(every, key=lambda one: (-_grade(one), -_impact(one)))
+
+
+def _grade(one: JudgedProcess) -> int:
+    grades = [c.severity for c in one.report.culprits]
+    grades += [f.severity for f in one.report.findings if f.kind not in ENDINGS]
+    return max((-SEVERITY_ORDER[grade] for grade in grades), default=-len(SEVERITY_ORDER))
+
+
+def _impact(one: JudgedProcess) -> float:
+    named = [c.gained_bytes for c in one.report.culprits if c.severity is not Severity.NOTE]
+    return max([*map(float, named), one.gained if one.is_serious else 0.0], default=0.0)
+
+
+def _merged_culprits(every: list[JudgedProcess], lead: JudgedProcess) -> list[Culprit]:
+    """Return each culprit once, as the process has it in which it comes to most."""
+    found: dict[str, list[tuple[JudgedProcess, Culprit]]] = defaultdict(list)
+    for one in every:
+        for culprit in one.report.culprits:
+            found[culprit.signature].append((one, culprit))
+    merged = [_of_processes(same, every) for same in found.values()]
+    merged.sort(
+        key=lambda c: (SEVERITY_ORDER[c.severity], -c.gained_bytes, c.process != lead.label)
+    )
+    return [msgspec.structs.replace(c, rank=n) for n, c in enumerate(merged, 1)]
+
+
+def _of_processes(
+    found: list[tuple[JudgedProcess, Culprit]], every: list[JudgedProcess]
+) -> Culprit:
+    found = sorted(found, key=lambda f: (SEVERITY_ORDER[f[1].severity], -f[1].gained_bytes))
+    one, culprit = found[0]
+    if len(found) == 1:
+        where = f"It grows in {in_words(one)}."
+    else:
+        rates = [human_bytes(c.bytes_per_unit) for _, c in found]
+        names = listed([each.label for each, _ in found[:4]])
+        where = (
+            f"It grows in {len(found)} of {plural(len(every), 'process')} ({names}"
+            f"{' and others' if len(found) > 4 else ''}), by {', '.join(rates[:4])} per "
+            f"{culprit.unit}."
+        )
+    return msgspec.structs.replace(
+        culprit,
+        sentence=f"{culprit.sentence} {where}".strip(),
+        process=one.label,
+        processes=[each.label for each, _ in found],
+    )
+
+
+def in_words(one: JudgedProcess) -> str:
+    """Return ``child 2 of 2 (RolloutWorker.run, process 4711)``."""
+    header = one.header
+    if header.child is None:
+        return f"the {MAIN}" if one.label == MAIN else one.label
+    return f"{one.label} ({short_target(header)}, process {header.pid})"
+
+
+def short_target(header: HeaderRecord) -> str:
+    """Return the function that a child runs without its module where that is the program's own."""
+    for home in ("__main__.", "__mp_main__."):
+        if header.target.startswith(home):
+            return header.target.removeprefix(home)
+    return _KNOWN_TARGETS.get(header.target, header.target or header.name)
+
+
+def _merged_findings(every: list[JudgedProcess], lead: JudgedProcess) -> list[Finding]:
+    """Return the findings of the process that leads, and of the others what counts for the run."""
+    kept: list[Finding] = []
+    for one in [lead, *(other for other in every if other is not lead)]:
+        for finding in one.report.findings:
+            is_told = one is lead or finding.kind in ENDINGS or finding.severity != Severity.NOTE
+            is_same = any(f.signature == finding.signature and f.kind == finding.kind for f in kept)
+            if is_told and not is_same:
+                text = f"{finding.text} This is in {in_words(one)}."
+                kept.append(msgspec.structs.replace(finding, text=text, process=one.label))
+    kept.sort(key=lambda f: SEVERITY_ORDER[f.severity])
+    return [msgspec.structs.replace(f, rank=n) for n, f in enumerate(kept, 1)]
+
+
+def _merged_cleared(every: list[JudgedProcess], lead: JudgedProcess) -> list[Cleared]:
+    known = {one.signature for one in lead.report.cleared}
+    grows = {culprit.signature for one in every for culprit in one.report.culprits}
+    more = [
+        msgspec.structs.replace(cleared, reason=f"{cleared.reason}, in {one.label}")
+        for one in every
+        if one is not lead
+        for cleared in one.report.cleared
+        if cleared.signature not in known
+    ]
+    merged = [*lead.report.cleared, *more[: policy.FEWEST_FLAT]]
+    return [cleared for cleared in merged if cleared.signature not in grows]
+
+
+def _missing(lead: JudgedProcess) -> list[str]:
+    where = f"the {MAIN}" if lead.label == MAIN else lead.label
+    first, *others = lead.report.missing or ["Nothing could be told."]
+    return [f"In {where}: {first}", *others]
+
+
+def _notes(every: list[JudgedProcess], lead: JudgedProcess) -> list[str]:
+    main = every[0]
+    notes = []
+    if main.supervises:
+        notes.append(
+            f"The main process only supervises: its own memory rests, and "
+            f"{plural(len(every) - 1, 'child process')} did the work."
+        )
+    if lead is not main:
+        notes.append(f"Ledger, timeline and phases are those of {in_words(lead)}.")
+    if odd := _odd(every):
+        notes.append(odd)
+    return notes
+
+
+def _odd(every: list[JudgedProcess]) -> str:
+    """Return in a sentence which child leaves the course of its like, if one does."""
+    alike: dict[str, list[JudgedProcess]] = defaultdict(list)
+    for one in every:
+        if one.header.child is not None:
+            alike[one.header.target].append(one)
+    for same in alike.values():
+        read = [one for one in same if len(one.case.working) >= policy.FEWEST_READINGS]
+        most, *others = sorted(read, key=lambda one: -one.gained) or same
+        if len(read) < len(same) or not others or most.gained < LITTLE_BYTES:
+            continue
+        if most.gained >= LEAVES * others[0].gained:
+            return (
+                f"{most.label[:1].upper()}{most.label[1:]} leaves the others' course: its memory "
+                f"gained {human_bytes(most.gained)}, that of the others "
+                f"{human_bytes(others[0].gained)} at most."
+            )
+    return ""
+
+
+def process_rows(every: Sequence[JudgedProcess]) -> list[ProcessMemory]:
+    """Return a row for each process, the main one first, and one for what isn't recorded."""
+    main, run = every[0], every[0].case.run
+    by_pid = {(one.header.host, one.header.pid): one for one in every}
+    rows = [_row(main, main)]
+    for recording in recorded_children(run)[:MOST_TOLD]:
+        header = recording.header
+        one = by_pid.get((header.host, header.pid))
+        rows.append(_unjudged_row(run, recording) if one is None else _row(one, main))
+    return [*rows, *_unrecorded_row(main)]
+
+
+def _row(one: JudgedProcess, main: JudgedProcess) -> ProcessMemory:
+    case, header, report = one.case, one.header, one.report
+    known = np.flatnonzero(np.isfinite(case.private))
+    sizes, times = case.private[known], case.track.time_s[known]
+    later = case.recording.began_after(main.case.recording) or 0.0
+    trend = case.pool
+    serious = [c.name for c in report.culprits if c.severity is not Severity.NOTE]
+    return ProcessMemory(
+        label=one.label,
+        name=header.name,
+        runs=short_target(header) if header.child is not None else _command(report),
+        pid=header.pid,
+        parent=header.parent,
+        start_method=header.start_method,
+        began_s=round(max(later, 0.0), 3),
+        lasted_s=round(report.work.duration_s, 3),
+        steps=report.work.steps,
+        first_bytes=int(sizes[0]) if len(sizes) else None,
+        peak_bytes=int(sizes.max()) if len(sizes) else None,
+        last_bytes=int(sizes[-1]) if len(sizes) else None,
+        bytes_per_unit=trend.bytes_per_unit if trend.is_growing else 0.0,
+        unit=trend.unit,
+        verdict=report.verdict.value,
+        decides=one.decides,
+        supervises=one.supervises,
+        grows=serious,
+        places=[c.fed_at[0] for c in report.culprits if c.fed_at and c.name in serious],
+        ended=_ended(case.run, case.recording),
+        course=_course(times + later, sizes),
+    )
+
+
+def _command(report: Report) -> str:
+    return report.run.script or " ".join(report.run.command)
+
+
+def _course(times: FloatArray, sizes: FloatArray) -> list[tuple[float, float]]:
+    if len(times) > POINTS:
+        at = np.unique(np.linspace(0, len(times) - 1, POINTS).round().astype(int))
+        times, sizes = times[at], sizes[at]
+    return [(round(float(t), 3), float(s)) for t, s in zip(times, sizes, strict=True)]
+
+
+def _unjudged_row(run: Run, recording: Recording) -> ProcessMemory:
+    header = recording.header
+    _, sizes = _proportional(recording)
+    return ProcessMemory(
+        label=label_of(run, recording),
+        name=header.name,
+        runs=short_target(header),
+        pid=header.pid,
+        parent=header.parent,
+        start_method=header.start_method,
+        first_bytes=int(sizes[0]) if len(sizes) else None,
+        peak_bytes=int(sizes.max()) if len(sizes) else None,
+        last_bytes=int(sizes[-1]) if len(sizes) else None,
+        ended=_ended(run, recording),
+    )
+
+
+def _unrecorded_row(main: JudgedProcess) -> list[ProcessMemory]:
+    """Return a row for children that recorded nothing, if they held what is worth a word."""
+    case = main.case
+    read = case.track.known(gauge.CHILDREN_PSS)
+    rest = unrecorded_children(case)[read]
+    if len(read) < _READINGS or float(rest.max(initial=0.0)) < WORTH_BYTES:
+        return []
+    return [
+        ProcessMemory(
+            label="not recorded",
+            name="",
+            runs="other child processes, all together",
+            pid=0,
+            is_recorded=False,
+            first_bytes=int(rest[0]),
+            peak_bytes=int(rest.max()),
+            last_bytes=int(rest[-1]),
+            course=_course(case.track.time_s[read], rest),
+        )
+    ]
+
+
+def _ended(run: Run, recording: Recording) -> str:
+    """Return how a process ended; a child without a closing record was told to, or killed."""
+    header = recording.header
+    if header.child is None:
+        return how_it_ended(run, recording)
+    died = [e for r in run.recordings for e in r.process_ends if e.pid == header.pid]
+    if died:
+        code = died[-1].exit_code
+        if -code in REQUESTS_TO_END:
+            return f"told to end ({signal.Signals(-code).name})"
+        return f"died by signal {-code}" if code < 0 else f"exit code {code}"
+    if recording.end is None and not recording.goes_on:
+        return KILLED_WITH
+    return how_it_ended(run, recording)
