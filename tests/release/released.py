@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-from leakscope.configuration import SETTINGS
 
 import leakscope
 from leakscope import cli
+from leakscope.configuration import SETTINGS
 from leakscope.model import errors
 from leakscope.report import json_schema
 
