@@ -49,6 +49,18 @@ def test_a_method_that_the_program_calls_feeds_it_not_the_call() -> None:
     assert fed_at(text) == ["self.append(item)"]
 
 
+@pytest.mark.parametrize("name", ["push", "put_in", "write"])
+def test_neither_does_the_call_of_one_that_only_sounds_like_a_containers(name: str) -> None:
+    body = f"""
+    def {name}(self, item):
+        super().append(item)
+        while len(self) > self.capacity:
+            self.popleft()
+    """
+    text = program(body, f"store.{name}(batch)", base="deque")
+    assert fed_at(text, kind="deque") == ["super().append(item)"]
+
+
 @pytest.mark.parametrize(
     "written",
     [

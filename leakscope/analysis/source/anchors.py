@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from leakscope.analysis.source.mutations import FEEDERS
+from leakscope.analysis.source.mutations import BUILTIN_FEEDERS
 from leakscope.analysis.source.program import Binding, CodeScope, UserProgram, own_nodes
 from leakscope.analysis.source.references import ContainerPlace, References, is_super
 from leakscope.analysis.source.types import FOREIGN, TypeInference, dotted
@@ -270,7 +270,7 @@ def own_methods(references: References, row: CensusRow) -> list[CodeScope]:
 def _methods(*classes: CodeScope) -> dict[str, CodeScope]:
     """Return the methods of classes by their names, without those called like feeding ones."""
     found = (method for cls in classes for method in cls.children if method.receiver)
-    return {method.name: method for method in found if method.name not in FEEDERS}
+    return {method.name: method for method in found if method.name not in BUILTIN_FEEDERS}
 
 
 def _taken_from(references: References, methods: dict[str, CodeScope]) -> set[str]:

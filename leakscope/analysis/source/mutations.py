@@ -26,6 +26,13 @@ FEEDERS = frozenset(
         "register", "addHandler", "add_param_group", "heappush", "insort", "enqueue",
     }
 )  # fmt: skip
+BUILTIN_FEEDERS = frozenset(
+    {
+        "append", "appendleft", "extend", "extendleft", "insert", "add", "update", "setdefault",
+        "put", "put_nowait", "__setitem__",
+    }
+)  # fmt: skip
+"""Those of them that the built-in containers and queues have themselves."""
 _LENGTHENING = frozenset({"append", "extend", "insert"})
 _FED_ARGUMENT = {
     "heappush": 0, "heappushpop": 0, "insort": 0, "insort_left": 0, "insort_right": 0,
@@ -57,6 +64,8 @@ _PASSIVE = frozenset(
         "wait_for_everyone", "autocast", "no_sync", "print",
     }
 )  # fmt: skip
+
+_DERIVED_FROM = frozenset({"list", "dict", "set", "deque"})
 
 EXACT = 0.0
 INNER = 0.5
@@ -131,12 +140,24 @@ def _puts(call: ast.AST) -> bool:
     return isinstance(call, ast.Call) and not all(isinstance(a, ast.Constant) for a in call.args)
 
 
+def _methods_of(program: UserProgram, row: CensusRow) -> frozenset[str]:
+    """Return the methods that a class of the program's adds to the container that it derives from:
+    what they put into it they do by other calls.
+    """
+    if row.kind not in _DERIVED_FROM:
+        return frozenset()
+    classes = program.classes.get(row.type.rpartition(".")[2], [])
+    names = (method.name for cls in classes for method in cls.children if method.receiver)
+    return frozenset(names) - BUILTIN_FEEDERS
+
+
 class _Finder:
     def __init__(self, references: References, row: CensusRow, inside: ItemVariables) -> None:
         self.references = references
         self.inside = inside
         self.grows_by_reading = "defaultdict" in row.type
         self.is_object = row.kind in {"object", "module", "other"}
+        self.own_methods = _methods_of(references.program, row)
 
     def in_statement(self, statement: Statement) -> Iterator[Mutation]:
         node, scope = statement.node, statement.scope
@@ -280,7 +301,8 @@ class _Finder:
             yield from [(name, EXACT)] * (() in self.references.steps_from(call.args[0], scope))
         if name in FEEDERS and (call.args or call.keywords):
             for distance in self.distances(function.value, scope):
-                yield name, distance
+                is_own = distance == EXACT and name in self.own_methods
+                yield name, CALLED if is_own else distance
         if is_named_at_runtime(name, call) and () in self.references.steps_from(
             function.value, scope
         ):
