@@ -9,7 +9,9 @@ import dataclasses
 import textwrap
 
 import pytest
+from synthetic_runs import KIB, Program
 
+from leakscope.analysis import analyse
 from leakscope.analysis.remedies import propose
 from leakscope.analysis.remedies.context import CulpritContext
 from leakscope.analysis.source import SourceIndex
@@ -311,3 +313,44 @@ def test_a_state_that_gradients_are_computed_from_is_left_to_the_reader() -> Non
     text = STATE + "        thing.kept.sum().backward()\n"
     row = Kept(text, kind="graph", attribute="class Agent.kept", graph_nodes=900)
     assert row.remedy().diff is None
+
+
+PENALTY = """
+def main():
+    kept = nn.Parameter(torch.ones(8))
+    optimizer = torch.optim.SGD(head.parameters(), 0.1)
+    for x, y in loader:
+        loss = loss_of(head(kept * x), y)
+        optimizer.zero_grad()
+        loss.backward(create_graph=True)
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("role", "graph_nodes", "lines", "is_told"),
+    [
+        ("parameters", 9_000, ["train.py:8"], True),
+        ("parameters", 0, ["train.py:3"], False),
+        ("other", 9_000, ["train.py:3"], False),
+    ],
+    ids=["a gradient with its graph", "a parameter that gets larger", "another tensor"],
+)
+def test_a_parameter_whose_gradient_keeps_graphs_is_fed_by_the_backward_that_makes_them(
+    role: str, graph_nodes: int, lines: list[str], is_told: bool
+) -> None:
+    program = Program(epochs=8).leak(
+        "main()·kept",
+        256 * KIB,
+        kind="tensor",
+        type="torch.nn.parameter.Parameter",
+        role=role,
+        graph_nodes=graph_nodes,
+        owner=Owner(kind="function", name="main", variable="kept", file="/p/train.py"),
+        name="main.kept",
+    )
+    run = program.build()
+    run.main.sources["/p/train.py"] = PENALTY
+    first = analyse(run).culprits[0]
+    assert [line.rpartition("/")[2] for line in first.fed_at] == lines
+    assert ("Set the gradient of main.kept to None" in first.remedy.title) is is_told

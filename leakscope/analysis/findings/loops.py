@@ -6,9 +6,8 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from leakscope.analysis.findings.training_loop import lines_that_create_graphs
 from leakscope.analysis.run_context import RunContext
-from leakscope.analysis.source.index import SourceIndex
+from leakscope.analysis.source.index import SourceIndex, calls_that_create_graphs
 from leakscope.analysis.source.program import own_nodes
 from leakscope.model.census import CensusRow, LoopStep, StepKind
 from leakscope.model.report import Circle, Remedy
@@ -55,7 +54,8 @@ def explain_loop(case: RunContext, row: CensusRow, trend: Trend) -> ExplainedLoo
     if not fed_at and function is not None and case.sources.files.find(function.file):
         fed_at = [case.sources.location(function.file, function.line)]
     if function is None and _tensor(row.loop).endswith(".grad"):
-        fed_at = lines_that_create_graphs(case.sources)
+        calls = calls_that_create_graphs(case.sources)
+        fed_at = [case.sources.location(call.file, call.line) for call in calls]
     way = " → ".join([*steps, steps[0]])
     each = f", {human_bytes(nbytes / row.count)} each" if row.count > 1 else ""
     # Of what hooks have packed several hang on one loop.

@@ -16,9 +16,9 @@ from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.search import SearchResult
 from leakscope.analysis.remedies.context import Edits
 from leakscope.analysis.run_context import RunContext
-from leakscope.analysis.source import SourceIndex
 from leakscope.analysis.source.anchors import find_scope
-from leakscope.analysis.source.program import Statement, own_nodes
+from leakscope.analysis.source.index import calls_that_create_graphs
+from leakscope.analysis.source.program import Statement
 from leakscope.analysis.source.training_loops import (
     Clearing,
     Fate,
@@ -255,7 +255,10 @@ def is_gradient_cycle(row: CensusRow) -> bool:
 
 def gradient_cycle(case: RunContext, row: CensusRow) -> GradientCycle:
     """Return what is known of the circle that these parameters are in."""
-    lines = lines_that_create_graphs(case.sources)
+    lines = [
+        case.sources.location(line.file, line.line)
+        for line in calls_that_create_graphs(case.sources)
+    ]
     where = f" {lines[0]} calls backward(create_graph=True)." if lines else ""
     return GradientCycle(
         title="Parameters and their gradients keep each other alive",
@@ -272,26 +275,6 @@ def gradient_cycle(case: RunContext, row: CensusRow) -> GradientCycle:
             ),
         ),
         fed_at=lines,
-    )
-
-
-def lines_that_create_graphs(sources: SourceIndex) -> list[str]:
-    """Return the places that call ``backward`` with ``create_graph``."""
-    found = [
-        sources.location(statement.scope.module.file, node.lineno)
-        for statement in sources.program.mentioning("backward")
-        for node in own_nodes(statement.node)
-        if isinstance(node, ast.Call) and _creates_graph(node)
-    ]
-    return list(dict.fromkeys(found))
-
-
-def _creates_graph(call: ast.Call) -> bool:
-    is_backward = isinstance(call.func, ast.Attribute) and call.func.attr == "backward"
-    return is_backward and any(
-        word.arg == "create_graph"
-        and not (isinstance(word.value, ast.Constant) and not word.value.value)
-        for word in call.keywords
     )
 
 

@@ -42,6 +42,7 @@ PATTERNS: tuple[Callable[[CulpritContext], Remedy | None], ...] = (
     tensors.recognise_growing_module,
     tensors.recognise_slices,
     containers.recognise_exit_stack,
+    graphs.recognise_kept_gradients,
     graphs.recognise_running_total,
     graphs.recognise_moving_average,
     tensors.recognise_concatenation,

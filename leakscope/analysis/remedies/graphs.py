@@ -19,6 +19,7 @@ from leakscope.analysis.remedies.context import (
 )
 from leakscope.analysis.source.program import LOOPS, CodeScope, FunctionNode, Statement
 from leakscope.analysis.source.types import dotted
+from leakscope.model.census import CensusRow
 from leakscope.model.report import Remedy
 
 _CONTAINERS = frozenset({"list", "dict", "deque", "set", "tuple", "queue", "object"})
@@ -444,6 +445,27 @@ def _cut(case: CulpritContext, state: str) -> list[str]:
         for use in uses(case.references)
     )
     return [f"if {state} is not None:", f"    {cut}"] if starts_empty else [cut]
+
+
+def keeps_its_gradients(row: CensusRow) -> bool:
+    """Return whether a parameter keeps autograd graphs: only its ``.grad`` leads to any."""
+    return row.role == "parameters" and row.graph_nodes > 1
+
+
+def recognise_kept_gradients(case: CulpritContext) -> Remedy | None:
+    """Return what to do where the gradient of a parameter is added to, graph and all."""
+    if not keeps_its_gradients(case.row) or case.growth != "across":
+        return None
+    made = f" by backward(create_graph=True) at {case.where()}" if case.line else ""
+    return case.remedy(
+        f"Set the gradient of {case.name} to None in each step",
+        "",
+        f"Its .grad keeps the graph of each step{made}, as it is added to and never set to None. "
+        "optimizer.zero_grad() clears only what the optimizer was given: call "
+        "model.zero_grad(set_to_none=True), or compute the gradients by "
+        "torch.autograd.grad(loss, parameters, create_graph=True), which leaves none in .grad.",
+        case.still_reachable(),
+    )
 
 
 def recognise_retained_graph(case: CulpritContext) -> Remedy | None:

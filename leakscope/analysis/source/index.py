@@ -379,6 +379,27 @@ def places_that_call(
     return list(dict.fromkeys(found))
 
 
+def calls_that_create_graphs(sources: SourceIndex) -> list[FeedingLine]:
+    """Return the calls of ``backward`` with ``create_graph``: gradients keep their graphs by it."""
+    found = []
+    for statement in sources.program.mentioning("backward"):
+        for node in own_nodes(statement.node):
+            if isinstance(node, ast.Call) and _creates_graph(node):
+                file = statement.scope.module.file
+                text = sources.files.lines(file)[node.lineno - 1].strip()
+                found.append(FeedingLine(file=file, line=node.lineno, text=text, form="call"))
+    return list(dict.fromkeys(found))
+
+
+def _creates_graph(call: ast.Call) -> bool:
+    is_backward = isinstance(call.func, ast.Attribute) and call.func.attr == "backward"
+    return is_backward and any(
+        word.arg == "create_graph"
+        and not (isinstance(word.value, ast.Constant) and not word.value.value)
+        for word in call.keywords
+    )
+
+
 def _is_one_of(called: ast.expr, owners: set[str], functions: set[str]) -> bool:
     if isinstance(called, ast.Name):
         return "" in owners and called.id in functions

@@ -30,9 +30,11 @@ from leakscope.analysis.growth.rows import Grower, bytes_when_full
 from leakscope.analysis.processes.endings import shortage_at_the_end
 from leakscope.analysis.remedies import propose
 from leakscope.analysis.remedies.context import CulpritContext
+from leakscope.analysis.remedies.graphs import keeps_its_gradients
 from leakscope.analysis.remedies.records import errors_in
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.source import FeedingLine, SourceIndex
+from leakscope.analysis.source.index import calls_that_create_graphs
 from leakscope.analysis.verdict import severity
 from leakscope.analysis.verdict.severity import SEVERITY_ORDER, forecast
 from leakscope.analysis.verdict.wording import (
@@ -446,6 +448,8 @@ def find_origins(
             kept = assigned or sources.feeding(errors.owner, errors, grower.phase)
             direct = [line for line in kept if line.form != "call"]
             feeding = list(dict.fromkeys([*direct, *feeding]))
+    if keeps_its_gradients(row):
+        feeding = calls_that_create_graphs(sources) or feeding
     if likeliest_first is not None:
         feeding = likeliest_first(feeding)
     shown = feeding[:MOST_LINES]
