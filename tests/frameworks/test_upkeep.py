@@ -23,7 +23,7 @@ class Told:
     def note(self, slug: str, sentence: str) -> None:
         self.notes.append(f"{slug}: {sentence}")
 
-    def say(self, sentence: str) -> None:
+    def log_text(self, sentence: str) -> None:
         return None
 
     def draws_memory(self) -> None:
