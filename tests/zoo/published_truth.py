@@ -104,7 +104,7 @@ PAIRS: dict[str, Pair] = {
         *same("aiohttp=={}", "3.12.2", "3.12.4"),
         names=(
             "CookieJar._cookies", "session._cookie_jar._cookies",
-            "ClientSession._cookie_jar._cookies",
+            "ClientSession._cookie_jar._cookies", "main.session._cookie_jar._cookies",
         ),
         piles=("SimpleCookie",),
     ),
