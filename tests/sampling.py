@@ -61,6 +61,9 @@ SLOW_SAMPLE: dict[str, tuple[str, ...]] = {
         "test_the_same_as_arrays_is_not_copied[fork]",
         "test_what_workers_copy_of_a_list_of_dicts_is_named_and_no_leak[persistent]",
     ),
+    "end_to_end/test_ways_into_training.py": (
+        "test_training_after_a_long_set_up_is_recorded_to_its_end[module]",
+    ),
     "examples/test_examples.py": ("test_planted_leaks_are_the_top_culprits[detector]",),
     "faults/test_endings.py": ("test_without_one_sigterm_ends_both_and_the_report_says_so",),
     "faults/test_interrupts.py": (
