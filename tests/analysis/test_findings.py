@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import msgspec
 import pytest
 from synthetic_runs import KIB, MIB, Program, Size, State, Thing
 
+from leakscope.analysis.findings.gauge_rules import diagnose_gauges
+from leakscope.analysis.growth.search import search_growth
+from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.verdict.analyse import analyse
 from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.census import RootKind
 from leakscope.model.report import Finding, Report, RunVerdict, Severity
 from leakscope.model.run import Run
+from leakscope.model.trend import Reason, TrendVerdict
 
 
 def report_of(program: Program) -> Report:
@@ -747,3 +752,25 @@ def test_loaders_that_start_their_workers_one_after_another_do_not_pile_up(
 ) -> None:
     report = loaders(lambda s: min(s.epoch + 1, 3), counted_until=counted_until)
     assert "worker_processes" not in {f.kind for f in report.findings}
+
+
+@pytest.mark.parametrize(
+    ("verdict", "reason", "severity"),
+    [
+        (TrendVerdict.GROWING, Reason.STEADY, Severity.WARNING),
+        (TrendVerdict.INCONCLUSIVE, Reason.SHORT_RISE, Severity.WARNING),
+        (TrendVerdict.BOUNDED, Reason.STOPPED, Severity.NOTE),
+    ],
+)
+def test_ever_more_figures_settle_what_memory_alone_leaves_open(
+    verdict: TrendVerdict, reason: Reason, severity: Severity
+) -> None:
+    program = Program(epochs=12).gauge(gauge.FIGURES, lambda s: s.epochs_done * 3)
+    run = program.swell(lambda s: s.epochs_done * 3 * MIB).build()
+    case = RunContext(run, run.main)
+    growth = search_growth(case)
+    term = growth.terms["unexplained"]
+    judged = msgspec.structs.replace(term.trend, verdict=verdict, reason=reason)
+    terms = {**growth.terms, "unexplained": replace(term, trend=judged)}
+    (found,) = diagnose_gauges(case, replace(growth, terms=terms), [])
+    assert (found.kind, found.severity) == ("open_figures", severity)

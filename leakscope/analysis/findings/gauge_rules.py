@@ -167,9 +167,12 @@ def _gauge_finding(
 
 
 def _without_name(case: RunContext, growth: SearchResult, ledgers: list[Ledger]) -> float:
-    """Return what memory gained without a name, where it goes on and in the stretch accounted."""
+    """Return what memory gained without a name, where it goes on and in the stretch accounted.
+
+    What may go on counts as well: that of which there is ever more tells that it does.
+    """
     terms = (growth.terms.get(kind) for kind in ("unexplained", "elsewhere"))
-    going = [t for t in terms if t is not None and t.grows]
+    going = [t for t in terms if t is not None and (t.grows or t.may_grow)]
     named = [t for t in going if t.kind == "elsewhere" and is_named(case, growth, t)]
     going_on = sum(t.trend.net_bytes for t in going if t not in named)
     return going_on if named else max(unexplained_bytes(ledgers), going_on)
