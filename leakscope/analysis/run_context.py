@@ -142,9 +142,12 @@ class RunContext:
         """Return by how much blocks that Python, numpy and torch allocated below each line of the
         user's became more: what no window of tracing saw has its line from the sampled profile.
 
-        Arenas are left out: the line that takes the next is chance.
+        Arenas are left out: the line that takes the next is chance. So is what came before the
+        work began: imports allocate much.
         """
-        records = [r for r in self.recording.native_allocations if r.is_on]
+        working = set(self.track.index[self.working].tolist())
+        native = self.recording.native_allocations
+        records = [record for record in native if record.is_on and record.boundary in working]
         gained: dict[tuple[str, int], float] = {}
         spread: dict[tuple[str, int], float] = {}
         for record, sign in zip(records[:: max(len(records) - 1, 1)], (-1, 1), strict=False):

@@ -135,6 +135,21 @@ def test_a_librarys_container_has_the_line_that_sampled_blocks_tell(
     assert (first.name, first.allocated_at) == ("library.registry", lines)
 
 
+def test_what_imports_allocate_before_the_work_begins_is_no_growth_of_their_lines() -> None:
+    run = Program(epochs=14).leak("library·registry", 2 * MIB, user=False).build()
+    run.main.sources["/project/train.py"] = "x = 1\n" * 40
+    for measurement in run.main.measurements[::4]:
+        began, step = measurement.boundary.index > 0, measurement.boundary.step
+        sites = [site(began * 500 * MIB, 2, owner=NativeOwner.INTERPRETER)]
+        sites.append(site(step * 2 * MIB, 31, owner=NativeOwner.INTERPRETER))
+        run.main.native_allocations.append(
+            NativeAllocationsRecord(
+                boundary=measurement.boundary.index, interval_bytes=1 << 19, sites=sites
+            )
+        )
+    assert analyse(run).culprits[0].allocated_at == ["train.py:31"]
+
+
 def test_what_a_named_list_holds_is_not_taken_for_unreached_objects() -> None:
     program = Program(epochs=14).leak("main()·texts", 4 * MIB).swell(lambda s: s.step * MIB)
     run = program.build()

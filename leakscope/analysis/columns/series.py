@@ -33,6 +33,7 @@ MOST_CELLS = 4_000_000
 
 _KINDS = {kind: code for code, kind in enumerate(BoundaryKind)}
 _STEPS_BEGIN = ".[(⟨"
+"""What a step of a path begins with."""
 INNER = (_KINDS[BoundaryKind.STEP], _KINDS[BoundaryKind.BATCH])
 
 

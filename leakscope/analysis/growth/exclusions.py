@@ -150,8 +150,8 @@ def declares_a_bound(case: RunContext, grower: Grower, others: Sequence[Grower])
     """Return whether a grower will stop by itself, at a bound that does no harm.
 
     A library's cache that has never answered a call only keeps what it was given; the user has
-    neither chosen its bound nor anything of it. Nor is that of a method one which alone keeps the
-    objects that it was called on: nobody can call it on them again.
+    neither chosen its bound nor anything of it. A method's cache that alone keeps the objects on
+    which the method was called has no useful bound either: nobody can call it on them again.
     """
     row = case.table.latest[grower.path]
     full = bytes_when_full(row, grower)

@@ -268,7 +268,7 @@ def own_methods(references: References, row: CensusRow) -> list[CodeScope]:
 
 
 def _methods(*classes: CodeScope) -> dict[str, CodeScope]:
-    """Return the methods of classes by their names, without those called like feeding ones."""
+    """Return the methods of classes by name, without those named as a built-in container's are."""
     found = (method for cls in classes for method in cls.children if method.receiver)
     return {method.name: method for method in found if method.name not in BUILTIN_FEEDERS}
 
