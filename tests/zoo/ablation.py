@@ -7,7 +7,9 @@ A rule or number that changes no verdict of the recorded zoo is needed by none o
 
 Each recording is read once and judged over and over by one process. A number is tried only where
 judging the recording reads it, a rule only where it decides something; series are judged again only
-where the number is one of the growth model's.
+where the number is one of the growth model's. Changes are made in groups first: of a group that
+changes no verdict no member is tried alone, a group that does is halved until its members are
+known. Two changes of a group that undo each other are missed so.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ from leakscope.recording import open_run
 
 ANALYSIS = "leakscope.analysis."
 FACTORS = (0.5, 2.0)
+GROUP_SIZE = 12
 
 
 def returns(value: Any) -> Callable[..., Any]:
@@ -218,23 +221,47 @@ def examine(changes: list[Change], archive: Path) -> Effects:
         with reads_and_rules() as (read, decided):
             usual = verdict(run, about)
         known: dict[tuple[bytes, bytes, float], Any] = {}
-        for change in changes:
-            if change.factor is not None:
-                is_concerned = change.name in read
-            else:
-                is_concerned = change.name in decided or change.name in OTHERS
-            if not is_concerned:
-                continue
-            with change.made():
-                if change.factor is not None and change.name in of_model:
-                    other = verdict(run, about)
-                else:
-                    with series_remembered(known):
-                        other = verdict(run, about)
-            if what := effect(usual, other):
-                found[change] = what
+
+        def try_together(group: list[Change]) -> None:
+            with contextlib.ExitStack() as made:
+                for change in group:
+                    made.enter_context(change.made())
+                if not any(change.factor and change.name in of_model for change in group):
+                    made.enter_context(series_remembered(known))
+                other = verdict(run, about)
+            what = effect(usual, other)
+            if what and len(group) == 1:
+                found[group[0]] = what
+            elif what:
+                try_together(group[: len(group) // 2])
+                try_together(group[len(group) // 2 :])
+
+        for group in groups(changes, read, decided, of_model):
+            try_together(group)
     seconds = time.perf_counter() - begun
     return Effects(key, bool(usual["right"]), set(read), decided, found, seconds)
+
+
+def groups(
+    changes: list[Change], read: set[str], decided: set[str], of_model: set[str]
+) -> list[list[Change]]:
+    """Return what may matter for one recording, in groups that are tried together.
+
+    Numbers of the growth model stay among themselves, as do those changed by one factor: what is
+    scaled together keeps its order.
+    """
+    alike: defaultdict[tuple[float | None, bool], list[Change]] = defaultdict(list)
+    for change in changes:
+        if change.factor is not None:
+            if change.name in read:
+                alike[change.factor, change.name in of_model].append(change)
+        elif change.name in decided or change.name in OTHERS:
+            alike[None, False].append(change)
+    return [
+        every[start : start + GROUP_SIZE]
+        for every in alike.values()
+        for start in range(0, len(every), GROUP_SIZE)
+    ]
 
 
 def verdict(run: Run, about: Any) -> Verdict:
@@ -250,16 +277,12 @@ def verdict(run: Run, about: Any) -> Verdict:
 
 
 def effect(usual: Verdict, other: Verdict) -> tuple[str, str] | None:
-    """Return how and in what a verdict changes: worse, better, otherwise, or figures alone."""
-    if usual == other:
-        return None
+    """Return how and in what a verdict changes: worse, better or otherwise."""
     parts = [(part(usual), part(other)) for part in (word, names, findings)]
     differing = [f"{a} → {b}" for a, b in parts if a != b]
     if usual["right"] != other["right"]:
         return "worse" if usual["right"] else "better", "; ".join(differing) or "place or line"
-    if differing:
-        return "otherwise", "; ".join(differing)
-    return "figures", ""
+    return ("otherwise", "; ".join(differing)) if differing else None
 
 
 def word(one: Verdict) -> str:
@@ -293,9 +316,7 @@ def report(changes: list[Change], every: list[Effects], seconds: float) -> dict[
             for key, what in list(kinds[kind].items())[:6]:
                 print(f"    {kind:9} {key}: {what[:150]}")
     tried = dict.fromkeys(change.name for change in changes)
-    idle = [n for n in tried if not by_name[n]]
-    alone = [n for n in tried if n not in idle and not set(by_name[n]) - {"figures"}]
-    print(f"\nchange nothing: {', '.join(idle)}\nchange figures alone: {', '.join(alone)}")
+    print(f"\nchange no verdict: {', '.join(n for n in tried if not by_name[n])}")
     print(f"{len(every)} recordings, {len(changes)} changes in {seconds:.0f} s")
     return told
 
