@@ -247,12 +247,12 @@ def _undecided_until_collected(case: RunContext, unexplained: Term) -> Term:
 
 
 def _undecided_until_freed(case: RunContext, garbage: Term) -> Term:
-    """Return growth of garbage as undecided where the collector comes late, but before it harms.
+    """Return growth of garbage as undecided where the collector comes before it does harm.
 
     It has not yet been where the garbage is, so that nobody has seen whether it stays.
     """
     following = next_collection(case)
-    if following is None or following.comes_soon or not following.comes_in_time:
+    if following is None or not following.comes_in_time:
         return garbage
     return _undecided(garbage, following.further_work)
 
@@ -275,17 +275,10 @@ class NextCollection:
 
     garbage_bytes: float
     """What it will find, if garbage goes on as it did."""
-    limit_bytes: float
-    """More than this is far beyond what was seen, or does harm."""
     harmful_bytes: float
     """So much garbage does harm."""
     further_work: float
     """How much more work is done until then."""
-
-    @property
-    def comes_soon(self) -> bool:
-        """Whether it comes before garbage is far more than was seen, or does harm."""
-        return self.garbage_bytes < self.limit_bytes
 
     @property
     def comes_in_time(self) -> bool:
@@ -316,7 +309,6 @@ def next_collection(case: RunContext) -> NextCollection | None:
     worked = float(case.work_done[at[-1]] - case.work_done[at[least]])
     return NextCollection(
         garbage_bytes=float(sizes[-1]) + missing * gained,
-        limit_bytes=min(most, policy.COLLECTED_SOON * float(sizes.max())),
         harmful_bytes=most,
         further_work=missing * worked,
     )

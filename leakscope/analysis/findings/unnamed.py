@@ -22,8 +22,7 @@ from leakscope.analysis.findings.native_references import (
 from leakscope.analysis.findings.training_loop import gradient_cycle, is_gradient_cycle
 from leakscope.analysis.growth import judge, policy
 from leakscope.analysis.growth.exclusions import (
-    GrowthDriver,
-    growth_driver,
+    may_come_with_shapes,
     named_in_libraries,
     new_shapes,
 )
@@ -104,16 +103,13 @@ def diagnose_unexplained(
         found.append(_unnamed_objects_finding(case, elsewhere))
     if ledger is None or term is None or not term.trend.is_growing or not term.is_much:
         return found
-    if term.excluded_by == "new_shapes":
-        return [*found, _of_shapes(case, GrowthDriver.SHAPES, term)]
     if term.excluded_by:
         return found
     kept = sum(native.gained_bytes for native in growth.native.values())
     if kept >= policy.CARRIED_SHARE * term.trend.net_bytes:
         return found  # culprits have it: their items keep it
-    since = term.trend.tail_from
-    if growth_driver(case, term.trend.net_bytes, in_use(ledger), since) is GrowthDriver.EITHER:
-        return [*found, _of_shapes(case, GrowthDriver.EITHER, term)]
+    if may_come_with_shapes(case, term, growth.growers):
+        return [*found, _of_shapes(case, term)]
     return [*found, _leak(case, term, ledger)]
 
 
@@ -267,21 +263,15 @@ def _short(entry: LedgerEntry) -> str:
     return entry.label.partition(":")[0]
 
 
-def _of_shapes(case: RunContext, driver: GrowthDriver, term: Term) -> Finding:
+def _of_shapes(case: RunContext, term: Term) -> Finding:
     left = term.trend.net_bytes
-    amount = f"{human_bytes(left)} of growth ({human_share(min(term.share, 1.0))})"
-    met = f"tensors of {plural(new_shapes(case), 'new shape')}"
-    kept = (
-        "Libraries keep something for each shape, as oneDNN does a kernel in a cache that ends to "
-        "grow when it is full, and larger batches need more at once."
-    )
-    is_certain = driver is GrowthDriver.SHAPES
     return to_finding(
         "unexplained",
-        "Memory grows with new shapes of tensors" if is_certain else LEAK_OR_SHAPES_TITLE,
-        f"{amount} came with {met}, and hardly any while shapes stayed as they were. {kept}"
-        if is_certain
-        else f"{amount} has no name, and nearly every look met {met}. {kept} It may be a leak too.",
+        LEAK_OR_SHAPES_TITLE,
+        f"{human_bytes(left)} of growth ({human_share(min(term.share, 1.0))}) has no name, and "
+        f"tensors of {plural(new_shapes(case, term), 'new shape')} were met all along. Libraries "
+        "keep something for each shape, as oneDNN does a kernel in a cache that ends to grow when "
+        "it is full, and larger batches need more at once. It may be a leak too.",
         FEWER_SHAPES,
         severity=Severity.NOTE,
         trend=term.trend,

@@ -35,11 +35,8 @@ from leakscope.analysis.accounting.terms import (
 from leakscope.analysis.columns.series import HOST, FloatArray, IntArray, RowTable
 from leakscope.analysis.growth import judge, policy, theil_sen
 from leakscope.analysis.growth.exclusions import (
-    MOVED,
-    PART_OF_OWNER,
-    excludes,
     with_rules_applied,
-    without_excluded,
+    without_filling,
 )
 from leakscope.analysis.growth.rows import Grower, find_across, find_within, grower_of, in_units
 from leakscope.analysis.run_context import RunContext
@@ -76,14 +73,13 @@ def search_growth(case: RunContext) -> SearchResult:
     """Return what grows across and within phases, each once, at its accumulation point.
 
     The steps: rows that grow across phases, those seen too seldom that carry the growth of memory
-    among them, less what moved; their accumulation points, in their unit of work, less what a rule
-    excludes; what climbs within phases outside of these, in the same way; the terms without a name.
+    among them; their accumulation points, in their unit of work, less what fills a bound; what
+    climbs within phases outside of these, in the same way; the terms without a name.
     """
     table = case.table
     grown, trends = find_across(case.observations)
     carriers = find_carriers(case, trends)
     grown |= carriers
-    grown = {k: g for k, g in grown.items() if not excludes(case, MOVED, g)}
     _note_trends(case, trends)
     across: list[Grower] = []
     for device in table.retained:
@@ -94,14 +90,15 @@ def search_growth(case: RunContext) -> SearchResult:
             for g in points
         ]
     named = _on_main_device(across)
-    across, filling = without_excluded(case, named)
+    across, filling = without_filling(case, named)
     across = [share_named(table, g) for g in across]
-    climbing = _climbing(case, {path for path, _ in grown}, [*across, *filling])
+    climbing = _climbing(case, {path for path, _ in grown})
     found = [kept[path] for kept in climbing for path in accumulation_points(table, kept)]
-    within, _ = without_excluded(case, _on_main_device(found))
+    within, _ = without_filling(case, _on_main_device(found))
     owners = [*grown.values(), *(g for kept in climbing for g in kept.values())]
     growers = across + within
-    terms = with_rules_applied(case, judge_terms(case, growers, named, trends), growers, filling)
+    terms = judge_terms(case, growers, named, trends)
+    terms = with_rules_applied(case, terms, [*growers, *filling])
     return SearchResult(growers, filling, trends, owners, terms)
 
 
@@ -209,21 +206,10 @@ def _goes_on(pool: Trend) -> bool:
     return pool.is_growing and pool.net_bytes >= policy.CARRIED_BYTES
 
 
-def _climbing(case: RunContext, grown: set[int], across: list[Grower]) -> list[dict[int, Grower]]:
-    """Return by device and phase what climbs, without what grows across phases or lies in that.
-
-    Args:
-        case: The run.
-        grown: All paths that grow across phases.
-        across: Those of them that no rule excluded.
-
-    """
+def _climbing(case: RunContext, grown: set[int]) -> list[dict[int, Grower]]:
+    """Return by device and phase what climbs and is not among the paths that grow across phases."""
     return [
-        {
-            path: g
-            for path, g in climbing.items()
-            if path not in grown and not excludes(case, PART_OF_OWNER, g, across)
-        }
+        {path: g for path, g in climbing.items() if path not in grown}
         for device in case.table.retained
         for climbing in find_within(case.track, case.table, device).values()
     ]
