@@ -73,7 +73,7 @@ class RunContext:
         self._catalogue = catalogue
         self.run = run
         self.recording = recording = without_idle_time(
-            recording, policy.TIMED_SHARE, policy.FEWEST_READINGS
+            recording, policy.MOST_SHARE, policy.FEWEST_READINGS
         )
         self.track = BoundaryTable(recording)
         self.table: RowTable = tabulate(self.track)
@@ -221,7 +221,7 @@ class RunContext:
         times = self.track.time_s[readings]
         if not len(times):
             return readings
-        spent = min(policy.ENDING_S, policy.ENDING_SHARE * float(times[-1] - times[0]))
+        spent = min(policy.ENDING_S, policy.LITTLE_SHARE * float(times[-1] - times[0]))
         chosen: IntArray = readings[:-1][times[:-1] <= times[-1] - spent]
         return chosen
 
@@ -284,7 +284,9 @@ class RunContext:
         return MeasuredWindow(int(chosen[0]), int(chosen[-1]))
 
     def _reaches(self, positions: IntArray, tail: IntArray) -> bool:
-        return len(positions) >= 2 and self._reach(positions) >= policy.REACHES * self._reach(tail)
+        return len(positions) >= 2 and self._reach(positions) >= policy.MAIN_SHARE * self._reach(
+            tail
+        )
 
     def _reach(self, positions: IntArray | list[int]) -> int:
         """Return how many boundaries lie between the first and the last of some."""
@@ -311,7 +313,7 @@ class RunContext:
         if self.is_watched or self.track.is_timed:
             return minutes(self.track)
         counted = epochs(self.track)
-        if counted.total >= policy.FEWEST_EPOCHS or not self.track.phases:
+        if counted.total >= policy.FEWEST_READINGS or not self.track.phases:
             return counted if counted.total else WorkUnit("step", "", self.track.step.astype(float))
         training = [p for p in self.track.phases if is_training(p)]
         return unit_of_phase(self.track, (training or self.track.phases)[0])
@@ -480,5 +482,5 @@ class Decisions:
 
 def _much_of(found: dict[tuple[str, int], int]) -> list[tuple[str, int]]:
     """Return the lines that made a large part of all, the largest first."""
-    least = policy.UNNAMED_LINE_SHARE * sum(found.values())
+    least = policy.CONSIDERABLE_SHARE * sum(found.values())
     return [site for site in sorted(found, key=lambda at: -found[at]) if found[site] >= least]

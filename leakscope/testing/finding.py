@@ -283,7 +283,7 @@ class RoundSeriesTable:
         if row.capacity is not None:
             return True
         # Of the links of a chain only the first have names, which says nothing of the others.
-        has_more_objects = spread_of(self.table.count[path, columns], items) >= policy.SPREAD_SHARE
+        has_more_objects = spread_of(self.table.count[path, columns], items) >= policy.MOST_SHARE
         return not has_more_objects and not self._course_of(items, columns).is_steady
 
     def _take_out(self, device: str) -> None:

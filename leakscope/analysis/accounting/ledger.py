@@ -369,7 +369,7 @@ def _growth(
     gain = case.gauge_gain(metric)
     is_explainable = metric.rpartition(".")[2] not in _GAUGES_WITHOUT_NAMES
     named = explained = None
-    if gain is not None and gain > policy.UNNAMED_BYTES and is_explainable:
+    if gain is not None and gain > policy.HARMLESS_BYTES and is_explainable:
         device = metric.rpartition(".")[0] or HOST
         across = [g for g in growers if g.growth == "across" and g.device == device]
         named = min(sum(case.gain_of(g) for g in across) / gain, 1.0)

@@ -37,8 +37,6 @@ _WEIGHED = ("_imaging", "libarrow")
 buffers of Arrow."""
 MOST_PEAK_SITES = 20
 """Rows of the composition of the peak."""
-_TWO_SIDED = 1.96
-"""Standard deviations to either side between which 95 % lie."""
 _OWN_NOTHING = frozenset(
     {"int", "float", "complex", "bool", "str", "bytes", "bytearray", "NoneType", "tuple", "list"}
     | {"dict", "set", "frozenset", "deque", "Tensor", "Parameter", "ndarray", "memoryview"}
@@ -128,7 +126,7 @@ def native_entry(case: RunContext, window: MeasuredWindow, left: float) -> Ledge
     gained = float(last - first)
     if min(gained, left) < policy.GAUGE_NOISE_BYTES:
         return None
-    spread = _TWO_SIDED * float(np.hypot(*case.read_between(ends, at, deviations)))
+    spread = policy.Z_INTERVAL * float(np.hypot(*case.read_between(ends, at, deviations)))
     interval = f"{human_bytes(max(gained - spread, 0.0))} to {human_bytes(gained + spread)}"
     return LedgerEntry(
         label=LABEL,
@@ -200,7 +198,7 @@ def contents_of_growers(case: RunContext, growers: Sequence[Grower]) -> dict[int
     native = growing_allocations(case) if growers and case.pool.is_growing else []
     found: dict[int, NativeGrowth] = {}
     for each in native:
-        if each.gained_bytes < policy.UNNAMED_BYTES or not each.line:
+        if each.gained_bytes < policy.HARMLESS_BYTES or not each.line:
             continue
         owners = [g for g in growers if g.path not in found and _keeps(case, g, each)]
         if owners:
@@ -209,7 +207,7 @@ def contents_of_growers(case: RunContext, growers: Sequence[Grower]) -> dict[int
             case.decisions.add(
                 case.table.latest[most.path].name, "native_contents",
                 f"{each.name} allocates where its items are made", figure=each.gained_bytes,
-                threshold=policy.UNNAMED_BYTES, path=case.table.latest[most.path].path,
+                threshold=policy.HARMLESS_BYTES, path=case.table.latest[most.path].path,
             )  # fmt: skip
     return found
 
@@ -406,7 +404,7 @@ def _readings(case: RunContext, kind: str, until: int) -> tuple[IntArray, FloatA
     working = read[read <= case.track.last_work]
     reached = case.track.work[working[-1]] if len(working) else 0
     begin = case.track.work[case.working[0]] if len(case.working) else 0
-    if reached - begin >= policy.REACHES * (case.track.work[until] - begin):
+    if reached - begin >= policy.MAIN_SHARE * (case.track.work[until] - begin):
         read = working
     return read, sizes[read]
 
@@ -441,7 +439,7 @@ def cleared_files(case: RunContext) -> list[Cleared]:
         values = case.track.gauge(name)
         every = np.intersect1d(case.track.known(gauge.MAPPED_FILES), case.working)
         sizes = np.nan_to_num(values[every])  # with few pages it isn't told by name
-        if len(sizes) and sizes.max() - sizes[0] >= policy.MAPPED_FILE_BYTES:
+        if len(sizes) and sizes.max() - sizes[0] >= policy.NOTEWORTHY_BYTES:
             reason = "mapped file: page cache that the kernel takes back, not a leak"
             size = float(sizes.max())
             found.append(

@@ -132,7 +132,7 @@ def phase_height(case: RunContext, phase: str, device: str, climbed: float) -> s
     resident = _passages(case, phase, metric)
     in_use = _passages(case, phase, gauge.MALLOC_IN_USE) if device == HOST else []
     rises = [float(p.max() - p[0]) for p in (*resident, *in_use)]
-    roomy = [rise for rise in rises if rise >= policy.ROOM_SHARE * climbed]
+    roomy = [rise for rise in rises if rise >= policy.MAIN_SHARE * climbed]
     seen = max((float(p.max()) for p in resident), default=0.0)
     rise = min(roomy) if roomy else max(rises, default=0.0)
     return severity.PhaseHeight(
@@ -398,8 +398,6 @@ LIBRARIES = ("code", "other")
 """Roles of what libraries own, too: censuses of the whole heap see that, focused ones don't."""
 MOST_ROWS = 10
 LEAST_SHARE = 0.01
-DESCENT_SHARE = 0.5
-"""A name gives way to the names inside it that hold this part of what it holds."""
 _UNDIVIDED_KINDS = ("module", "optimizer", "graph")
 """Nobody asks which part of these."""
 UNNAMED_LABELS = {HOST: "interpreter, libraries and what no name reaches"}
@@ -548,7 +546,7 @@ def _descend(
     inside = sum(reached_bytes(child, device) for child in inner)
     if (
         row.kind in _UNDIVIDED_KINDS
-        or inside < DESCENT_SHARE * reached_bytes(row, device)
+        or inside < policy.MOST_SHARE * reached_bytes(row, device)
         or not inner
     ):
         yield row

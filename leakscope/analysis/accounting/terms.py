@@ -35,8 +35,13 @@ def floor_of(kind: str) -> tuple[float, float]:
     Of ``elsewhere`` every object is weighed, so that it tells also where private memory rests.
     """
     if kind == "slack":
-        return policy.SLACK_BYTES, policy.SLACK_SHARE
-    return policy.UNNAMED_BYTES, 0.0 if kind == "elsewhere" else policy.UNNAMED_SHARE
+        return policy.GROWTH_BYTES, policy.MOST_SHARE
+    return policy.HARMLESS_BYTES, 0.0 if kind == "elsewhere" else policy.UNNAMED_SHARE
+
+
+_COLLECTED_SHARE = 0.25
+"""CPython collects all generations when so many objects, as a part of those that survived the last
+time, have become old since."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +80,7 @@ class Term:
         """Whether a leak would be missed."""
         least, share = floor_of(self.kind)
         if self.is_open_pool and share > 0:
-            least = max(least, policy.OPEN_POOL_BYTES)
+            least = max(least, policy.NOTEWORTHY_BYTES)
         return self.trend.net_bytes + self.pinned_bytes >= least and self.share >= share
 
 
@@ -155,14 +160,14 @@ def _going_with_memory(case: RunContext, unnamed: Term) -> Term:
     read = case.working[np.isfinite(case.private[case.working])]
     gained = float(sizes[-1] - sizes[0])
     whole = float(np.ptp(case.read_between(at[[0, -1]], read, case.private[read])))
-    reaches = np.ptp(case.work_done[at]) >= policy.REACHES * np.ptp(case.work_done[case.tail])
+    reaches = np.ptp(case.work_done[at]) >= policy.MAIN_SHARE * np.ptp(case.work_done[case.tail])
     falls = (np.diff(sizes) < -policy.ELSEWHERE_NOISE_BYTES).any()
-    if falls or not reaches or gained < max(policy.CARRIED_SHARE * whole, policy.CARRIED_BYTES):
+    if falls or not reaches or gained < max(policy.MOST_SHARE * whole, policy.GAUGE_NOISE_BYTES):
         return unnamed
     share = min(gained / whole, 1.0) if whole > 0 else 1.0
     case.decisions.add(
         "elsewhere", "goes_with_memory", "private memory grows, and this is most of it",
-        figure=gained, threshold=policy.CARRIED_SHARE * whole,
+        figure=gained, threshold=policy.MOST_SHARE * whole,
     )  # fmt: skip
     low, high = pool.interval
     trend = msgspec.structs.replace(
@@ -304,8 +309,8 @@ def next_collection(case: RunContext) -> NextCollection | None:
     aged, gained = pending - before, float(sizes[-1] - sizes[least])
     if aged <= 0 or gained <= 0:
         return None
-    missing = max(policy.COLLECTED_SHARE * survived - pending, 0.0) / aged
-    most = policy.CAPACITY_OF_LIMIT * (case.limit_bytes or float("inf"))
+    missing = max(_COLLECTED_SHARE * survived - pending, 0.0) / aged
+    most = policy.CONSIDERABLE_SHARE * (case.limit_bytes or float("inf"))
     worked = float(case.work_done[at[-1]] - case.work_done[at[least]])
     return NextCollection(
         garbage_bytes=float(sizes[-1]) + missing * gained,
@@ -334,7 +339,7 @@ def unnamed_readings(case: RunContext) -> tuple[IntArray, FloatArray]:
         return known, values
     last = float(sizes[final] or 0)
     gained = last - float(values[-1])
-    if gained >= policy.CARRIED_BYTES and not _had_names(case):
+    if gained >= policy.GAUGE_NOISE_BYTES and not _had_names(case):
         return np.append(known, final), np.append(values, last)
     if not _goes_on_to(case, known, values, final, gained):
         return known, values
@@ -485,7 +490,7 @@ def unexplained_series(
     read = case.working[np.isfinite(private[case.working])]
     if HOST not in table.retained or not len(table.at) or not len(read):
         return case.pool_series()
-    least = policy.REACHES * np.ptp(case.track.work[read])
+    least = policy.MAIN_SHARE * np.ptp(case.track.work[read])
     looked_at = (read[np.isin(read, p)] for p in (table.at, case.track.known(gauge.MALLOC_FREE)))
     enough = (at for at in looked_at if len(at) >= policy.FEW_READINGS)
     at = next((at for at in enough if np.ptp(case.track.work[at]) >= least), read)

@@ -13,6 +13,7 @@ from typing import TypeAlias
 from leakscope.analysis.allocator.classes import NATIVE, NOT_RECORDED, Live, line_of
 from leakscope.analysis.allocator.explain import NAMES, Study, explain_studied, study
 from leakscope.analysis.allocator.segments import fixed, kind_of_slack, returnable, total_of
+from leakscope.analysis.growth import policy
 from leakscope.model.device import AllocatorSnapshot, Figures
 from leakscope.model.explanation import (
     BlockClass,
@@ -23,9 +24,6 @@ from leakscope.model.explanation import (
 from leakscope.model.text import human_bytes, human_share, plural
 
 MIB = 1 << 20
-FLOOR = 16 * MIB
-SAME = 0.02
-"""Changes below this share, and below the floor, are no change."""
 MOST_ROWS = 30
 ONCE = (BlockClass.OPTIMIZER, BlockClass.GRADIENTS)
 """What appears at a first step and stays."""
@@ -126,7 +124,7 @@ def _kind(figures: Sequence[Figures], classes: Sequence[DeviceGrowth]) -> str:
 
 
 def _floor(before: int, after: int) -> float:
-    return max(FLOOR, SAME * max(before, after))
+    return max(policy.NOTEWORTHY_BYTES, policy.STEP_SHARE * max(before, after))
 
 
 def _peak_words(peaks: Sequence[int | None]) -> str:
@@ -176,7 +174,12 @@ def _appears_once(row: DeviceGrowth) -> bool:
     """Return whether a class came into being between two of the snapshots and then stood still."""
     last = row.bytes[-1]
     stood = all(size <= 0.1 * last or size >= 0.9 * last for size in row.bytes)
-    return row.kind in ONCE and row.change > FLOOR and row.bytes[0] <= 0.1 * last and stood
+    return (
+        row.kind in ONCE
+        and row.change > policy.NOTEWORTHY_BYTES
+        and row.bytes[0] <= 0.1 * last
+        and stood
+    )
 
 
 def _is_leak(kind: str, figures: Sequence[Figures], classes: Sequence[DeviceGrowth]) -> bool | None:

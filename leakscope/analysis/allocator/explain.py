@@ -80,9 +80,6 @@ from leakscope.model.explanation import (
 from leakscope.model.report import Severity
 from leakscope.model.text import human_bytes, human_share, plural
 
-SETTLED = 0.1
-"""An optimizer that keeps more than this share of what is live at the end was at its first step."""
-
 
 def explain(snapshot: AllocatorSnapshot, device: int | None = None) -> Explanation:
     """Return a snapshot explained, or one device of it.
@@ -155,7 +152,7 @@ def _has_failed(snapshot: AllocatorSnapshot) -> bool:
 
 def _is_steady(phases: Sequence[DevicePhaseRow], at_the_end: Figures) -> bool:
     kept = sum(row.kept_bytes for row in phases if row.phase == "optimizer")
-    return kept <= SETTLED * at_the_end.active
+    return kept <= policy.LITTLE_SHARE * at_the_end.active
 
 
 def _peak(
@@ -338,7 +335,7 @@ def _name(row: ClassRow) -> str:
 
 
 def _leading_class(classes: Sequence[ClassRow], figures: Figures, sites: Sequence[SiteRow]) -> str:
-    told = [row for row in classes if row.bytes >= 0.1 * figures.active][:2]
+    told = [row for row in classes if row.bytes >= policy.LITTLE_SHARE * figures.active][:2]
     if [row.kind for row in told] == [BlockClass.UNKNOWN]:
         return ", with no stacks that tell what for"
     words = [f"{human_bytes(row.bytes)} {_name(row)}" for row in told]
@@ -347,14 +344,6 @@ def _leading_class(classes: Sequence[ClassRow], figures: Figures, sites: Sequenc
         by = made.operation or made.function
         words[0] = f"{human_bytes(made.bytes)} by {by} at {short_line(made.place)}"
     return f" ({', '.join(words)})" if words else ""
-
-
-MIB = 1 << 20
-LEAST_STEPS = 4
-SAME = 0.01
-KEPT_SHARE = 0.1
-UNEVEN = 0.5
-"""Devices that peaked below this share of the one that failed had room."""
 
 
 def findings_of(
@@ -388,7 +377,7 @@ def between_devices(devices: Sequence[DeviceExplanation]) -> list[DeviceFinding]
         if failed
         else {}
     )
-    if not others or max(others.values()) > UNEVEN * peaks.get(failed[0].device, 0):
+    if not others or max(others.values()) > policy.MOST_SHARE * peaks.get(failed[0].device, 0):
         return []
     told = ", ".join(
         f"cuda:{device} {human_bytes(peak)}" for device, peak in sorted(others.items())
@@ -412,11 +401,11 @@ def _growth_per_step(played: Replay, facts: TraceFacts) -> DeviceFinding | None:
     False positives: the first step, where the optimizer's state appears; it is left out.
     """
     live = facts.step_bytes[1:]
-    if len(live) < LEAST_STEPS:
+    if len(live) < policy.EVEN_READINGS:
         return None
     rises = [after - before for before, after in pairwise(live)]
     usual = median(rises)
-    if min(rises) <= 0 or usual < max(512, SAME * SAME * live[0]):
+    if min(rises) <= 0 or usual < max(512, policy.STEP_SHARE * policy.STEP_SHARE * live[0]):
         return None
     born = _born_and_live(played, after=facts.step_ends[1])
     lines = "; ".join(f"{human_bytes(size)} at {place}" for place, size in born[:3])
@@ -446,7 +435,9 @@ def _first_step(
     phases: Sequence[DevicePhaseRow], facts: TraceFacts, classes: Sequence[ClassRow]
 ) -> DeviceFinding | None:
     kept = sum(row.kept_bytes for row in phases if row.phase == "optimizer")
-    if len(facts.step_ends) != 1 or kept < max(MIB, KEPT_SHARE * facts.end_bytes):
+    if len(facts.step_ends) != 1 or kept < max(
+        policy.GAUGE_NOISE_BYTES, policy.LITTLE_SHARE * facts.end_bytes
+    ):
         return None
     evidence = next((r.evidence for r in classes if r.kind is BlockClass.OPTIMIZER), "")
     return DeviceFinding(
@@ -465,7 +456,9 @@ def _graph_kept(
     kept = sum(row.kept_bytes for row in phases if row.phase == "forward")
     live = sum(row.bytes for row in classes if row.kind is BlockClass.ACTIVATIONS)
     total = sum(row.bytes for row in classes)
-    if names & {"backward", "optimizer"} or min(kept, live) < max(64 * MIB, KEPT_SHARE * total):
+    if names & {"backward", "optimizer"} or min(kept, live) < max(
+        policy.COSTLY_BYTES, policy.LITTLE_SHARE * total
+    ):
         return None
     made = next((s for s in sites if s.kind is BlockClass.ACTIVATIONS), None)
     where = f", most of it at {short_line(made.place)}" if made is not None else ""
@@ -481,7 +474,7 @@ def _graph_kept(
 
 
 def _pending(figures: Figures) -> DeviceFinding | None:
-    if figures.pending < max(policy.DEVICE_BYTES, policy.DEVICE_PENDING_SHARE * figures.reserved):
+    if figures.pending < policy.COSTLY_BYTES:
         return None
     return DeviceFinding(
         slug="pending-free",
@@ -495,9 +488,9 @@ def _pending(figures: Figures) -> DeviceFinding | None:
 
 def _rounding(figures: Figures) -> DeviceFinding | None:
     rounding = figures.active - figures.requested
-    if not figures.active or rounding < policy.ROUNDING_SHARE * figures.active:
+    if not figures.active or rounding < policy.MOST_SHARE * figures.active:
         return None
-    if rounding < policy.DEVICE_BYTES and figures.live_blocks < policy.TINY_BLOCKS:
+    if rounding < policy.COSTLY_BYTES and figures.live_blocks < policy.TINY_BLOCKS:
         return None
     return DeviceFinding(
         slug="rounding",

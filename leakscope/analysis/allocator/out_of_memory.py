@@ -18,6 +18,7 @@ from leakscope.analysis.allocator.classes import (
 )
 from leakscope.analysis.allocator.replay import OOM, SNAPSHOT, Replay
 from leakscope.analysis.allocator.segments import figures_of, fixed, pages_in_holes, returnable
+from leakscope.analysis.growth import policy
 from leakscope.model.device import DEFAULT_POOL, Advice, BlockState, Figures, Segment
 from leakscope.model.explanation import BlockClass, Fault, SiteRow
 from leakscope.model.text import human_bytes, human_share
@@ -132,7 +133,7 @@ def fault_sentence(
 
 def _let_go(played: Replay, at_the_fault: Figures) -> str:
     at_the_end = figures_of(played.final)
-    if at_the_end.active >= 0.9 * at_the_fault.active:
+    if at_the_end.active >= policy.MAIN_SHARE * at_the_fault.active:
         return ""
     share = human_share(1 - at_the_end.active / max(1, at_the_end.reserved))
     return (
@@ -186,8 +187,6 @@ def _presumed(figures: Figures, live: Sequence[Live]) -> Fault:
     )
 
 
-WORTHWHILE_SHARE = 0.02
-"""What frees less than this share of the live bytes isn't named."""
 _OF_THE_PASS = (BlockClass.ACTIVATIONS, BlockClass.BACKWARD)
 
 
@@ -353,4 +352,4 @@ def to_advice(need: Need, title: str, amount: int, evidence: str) -> Advice:
 
 
 def _least(need: Need) -> float:
-    return WORTHWHILE_SHARE * need.figures.active
+    return policy.STEP_SHARE * need.figures.active

@@ -93,9 +93,7 @@ def _held_without_name(case: RunContext, device: str, root: RootKind) -> int:
 
 def _seen(garbage: int, native: int) -> str:
     told = [(garbage, "awaited the collector"), (native, "was held by native code alone")]
-    parts = [
-        f"{human_bytes(size)} {what}" for size, what in told if size >= policy.DEVICE_LEAK_BYTES
-    ]
+    parts = [f"{human_bytes(size)} {what}" for size, what in told if size >= policy.GROWTH_BYTES]
     return f" At the last full census {' and '.join(parts)}." if parts else ""
 
 
@@ -121,7 +119,7 @@ def _unnamed_growth_of(
         return None
     unnamed = _unnamed(ledgers, device) * trend.net_bytes
     left = min(trend.net_bytes - _named(case, growth, device), unnamed)
-    if left < max(policy.DEVICE_LEAK_BYTES, policy.DEVICE_UNNAMED_SHARE * trend.net_bytes):
+    if left < max(policy.GROWTH_BYTES, policy.MOST_SHARE * trend.net_bytes):
         return None
     share = left / trend.net_bytes
     garbage = _held_without_name(case, device, RootKind.GARBAGE)
@@ -168,8 +166,8 @@ def _grows(case: RunContext, device: str, trend: Trend) -> bool:
     live = has_risen_by(case, device, gauge.DEVICE_ALLOCATED)
     return (
         trend.is_growing
-        and trend.net_bytes >= policy.DEVICE_BYTES
-        and live <= policy.DEVICE_OTHER_SHARE * trend.net_bytes
+        and trend.net_bytes >= policy.COSTLY_BYTES
+        and live <= policy.CONSIDERABLE_SHARE * trend.net_bytes
     )
 
 
@@ -195,13 +193,9 @@ def _steady(case: RunContext, device: str, series: DeviceSeries) -> Finding | No
     last = series.last
     stuck = float(min(series.stuck(), default=0.0))
     peak = latest(case, device, gauge.DEVICE_PEAK)
-    if (
-        last is None
-        or len(series.snapshots) < 2
-        or peak >= policy.DEVICE_FILLED_SHARE * last.reserved
-    ):
+    if last is None or len(series.snapshots) < 2 or peak >= policy.MAIN_SHARE * last.reserved:
         return None
-    if stuck < policy.DEVICE_BYTES or stuck < policy.DEVICE_STUCK_SHARE * last.reserved:
+    if stuck < policy.COSTLY_BYTES or stuck < policy.LITTLE_SHARE * last.reserved:
         return None
     return to_finding(
         "fragmentation",
@@ -264,8 +258,8 @@ def _cache_growth_of(case: RunContext, device: str) -> Finding | None:
     live = has_risen_by(case, device, gauge.DEVICE_ALLOCATED)
     others = max(live, 0.0) + max(holes, 0.0) + max(private_growth(case, device), 0.0)
     if (
-        trend.net_bytes < policy.DEVICE_BYTES
-        or others > policy.DEVICE_OTHER_SHARE * trend.net_bytes
+        trend.net_bytes < policy.COSTLY_BYTES
+        or others > policy.CONSIDERABLE_SHARE * trend.net_bytes
     ):
         return None
     return _cache_finding(case, device, trend, live, latest(case, device, gauge.DEVICE_RESERVED))
@@ -319,12 +313,10 @@ def _pending_frees_of(case: RunContext, device: str) -> Finding | None:
     _, y = case.gauge_series(metric)
     usual = _usual(case, metric)
     reserved = latest(case, device, gauge.DEVICE_RESERVED)
-    if len(y) < policy.FEWEST_GROWING or usual < max(
-        policy.DEVICE_BYTES, policy.DEVICE_PENDING_SHARE * reserved
-    ):
+    if len(y) < policy.FEWEST_GROWING or usual < policy.COSTLY_BYTES:
         return None
     trend = case.gauge_trend(metric)
-    grows = trend.is_growing and trend.net_bytes >= policy.DEVICE_BYTES
+    grows = trend.is_growing and trend.net_bytes >= policy.COSTLY_BYTES
     return to_finding(
         "pending_free",
         f"Freed memory waits for another stream on {device}",
@@ -354,12 +346,12 @@ TINY_BLOCKS_REMEDY = Remedy(
 def _tiny_blocks_of(case: RunContext, device: str) -> Finding | None:
     """Return a finding if blocks pile up that are mostly rounding."""
     metric = f"{device}.{gauge.DEVICE_BLOCKS}"
-    trend = case.gauge_trend(metric, policy.TINY_BLOCKS_NOISE)
+    trend = case.gauge_trend(metric, policy.TINY_BLOCKS)
     if not trend.is_growing or trend.net_bytes < policy.TINY_BLOCKS:
         return None
     allocated = has_risen_by(case, device, gauge.DEVICE_ALLOCATED)
     rounding = has_risen_by(case, device, gauge.DEVICE_ROUNDING)
-    if rounding < policy.ROUNDING_SHARE * max(allocated, 1.0):
+    if rounding < policy.MOST_SHARE * max(allocated, 1.0):
         return None
     return to_finding(
         "tiny_blocks",

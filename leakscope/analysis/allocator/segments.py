@@ -39,7 +39,7 @@ SPLIT_SIZES = tuple(size * MIB for size in (512, 256, 128, 64, 32))
 def kind_of_slack(figures: Figures) -> Slack:
     """Return whether reserved memory without tensors is cache, holes, both or too little."""
     is_cache = returnable(figures) >= max(
-        policy.DEVICE_BYTES, policy.DEVICE_CACHE_SHARE * figures.reserved
+        policy.COSTLY_BYTES, policy.LITTLE_SHARE * figures.reserved
     )
     is_stuck = _is_fragmented(figures)
     if is_cache and is_stuck:
@@ -50,7 +50,7 @@ def kind_of_slack(figures: Figures) -> Slack:
 
 
 def _is_fragmented(figures: Figures) -> bool:
-    return fixed(figures) >= max(policy.DEVICE_BYTES, policy.DEVICE_STUCK_SHARE * figures.reserved)
+    return fixed(figures) >= max(policy.COSTLY_BYTES, policy.LITTLE_SHARE * figures.reserved)
 
 
 def returnable(figures: Figures) -> int:
@@ -88,7 +88,7 @@ def slack_sentence(figures: Figures, peak: Figures | None) -> str:
     if (
         peak is not None
         and is_filled_at(peak)
-        and fixed(figures) > policy.DEVICE_STUCK_SHARE * peak.reserved
+        and fixed(figures) > policy.LITTLE_SHARE * peak.reserved
     ):
         sentence += (
             f" At the peak {human_share(peak.active / peak.reserved)} of the reserved memory was "
@@ -99,7 +99,7 @@ def slack_sentence(figures: Figures, peak: Figures | None) -> str:
 
 def is_filled_at(peak: Figures) -> bool:
     """Return whether nearly all reserved memory was live at the peak."""
-    return peak.reserved > 0 and peak.active >= policy.DEVICE_FILLED_SHARE * peak.reserved
+    return peak.reserved > 0 and peak.active >= policy.MAIN_SHARE * peak.reserved
 
 
 def settings_advice(
@@ -197,7 +197,7 @@ def _empty_cache(figures: Figures, peak: Figures | None, *, is_steady: bool) -> 
         )
     return Advice(
         title="torch.cuda.empty_cache()",
-        helps=spare >= max(policy.DEVICE_BYTES, policy.DEVICE_CACHE_SHARE * figures.reserved),
+        helps=spare >= max(policy.COSTLY_BYTES, policy.LITTLE_SHARE * figures.reserved),
         evidence=evidence,
         bytes=free,
     )
@@ -234,11 +234,9 @@ def _is_used(segment: Segment) -> bool:
 
 
 def _reaches(amount: int, figures: Figures) -> bool:
-    is_much = fixed(figures) >= max(
-        policy.DEVICE_BYTES, policy.DEVICE_STUCK_SHARE * figures.reserved
-    )
+    is_much = fixed(figures) >= max(policy.COSTLY_BYTES, policy.LITTLE_SHARE * figures.reserved)
     return is_much and amount >= max(
-        policy.DEVICE_BYTES, policy.DEVICE_HELPS_SHARE * fixed(figures)
+        policy.COSTLY_BYTES, policy.CONSIDERABLE_SHARE * fixed(figures)
     )
 
 

@@ -24,6 +24,9 @@ from leakscope.analysis.columns.series import (
 from leakscope.analysis.growth import policy, theil_sen
 from leakscope.model.boundary import Boundary, BoundaryKind
 
+_EPOCH_PREFERENCE = 1e-3
+"""Part of the variation by which another counter must fit better than epochs."""
+
 
 @dataclass(frozen=True)
 class WorkUnit:
@@ -64,7 +67,7 @@ def unit_of_phase(track: BoundaryTable, phase: str) -> WorkUnit:
     predicted in evaluation mode as a part of nearly every step is no unit of its own.
     """
     training = next((name for name in track.phases if is_training(name)), "")
-    if training and track.begun(phase) >= policy.EACH_STEP_SHARE * max(
+    if training and track.begun(phase) >= policy.MAIN_SHARE * max(
         steps_done(track), policy.FEWEST_STEPS
     ):
         phase = training
@@ -259,7 +262,7 @@ def unit_of_growth(
         gained = net  # a line through censuses that lie close in one phase only goes beyond it
     if gained <= 0:
         return unit_of_phase(track, max(shares, key=lambda phase: shares[phase]))
-    rivals = [phase for phase, share in shares.items() if share >= policy.UNIT_SHARE * gained]
+    rivals = [phase for phase, share in shares.items() if share >= policy.MAIN_SHARE * gained]
     if rivals:
         # A share is scaled up from the stretches that were measured: far too great for a phase of
         # which they saw a moment only. Where two phases claim the growth, its course decides.
@@ -287,7 +290,7 @@ def _unit_between(track: BoundaryTable, at: IntArray, y: FloatArray) -> WorkUnit
         steps = next((p for p in track.phases if is_training(p)), track.phases[0])
         return unit_of_phase(track, steps)
     return min(
-        moving, key=lambda u: _misfit(u.done[at], y) + policy.EPOCH_PREFERENCE * (u.name != "epoch")
+        moving, key=lambda u: _misfit(u.done[at], y) + _EPOCH_PREFERENCE * (u.name != "epoch")
     )
 
 

@@ -21,8 +21,6 @@ from leakscope.model.text import human_bytes, human_count, human_share, plural
 from leakscope.model.trend import Trend
 
 MOST_CIRCLES = 3
-FREED_SHARE = 0.5
-"""A fall of the garbage by so much between two censuses is the collector's work."""
 
 _TERMS_OF_GARBAGE = {"unexplained", "garbage"}
 
@@ -66,19 +64,17 @@ def diagnose_garbage(
     """
     _, sizes = garbage_series(case)
     most = float(sizes.max()) if len(sizes) else 0.0
-    if most < policy.GARBAGE_BYTES:
+    if most < policy.NOTEWORTHY_BYTES:
         return []
     resident = case.track.gauge(case.host_metric)
     known = resident[np.isfinite(resident)]
     rise = float(known.max() - known.min()) if len(known) else 0.0
     often = _is_often_as_much(sizes, most)
-    dominates = (
-        often and most >= policy.GARBAGE_WARNED_BYTES and most > policy.PEAK_SHARE * rise > 0
-    )
+    dominates = often and most >= policy.COSTLY_BYTES and most > policy.MOST_SHARE * rise > 0
     term = growth.terms.get("garbage")
     following = next_collection(case)
     is_bounded = following is not None and following.comes_in_time
-    rises = not is_bounded and is_what_rises(case, ledgers, policy.GARBAGE_BYTES)
+    rises = not is_bounded and is_what_rises(case, ledgers, policy.NOTEWORTHY_BYTES)
     piles_up = (term is not None and term.grows) or rises
     is_harmful = piles_up or (dominates and not is_bounded)
     if not is_harmful and _has_ended(sizes):
@@ -108,14 +104,14 @@ def diagnose_garbage(
 
 def _is_often_as_much(sizes: FloatArray, most: float) -> bool:
     """Return whether garbage was about as much at many looks: it is no single peak."""
-    share = float(np.mean(sizes > policy.GARBAGE_SHARE * most))
-    return share >= policy.GARBAGE_OFTEN_SHARE and len(sizes) >= policy.FEWEST_READINGS
+    share = float(np.mean(sizes > policy.MOST_SHARE * most))
+    return share >= policy.MOST_SHARE and len(sizes) >= policy.FEWEST_READINGS
 
 
 def _has_ended(sizes: FloatArray) -> bool:
     """Return whether garbage was made in the first half alone, as what sets a program up does."""
     later = sizes[len(sizes) // 2 :]
-    return len(later) >= policy.FEWEST_READINGS and float(later.max()) < policy.GARBAGE_BYTES
+    return len(later) >= policy.FEWEST_READINGS and float(later.max()) < policy.NOTEWORTHY_BYTES
 
 
 def is_what_rises(case: RunContext, ledgers: list[Ledger], least: float) -> bool:
@@ -126,13 +122,13 @@ def is_what_rises(case: RunContext, ledgers: list[Ledger], least: float) -> bool
     host = host_ledger(ledgers)
     left = sum(e.bytes for e in host.entries if e.kind in _TERMS_OF_GARBAGE) if host else 0
     trend = case.gauge_trend(case.host_metric)
-    if host is None or left < max(policy.GAUGE_BYTES, policy.GARBAGE_SHARE * host.total_bytes):
+    if host is None or left < max(policy.GROWTH_BYTES, policy.MOST_SHARE * host.total_bytes):
         return False
     weighed = []
     for position, census in zip(case.table.at.tolist(), case.table.censuses, strict=True):
         risen = (case.nearest(case.host_metric, position) or 0.0) - _lowest(case)
         if census.garbage_bytes is not None and risen >= least:
-            weighed.append(census.garbage_bytes >= policy.GARBAGE_SHARE * risen)
+            weighed.append(census.garbage_bytes >= policy.MOST_SHARE * risen)
     return trend.is_growing and bool(weighed) and all(weighed)
 
 
@@ -146,7 +142,7 @@ def _lowest(case: RunContext) -> float:
 def _freed(sizes: FloatArray) -> str:
     """Return how often the collector was seen to have freed it, and how much at once."""
     falls = -np.diff(sizes)
-    freed = falls[falls >= FREED_SHARE * sizes[:-1]]
+    freed = falls[falls >= policy.MOST_SHARE * sizes[:-1]]
     freed = freed[freed >= policy.GAUGE_NOISE_BYTES]
     if not len(freed):
         return f" In {plural(len(sizes), 'look')} it was not seen to be freed." * (len(sizes) > 1)
@@ -207,7 +203,7 @@ def diagnose_collector(
     """
     enabled, frozen = case.track.gauge(gauge.GC_ENABLED), case.track.gauge(gauge.GC_FROZEN)
     known = enabled[np.isfinite(enabled)]
-    off = len(known) >= 2 and float(np.mean(known[1:] == 0)) > policy.COLLECTOR_OFF_SHARE
+    off = len(known) >= 2 and float(np.mean(known[1:] == 0)) > policy.MOST_SHARE
     hidden = frozen[np.isfinite(frozen)]
     if (unnamed := _frozen_again(case, growth)) is not None:
         return [_frozen_finding(case, unnamed, hidden)]
@@ -219,8 +215,8 @@ def diagnose_collector(
     trend = garbage_trend(case)
     # The last look may be the highest by chance where the program collects by itself now and then.
     rises = most > 0 and most == garbage[-1] and case.gauge_trend(case.host_metric).is_growing
-    piles_up = most >= policy.GARBAGE_BYTES and (trend.is_growing or rises)
-    if off and not trend.is_growing and is_what_rises(case, ledgers, policy.GARBAGE_LOOK_BYTES):
+    piles_up = most >= policy.NOTEWORTHY_BYTES and (trend.is_growing or rises)
+    if off and not trend.is_growing and is_what_rises(case, ledgers, policy.NOTEWORTHY_BYTES):
         piles_up, trend = True, case.gauge_trend(case.host_metric)
     if off:
         title, call = "The cyclic garbage collector is switched off", "gc.enable()"
@@ -317,7 +313,7 @@ def _in_arenas(case: RunContext, free: float) -> str:
     """Return where many threads have arenas that hold much: those keep what is freed in them."""
     _, arenas = kind_series(case, gauge.MAPPED_ARENAS)
     held = float(arenas[-1]) if len(arenas) else 0.0
-    if case.allocator != "glibc" or held < policy.CARRIED_SHARE * free:
+    if case.allocator != "glibc" or held < policy.MOST_SHARE * free:
         return ""
     return (
         f" Arenas that threads have to themselves hold {human_bytes(held)}: what one thread frees "
@@ -351,7 +347,7 @@ def diagnose_slack(case: RunContext, growth: SearchResult, ledgers: list[Ledger]
         gained, share = term.trend.net_bytes, term.share
     else:
         share = gained / resident if resident > 0 else 0.0
-    large = free >= policy.SLACK_HELD_BYTES and free > policy.SLACK_HELD_SHARE * used
+    large = free >= policy.LARGE_BYTES and free > policy.CONSIDERABLE_SHARE * used
     if not grows and not large:
         return []
     return [

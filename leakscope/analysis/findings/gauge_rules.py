@@ -47,11 +47,7 @@ from leakscope.model.text import human_bytes, human_count
 from leakscope.model.trend import Trend
 
 MOST_NAMED = 3
-MAINLY_SHARE = 0.6
-"""Part of the growth from which on it is said to be of the process or of its children."""
 MORE_THAN_ALL_FACTOR = 1.2
-UNREAD_SHARE = 0.15
-"""Where the last reading lies further before the end of the work, other figures say more."""
 WARM_UP = "A warm-up would have ended within the run."
 _THINGS = "{gained} more {noun} than at the beginning, {rate} per {unit}."
 _PROBABLY_OF_OTHERS = (
@@ -74,7 +70,7 @@ class GaugeRule:
     remedy: Remedy
     falsifier: str
     severity: Severity = Severity.WARNING
-    floor: float = policy.GAUGE_BYTES
+    floor: float = policy.GROWTH_BYTES
     """What the tail must have gained; of what is counted, all readings."""
     of_devices: bool = False
     noise: float = policy.GAUGE_NOISE_BYTES
@@ -143,7 +139,7 @@ def _gauge_finding(
     if rule.counts:
         total = _without_name(case, growth, ledgers) if rule.holds_memory else 0.0
         shown_trend = _imputed(trend, total)
-    if rule.holds_memory and total >= policy.IMPUTED_BYTES:
+    if rule.holds_memory and total >= policy.NOTEWORTHY_BYTES:
         severity = Severity.WARNING
         text += f" They may hold the {human_bytes(total)} that nothing else explains (estimate)."
     resident = case.gauge_gain(case.host_metric) or 0.0
@@ -229,15 +225,15 @@ def _descriptors_pile_up(case: RunContext) -> bool:
     """Return whether most of the files that a process opens more and more are shared memory."""
     trend = case.gauge_trend(gauge.SHARED_DESCRIPTORS, policy.COUNT_NOISE)
     files = case.gauge_trend(gauge.OPEN_FILES, policy.COUNT_NOISE)
-    piles_up = trend.is_growing and trend.net_bytes >= policy.OPEN_FILES
-    return piles_up and trend.net_bytes >= policy.SAME_PACE_SHARE * files.net_bytes
+    piles_up = trend.is_growing and trend.net_bytes >= policy.FEWEST_COUNTED
+    return piles_up and trend.net_bytes >= policy.MOST_SHARE * files.net_bytes
 
 
 def _names_that_keep_pace(case: RunContext, growth: SearchResult, trend: Trend) -> list[str]:
     """Return what gains items at least half as fast."""
     across = [g for g in growth.growers if g.growth == "across" and g.items_per_unit]
     units = max(float(case.work_done[-1] - case.work_done[0]), 1.0)
-    wanted = policy.SAME_PACE_SHARE * trend.bytes_per_unit * units
+    wanted = policy.MOST_SHARE * trend.bytes_per_unit * units
     fast = [g for g in across if (g.items_per_unit or 0.0) * g.units >= wanted]
     return [case.table.latest[g.path].name for g in fast][:MOST_NAMED]
 
@@ -259,7 +255,7 @@ def _shared_memory(
     memory of no process. May be confused with prefetched batches, which come and go, and with files
     of other programs of the same user, which bear no sign of who made them.
     """
-    if _named_shared_bytes(case) >= policy.NAMED_SHARE * trend.net_bytes:
+    if _named_shared_bytes(case) >= policy.MOST_SHARE * trend.net_bytes:
         return None
     most = float(np.nanmax(case.track.gauge(gauge.SHM_FILES)))  # some may be gone at the end
     made_at = places_that_call(case.sources, {"shared_memory", ""}, {"SharedMemory"})
@@ -292,7 +288,7 @@ def _mapped_shared_memory(
     """
     sizes = [census.payload_bytes.get(SHARED, 0) for census in case.table.censuses]
     others = [case.gauge_trend(g).net_bytes for g in (gauge.SHM_FILES, gauge.PINNED_HOST)]
-    known = max(_named_shared_bytes(case), *others) / policy.NAMED_SHARE
+    known = max(_named_shared_bytes(case), *others) / policy.MOST_SHARE
     if not sizes or max(known, min(sizes)) >= trend.net_bytes:
         return None
     return to_finding(
@@ -328,7 +324,7 @@ def _children(
     """
     done, _ = case.gauge_series(gauge.CHILDREN_PSS)
     work = case.work_done[case.working]
-    if done[-1] - done[0] < policy.REACHES * (work[-1] - work[0]):
+    if done[-1] - done[0] < policy.MAIN_SHARE * (work[-1] - work[0]):
         return None  # they may have rested since
     most = float(np.nanmax(case.track.gauge(gauge.CHILDREN_PSS)))  # they may be gone at the end
     has_workers = any(r.header.worker is not None for r in case.run.recordings)
@@ -363,7 +359,7 @@ def _where_read(case: RunContext) -> str:
     """Return over which part of the work they were read, where that was not to the end."""
     x, _ = case.gauge_series(gauge.CHILDREN_PSS)
     whole = case.work_done[case.working]
-    if whole[-1] - x[-1] <= UNREAD_SHARE * (whole[-1] - whole[0]):
+    if whole[-1] - x[-1] <= policy.LITTLE_SHARE * (whole[-1] - whole[0]):
         return ""
     first, last, end = (human_count(count) for count in (x[0], x[-1], whole[-1]))
     return f" They were read from {case.unit.name} {first} to {last} of {end} only."
@@ -429,7 +425,7 @@ RULES = (
         "open_figures",
         gauge.FIGURES,
         "open figures",
-        policy.FIGURES,
+        policy.FEWEST_COUNTED,
         Remedy(
             title="Close figures after saving them",
             text=(
@@ -445,7 +441,7 @@ RULES = (
         "open_files",
         gauge.OPEN_FILES,
         "open files",
-        policy.OPEN_FILES,
+        policy.FEWEST_COUNTED,
         Remedy(
             title="Close files",
             text=(
@@ -458,7 +454,7 @@ RULES = (
         "threads",
         gauge.THREADS,
         "threads",
-        policy.THREADS,
+        policy.FEWEST_COUNTED,
         Remedy(
             title="Reuse one executor",
             text=(
@@ -471,7 +467,7 @@ RULES = (
         "processes",
         gauge.CHILDREN,
         "child processes",
-        policy.PROCESSES,
+        policy.FEWEST_COUNTED,
         Remedy(
             title="Let workers end",
             text=(
@@ -495,7 +491,7 @@ RULES = (
             ),
         ),
         "If they were on their way, they would be closed at the next epoch.",
-        floor=policy.OPEN_FILES,
+        floor=policy.FEWEST_COUNTED,
         noise=policy.COUNT_NOISE,
         to_finding=_shared_descriptors,
     ),
@@ -514,7 +510,7 @@ RULES = (
         ),
         "If they were on their way, they would be gone at the next boundary; if another program of "
         "this user made them, they would come without this one, too.",
-        floor=policy.SHARED_MEMORY_BYTES,
+        floor=policy.NOTEWORTHY_BYTES,
         to_finding=_shared_memory,
     ),
     GaugeRule(
@@ -531,7 +527,7 @@ RULES = (
             ),
         ),
         "If it were on its way, it would be unmapped at the next boundary.",
-        floor=policy.SHARED_MEMORY_BYTES,
+        floor=policy.NOTEWORTHY_BYTES,
         to_finding=_mapped_shared_memory,
     ),
     GaugeRule(
@@ -549,8 +545,8 @@ RULES = (
             ),
         ),
         "Without those processes it ends.",
-        floor=policy.UNNAMED_BYTES,
-        noise=policy.CHILDREN_NOISE_BYTES,
+        floor=policy.HARMLESS_BYTES,
+        noise=policy.HARMLESS_BYTES,
         to_finding=_children,
     ),
 )
@@ -595,11 +591,11 @@ def diagnose_watched(
     if not case.is_watched:
         return []
     x, y = _tree_series(case)
-    trend = case.trend_of(x, y, noise=policy.CHILDREN_NOISE_BYTES)
+    trend = case.trend_of(x, y, noise=policy.HARMLESS_BYTES)
     if (
         not trend.is_growing
-        or trend.points < policy.WATCHED_READINGS
-        or trend.net_bytes < policy.GAUGE_BYTES
+        or trend.points < policy.FEW_READINGS
+        or trend.net_bytes < policy.GROWTH_BYTES
     ):
         return []
     ahead = forecast(
@@ -645,6 +641,6 @@ def _where_it_grows(case: RunContext, trend: Trend) -> str:
     share = case.children_gain() / max(trend.net_bytes, 1.0)
     if share > MORE_THAN_ALL_FACTOR:  # children read files, which don't count in the whole
         return ""
-    if share >= MAINLY_SHARE:
+    if share >= policy.MOST_SHARE:
         return ", most of it in child processes"
-    return ", most of it in the process itself" if share <= 1 - MAINLY_SHARE else ""
+    return ", most of it in the process itself" if share <= 1 - policy.MOST_SHARE else ""

@@ -75,7 +75,7 @@ def _native_heads(case: RunContext) -> list[HeadObjects]:
         for heads in last.native_heads
         if heads.type not in _CALLABLES
         and heads.least_references == heads.most_references
-        and heads.count >= policy.CARRIED_SHARE * everywhere.get(heads.type, 0)
+        and heads.count >= policy.MOST_SHARE * everywhere.get(heads.type, 0)
     ]
 
 
@@ -90,10 +90,10 @@ def _trend(case: RunContext, heads: HeadObjects) -> Trend | None:
     if len(at) < policy.FEWEST_READINGS:
         return None
     released = float((np.maximum.accumulate(counts) - counts).max())
-    if released > policy.RELEASED_SHARE * (counts[-1] - counts[0]):
+    if released > policy.LITTLE_SHARE * (counts[-1] - counts[0]):
         return None
     trend = case.trend_of(case.work_done[at], sizes)
-    return trend if trend.is_growing and trend.net_bytes >= policy.UNNAMED_BYTES else None
+    return trend if trend.is_growing and trend.net_bytes >= policy.HARMLESS_BYTES else None
 
 
 def _readings(case: RunContext, type_name: str) -> tuple[IntArray, FloatArray, FloatArray]:

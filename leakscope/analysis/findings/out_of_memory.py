@@ -21,6 +21,7 @@ from leakscope.analysis.allocator.out_of_memory import (
 from leakscope.analysis.allocator.segments import returnable
 from leakscope.analysis.columns.series import HOST
 from leakscope.analysis.findings.gauge_rules import FROM_WITHIN
+from leakscope.analysis.growth import policy
 from leakscope.analysis.processes.endings import (
     EXCEPTION,
     KILLED,
@@ -53,10 +54,6 @@ _NOTHING_KNOWN = Remedy(
 )
 BEFORE = "Looked at inside the allocator, before the exception unwound."
 AFTER = "Looked at when the exception left the program; its traceback still kept what it had left."
-NOTEWORTHY_SHARE = 0.1
-"""A culprit that is only a note is worth mending if it held this part of what was live."""
-LARGE_SHARE = 0.2
-"""A name that holds so much is worth a look though it wasn't seen to grow."""
 MOST_ADVICE = 8
 _CLASSES = {
     "parameters": BlockClass.WEIGHTS,
@@ -414,7 +411,7 @@ def _mends(found: Shortage, culprits: list[Culprit], need: Need) -> Iterator[Adv
             continue
         seen = _held_by(found, culprit)
         size = _at_the_end(found, culprit, seen)
-        if culprit.severity is Severity.NOTE and size < NOTEWORTHY_SHARE * found.live:
+        if culprit.severity is Severity.NOTE and size < policy.LITTLE_SHARE * found.live:
             continue
         share = f" ({human_share(size / found.live)} of what was live)" if found.live else ""
         yield Advice(
@@ -451,7 +448,7 @@ def _large(found: Shortage, need: Need) -> Iterator[Advice]:
         return
     gathered = {r.name for r in found.census.rows if r.user and r.role in ("accumulation", "cache")}
     for row in live_by_name(found.census, found.device, found.live):
-        if row.name in gathered and row.share >= LARGE_SHARE:
+        if row.name in gathered and row.share >= policy.CONSIDERABLE_SHARE:
             evidence = (
                 f"It held {human_bytes(row.bytes)} ({row.detail}); whether it grows, too few "
             )

@@ -171,7 +171,7 @@ def _frozen(case: RunContext, device: str) -> Finding | None:
     sizes = [c.frozen_gradient_bytes.get(device, 0) for c in case.table.censuses]
     steady = sizes[len(sizes) // 2 :]
     kept = int(np.median(steady)) if steady else 0
-    if kept < policy.LEFTOVER_NAME_BYTES:
+    if kept < policy.GAUGE_NOISE_BYTES:
         return None
     statement = freezing(case.sources.program)
     where = f" ({_at(case, statement)})" if statement is not None else ""
@@ -215,12 +215,12 @@ def _gradients(case: RunContext, device: str, *, training: bool) -> int:
     censuses = list(_inside(case, training=training))
     sizes = [c.components.get("gradients", {}).get(device, 0) for c in censuses]
     whole = [c.payload_bytes.get(device, 0) for c in censuses]
-    if len(sizes) < policy.LEFTOVER_CENSUSES:
+    if len(sizes) < policy.FEWEST_READINGS:
         return 0
     kept = float(np.median(sizes))
     return (
         int(kept)
-        if kept >= max(policy.LEFTOVER_BYTES, policy.LEFTOVER_SHARE * float(np.median(whole)))
+        if kept >= max(policy.NOTEWORTHY_BYTES, policy.LITTLE_SHARE * float(np.median(whole)))
         else 0
     )
 
@@ -298,7 +298,7 @@ def diagnose_outliving(
     """
     grown = {case.table.paths[g.path] for g in growth.growers}
     censuses = _at_steps(case)
-    if len(censuses) < policy.LEFTOVER_CENSUSES:
+    if len(censuses) < policy.FEWEST_READINGS:
         return []
     devices = {device for census in censuses for device in census.payload_bytes}
     found = [_of_device(case, censuses, device, grown) for device in sorted(devices)]
@@ -323,10 +323,10 @@ def _of_device(
     staying = [o for o in outliving if o.life.fate is Fate.STAYS]
     useful = [o for o in outliving if o.life.fate is not Fate.NEXT_BATCH]
     kept = _total_bytes(staying)
-    if kept >= max(policy.LEFTOVER_BYTES, policy.LEFTOVER_SHARE * whole):
+    if kept >= max(policy.NOTEWORTHY_BYTES, policy.LITTLE_SHARE * whole):
         title = f"{_names(staying)} {_verb(staying, 'keep')} {human_bytes(kept)} through each step"
     elif (kept := _total_bytes(useful)) >= max(
-        policy.LEFTOVER_BYTES, policy.REPLACED_SHARE * whole
+        policy.NOTEWORTHY_BYTES, policy.CONSIDERABLE_SHARE * whole
     ):
         title = f"{_names(useful)} {_verb(useful, 'keep')} {human_bytes(kept)} into the next step"
     else:
@@ -367,7 +367,7 @@ def _outliving(
     found = []
     for path, row in latest.items():
         usual = float(np.median([*sizes[path], *[0] * (len(censuses) - len(sizes[path]))]))
-        life = _life(case, row) if usual >= policy.LEFTOVER_NAME_BYTES else None
+        life = _life(case, row) if usual >= policy.GAUGE_NOISE_BYTES else None
         if life is not None:
             found.append(Outliving(life, int(usual)))
     return sorted(found, key=lambda o: (-o.bytes, o.life.name))
@@ -496,7 +496,7 @@ def _numbered(case: RunContext) -> dict[str, list[int]]:
         if row.user and is_variable and _is_made(case, row.path.rpartition("·")[2]):
             groups[_NUMBER.sub("N", row.path)].append(path)
     return {
-        pattern: paths for pattern, paths in groups.items() if len(paths) >= policy.NUMBERED_NAMES
+        pattern: paths for pattern, paths in groups.items() if len(paths) >= policy.SIMILAR_NAMES
     }
 
 
@@ -532,7 +532,7 @@ def _numbered_names_finding(
         "are ever more.",
         NUMBERED_NAMES_REMEDY,
         severity=Severity.WARNING
-        if trend.net_bytes * policy.HORIZON >= policy.STEADY_BYTES
+        if trend.net_bytes * policy.HORIZON >= policy.HARMLESS_BYTES
         else Severity.NOTE,
         trend=trend,
         share=trend.net_bytes / gained if gained > 0 else 0.0,

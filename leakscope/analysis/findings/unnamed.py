@@ -106,7 +106,7 @@ def diagnose_unexplained(
     if term.excluded_by:
         return found
     kept = sum(native.gained_bytes for native in growth.native.values())
-    if kept >= policy.CARRIED_SHARE * term.trend.net_bytes:
+    if kept >= policy.MOST_SHARE * term.trend.net_bytes:
         return found  # culprits have it: their items keep it
     if may_come_with_shapes(case, term, growth.growers):
         return [*found, _of_shapes(case, term)]
@@ -116,7 +116,7 @@ def diagnose_unexplained(
 def is_named(case: RunContext, growth: SearchResult, term: Term) -> bool:
     """Return whether culprits name most of what grows in libraries."""
     named = named_in_libraries(case, growth.growers)
-    return named >= policy.CARRIED_SHARE * term.trend.net_bytes
+    return named >= policy.MOST_SHARE * term.trend.net_bytes
 
 
 def _unnamed_objects_finding(case: RunContext, term: Term) -> Finding:
@@ -161,12 +161,12 @@ def _types(case: RunContext) -> str:
 
 def _leak(case: RunContext, term: Term, ledger: Ledger) -> Finding:
     left = term.trend.net_bytes
-    native = [n for n in growing_allocations(case) if n.gained_bytes >= policy.UNNAMED_BYTES]
-    if sum(n.gained_bytes for n in native) >= policy.CARRIED_SHARE * left:
+    native = [n for n in growing_allocations(case) if n.gained_bytes >= policy.HARMLESS_BYTES]
+    if sum(n.gained_bytes for n in native) >= policy.MOST_SHARE * left:
         return _native(case, term, native, ledger)
     objects = growing_allocations(case, _OF_OBJECTS)
     unreached = sum(n.gained_bytes for n in objects) - in_use(ledger)
-    if unreached >= max(policy.CARRIED_SHARE * left, policy.UNNAMED_BYTES):
+    if unreached >= max(policy.MOST_SHARE * left, policy.HARMLESS_BYTES):
         return _unreached(term, objects, ledger)
     return to_finding(
         "unexplained",
@@ -176,7 +176,7 @@ def _leak(case: RunContext, term: Term, ledger: Ledger) -> Finding:
         "running loop alone refers to it, as to the generator that it goes over."
         f"{where_mapped(case, term.trend.tail_from)}{_other_growth(ledger)}",
         UNEXPLAINED_REMEDY,
-        fed_at=case.sampled_lines if term.share >= policy.BIG_DROP_SHARE else [],
+        fed_at=case.sampled_lines if term.share >= policy.MAIN_SHARE else [],
         severity=Severity.WARNING,
         trend=term.trend,
         share=term.share,
@@ -333,7 +333,7 @@ def _grows(case: RunContext, growth: SearchResult, path: int, device: str) -> Fi
     loop = explain_loop(case, row, trend)
     known = cycle or loop
     registration = None if known else find_registration(case, row)
-    serious = policy.HORIZON * trend.net_bytes >= policy.STEADY_BYTES
+    serious = policy.HORIZON * trend.net_bytes >= policy.HARMLESS_BYTES
     gain = case.device_gain(device) or 0.0
     fed_at = registration.places if registration is not None else case.unnamed_lines
     fed_at = known.fed_at if known is not None else fed_at
@@ -390,9 +390,9 @@ def _carries(
     new = unnamed_at(case, columns)
     if term is None or not term.grows or not (new > 0).any():
         return None
-    counts = (new > 0) & ((retained >= policy.UNNAMED_BYTES) | (columns == columns[-1]))
+    counts = (new > 0) & ((retained >= policy.HARMLESS_BYTES) | (columns == columns[-1]))
     share = min(float((retained[counts] / new[counts]).max(initial=0.0)), 1.0)
-    if share < policy.CARRIED_SHARE:
+    if share < policy.MOST_SHARE:
         return None
     low, high = term.trend.interval
     return msgspec.structs.replace(

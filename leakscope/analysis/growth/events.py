@@ -19,9 +19,14 @@ import numpy as np
 from leakscope.analysis.columns.series import BoundaryTable, FloatArray, IntArray, code_of
 from leakscope.analysis.columns.units import epochs, is_training
 from leakscope.analysis.growth import policy
+from leakscope.analysis.growth.shape import ROUNDING
 from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind, Event
 
+_MOST_LEADING = 3
+"""Of two counters one is work or among so many that explain most alone."""
+_MOST_PIVOTS = 24
+"""Rises of one kind through which a fit of two rates is tried to pass."""
 _NO_CANDIDATES = frozenset(
     {
         Event.SAVED_FILE,
@@ -85,7 +90,7 @@ def fit_events(y: FloatArray, counters: list[Regressor], noise: float) -> EventF
 
     """
     gained = float(y[-1] - y[0]) if len(y) else 0.0
-    moving = [each for each in counters if each.total >= policy.FEWEST_EVENTS]
+    moving = [each for each in counters if each.total >= policy.FEWEST_RISES]
     has_events = any(not counter.is_work for counter in moving)
     if len(y) <= policy.FEWEST_READINGS or gained <= noise or not has_events:
         return None
@@ -104,7 +109,7 @@ def fit_events(y: FloatArray, counters: list[Regressor], noise: float) -> EventF
     by_work = min(
         (c for c, each in zip(single, tried, strict=True) if each.is_work), default=np.inf
     )
-    is_by_event = cost + policy.EVENT_MARGIN <= by_work and _are_events(rates)
+    is_by_event = cost + policy.BREAK_COST <= by_work and _are_events(rates)
     rates.sort(key=lambda rate: -rate.share)
     work = next((rate for rate in rates if rate.counter.name == counters[0].name), None)
     return EventFit(
@@ -166,7 +171,7 @@ class _Costs:
 
     def __init__(self, rises: FloatArray, noise: float) -> None:
         self._count = len(rises)
-        usual = policy.SCALE_SHARE * float(np.abs(rises).mean())
+        usual = policy.STEP_SHARE * float(np.abs(rises).mean())
         self._scale = max(noise, usual, float(np.finfo(float).tiny))
 
     def of(self, off: float, rates: int) -> float:
@@ -222,15 +227,15 @@ def _preferred(costs: list[float], counters: list[Regressor]) -> int:
 
 def _within(costs: list[float], least: float) -> list[int]:
     """Return the places of costs that are as good as the least."""
-    return [n for n, cost in enumerate(costs) if cost <= least + policy.EVENT_ALIKE]
+    return [n for n, cost in enumerate(costs) if cost <= least + policy.ALIKE_COST]
 
 
 def _are_events(rates: list[CounterRate]) -> bool:
     """Return whether rates account for the growth, and those of events for most of that."""
     whole = sum(rate.share for rate in rates)
     by_event = sum(rate.share for rate in rates if not rate.counter.is_work)
-    is_whole = policy.EVENT_WHOLE <= whole <= 1 / policy.EVENT_WHOLE
-    return is_whole and by_event >= policy.EVENT_SHARE * whole
+    is_whole = policy.MAIN_SHARE <= whole <= 1 / policy.MAIN_SHARE
+    return is_whole and by_event >= policy.MOST_SHARE * whole
 
 
 @dataclass(frozen=True)
@@ -256,9 +261,9 @@ def _pair(
     One of the two is work, or among the best by itself.
     """
     least = min(single)
-    if least < 2 * policy.BREAK_COST + policy.EVENT_ALIKE:
+    if least < 2 * policy.BREAK_COST + policy.ALIKE_COST:
         return None
-    leading = np.argsort(single, kind="stable")[: policy.EVENTS_LEADING].tolist()
+    leading = np.argsort(single, kind="stable")[:_MOST_LEADING].tolist()
     starts = [n for n, counter in enumerate(counters) if counter.is_work or n in leading]
     pairs = dict.fromkeys(
         (min(n, other), max(n, other))
@@ -269,10 +274,10 @@ def _pair(
     found: list[tuple[float, tuple[int, int], tuple[float, float]]] = []
     for first, other in pairs:
         rates = _rates_together(rises, steps[first], steps[other])
-        if rates is not None and _parts(rises, steps, (first, other), rates) >= policy.EVENT_PART:
+        if rates is not None and _parts(rises, steps, (first, other), rates) >= policy.LITTLE_SHARE:
             off = _off(rises, [steps[first], steps[other]], [*rates])
             found.append((costs.of(off, 2), (first, other), rates))
-    most = min((cost for cost, *_ in found), default=np.inf) + policy.EVENT_ALIKE
+    most = min((cost for cost, *_ in found), default=np.inf) + policy.ALIKE_COST
     if most >= least:
         return None
     as_good = [each for each in found if each[0] <= most]
@@ -299,7 +304,7 @@ def _rates_together(
     first, second = (chosen[place] for place in np.triu_indices(len(chosen), 1))
     size = left[first] * right[second] - left[second] * right[first]
     scale = max(float(np.abs(left).max() * np.abs(right).max()), np.finfo(float).tiny)
-    apart = np.abs(size) > policy.ROUNDING * scale
+    apart = np.abs(size) > ROUNDING * scale
     first, second, size = first[apart], second[apart], size[apart]
     a = (rises[first] * right[second] - rises[second] * right[first]) / size
     b = (left[first] * rises[second] - left[second] * rises[first]) / size
@@ -317,7 +322,7 @@ def _pivots(left: FloatArray, right: FloatArray) -> IntArray:
     both = np.flatnonzero((left > 0) & (right > 0))
     single = np.flatnonzero((left > 0) != (right > 0))
     chosen = [
-        of_kind[np.unique(np.linspace(0, len(of_kind) - 1, policy.MOST_PIVOTS).round().astype(int))]
+        of_kind[np.unique(np.linspace(0, len(of_kind) - 1, _MOST_PIVOTS).round().astype(int))]
         for of_kind in (both, single)
         if len(of_kind)
     ]

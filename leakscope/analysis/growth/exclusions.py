@@ -66,7 +66,7 @@ def declares_a_bound(case: RunContext, grower: Grower) -> Figure | None:
         return None
     if _keeps_callers(case.table, grower):
         return None
-    limit = policy.CAPACITY_OF_LIMIT * (case.limit_bytes or float("inf"))
+    limit = policy.CONSIDERABLE_SHARE * (case.limit_bytes or float("inf"))
     return Figure(full, limit) if full < limit else None
 
 
@@ -78,7 +78,7 @@ def _keeps_callers(table: RowTable, grower: Grower) -> bool:
     if callers is None or not is_method or table.latest[callers].kind not in ("module", "object"):
         return False
     kept = float(np.nan_to_num(table.retained[grower.device][callers, grower.columns[-1]]))
-    return kept >= policy.BIG_DROP_SHARE * float(grower.y[-1])
+    return kept >= policy.MAIN_SHARE * float(grower.y[-1])
 
 
 def first_touch(case: RunContext, term: Term, growers: Sequence[Grower]) -> Figure | None:
@@ -94,7 +94,7 @@ def first_touch(case: RunContext, term: Term, growers: Sequence[Grower]) -> Figu
     if case.table.censuses[0].payload_bytes.get(HOST, 0) < growth:
         return None
     share = in_use / growth
-    return Figure(share, policy.HANDED_OUT_SHARE) if share < policy.HANDED_OUT_SHARE else None
+    return Figure(share, policy.MOST_SHARE) if share < policy.MOST_SHARE else None
 
 
 def pinned_by_growth(case: RunContext, term: Term, growers: Sequence[Grower]) -> Figure | None:
@@ -108,7 +108,7 @@ def pinned_by_growth(case: RunContext, term: Term, growers: Sequence[Grower]) ->
     boundaries = float(case.track.work[case.track.last_work] - case.track.work[begin])
     across = [g for g in growers if g.growth == "across" and g.device == HOST]
     gained = sum(g.per_boundary * boundaries for g in across)
-    return Figure(gained, policy.PINNING_BYTES) if gained >= policy.PINNING_BYTES else None
+    return Figure(gained, policy.GAUGE_NOISE_BYTES) if gained >= policy.GAUGE_NOISE_BYTES else None
 
 
 def nothing_pins_it(case: RunContext, term: Term, growers: Sequence[Grower]) -> Figure | None:
@@ -195,11 +195,11 @@ def _pinned_by_unnamed(case: RunContext, terms: dict[str, Term]) -> dict[str, Te
     if slack is None or not slack.grows or unnamed.excluded_by:
         return terms
     gained = unnamed.trend.net_bytes
-    if not unnamed.trend.is_growing or gained < policy.PINNING_BYTES:
+    if not unnamed.trend.is_growing or gained < policy.GAUGE_NOISE_BYTES:
         return terms
     reason, figure = (
         "it lies between new objects without a name",
-        Figure(gained, policy.PINNING_BYTES),
+        Figure(gained, policy.GAUGE_NOISE_BYTES),
     )
     return terms | {
         "slack": _excluded(case, slack, "pinned_by_growth", reason, figure),
@@ -227,7 +227,7 @@ def may_come_with_shapes(case: RunContext, term: Term, growers: Sequence[Grower]
     share = float(work[is_rest].sum() / work.sum())
     gained_at_rest = float(np.diff(kept)[is_rest].sum())
     due = share * float(kept[-1] - kept[0])
-    return due < policy.GAUGE_NOISE_BYTES or gained_at_rest < policy.CARRIED_SHARE * due
+    return due < policy.GAUGE_NOISE_BYTES or gained_at_rest < policy.MOST_SHARE * due
 
 
 def new_shapes(case: RunContext, term: Term) -> int:

@@ -163,7 +163,7 @@ def _may_have_stopped_unread(series: Series) -> bool:
     if not series.is_exact or gap < policy.FEWEST_READINGS - 1 or x[gap] <= x[0]:
         return False
     width, risen = float(x[gap + 1] - x[gap]), float(y[gap + 1] - y[gap])
-    if width <= policy.LONE_SHARE * series.span or y[-1] - y[gap + 1] > series.noise:
+    if width <= policy.MOST_SHARE * series.span or y[-1] - y[gap + 1] > series.noise:
         return False
     step = float(np.diff(y[: gap + 1]).max())  # of a staircase that may be due
     before = float(y[gap] - y[0]) / float(x[gap] - x[0])
@@ -182,7 +182,7 @@ def _is_released_late(series: Series) -> bool:
     early, late = (lowest[[0, -1]] - series.x[0]) / series.span
     falls = theil_sen(*series.since(float(series.x[0])), policy.Z_INTERVAL).high <= 0
     return bool(
-        falls or (late >= policy.LATE_SHARE and (series.is_exact or early <= policy.EARLY_SHARE))
+        falls or (late >= policy.LATE_SHARE and (series.is_exact or early <= policy.MOST_SHARE))
     )
 
 
@@ -314,18 +314,17 @@ def _ends_flat(series: Series, tail: Tail) -> bool:
 def _rises_by_last_alone(series: Series, tail: Tail) -> bool:
     """Return whether scattered readings rise by the last one alone, far from the others."""
     x, y = series.kept_since(tail.begin)
-    return float(x[-1] - x[-2]) > policy.LONE_SHARE * tail.span and not rises_beyond_scatter(
+    return float(x[-1] - x[-2]) > policy.MOST_SHARE * tail.span and not rises_beyond_scatter(
         x[:-1], y[:-1]
     )
 
 
 def _rests_longer(tail: Tail) -> bool:
     """Return whether growth has ended since longer than it ever rested."""
-    if tail.resting < policy.FEWEST_FLAT:
+    if tail.resting < policy.FEWEST_READINGS:
         return False
-    is_much = tail.rest >= policy.FLAT_SHARE * tail.span
-    factor = policy.LONG_REST_FACTOR if is_much else policy.REST_FACTOR
-    return tail.rest > factor * tail.longest_rest and tail.rest >= policy.END_SHARE * tail.span
+    least = max(policy.REST_FACTOR * tail.longest_rest, policy.LITTLE_SHARE * tail.span)
+    return tail.rest > least
 
 
 def _judge_rest(series: Series, tail: Tail, breaks: tuple[float, ...]) -> GrowthJudgement:
@@ -334,21 +333,21 @@ def _judge_rest(series: Series, tail: Tail, breaks: tuple[float, ...]) -> Growth
     resting = tail.readings if tail.is_flat else tail.resting
     before = tail.longest_rest_before if tail.is_flat else tail.longest_rest
     lacking = policy.REST_FACTOR * before - rest
-    share = policy.FLAT_SHARE
+    share = policy.CONSIDERABLE_SHARE
     lacking = max(lacking, (share * series.span - rest) / (1 - share))
     each = series.span / max(len(series.x) - 1, 1)
-    lacking = max(lacking, (policy.FEWEST_FLAT - resting) * each)
+    lacking = max(lacking, (policy.FEWEST_READINGS - resting) * each)
     has_stopped = tail.is_exact and tail.rest < tail.span
     if (tail.is_flat or has_stopped) and lacking <= 0:
         reason = Reason.STOPPED if breaks or has_stopped else Reason.NO_TREND
         return _concluded(series, TrendVerdict.BOUNDED, reason, tail.begin, breaks)
-    if tail.is_flat and resting < policy.FEWEST_FLAT and _is_jump(series):
+    if tail.is_flat and resting < policy.FEWEST_READINGS and _is_jump(series):
         more = _further(series, max(lacking, each))
         begin = float(series.x[0])
         return _concluded(
             series, TrendVerdict.INCONCLUSIVE, Reason.SHORT_RISE, begin, more_work=more
         )
-    if tail.is_flat or (has_stopped and resting >= policy.FEWEST_FLAT):
+    if tail.is_flat or (has_stopped and resting >= policy.FEWEST_READINGS):
         reason, more = Reason.SHORT_REST, _further(series, max(lacking, each))
     else:
         reason, more = Reason.SCATTERED, _until_clear(series, tail)
@@ -392,12 +391,12 @@ def _until_clear(series: Series, tail: Tail) -> float | None:
     if tail.slope.rate <= 0 or width <= 0:
         return _further(series, tail.span)
     times = (width / tail.slope.rate) ** (2 / 3)
-    return _further(series, tail.span * max(times - 1, policy.LEAST_FURTHER))
+    return _further(series, tail.span * max(times - 1, policy.CONSIDERABLE_SHARE))
 
 
 def _further(series: Series, work: float) -> float | None:
     """Return an amount of work to wait for; None for more than anybody waits for."""
-    return work if work <= policy.MOST_FURTHER * series.span else None
+    return work if work <= policy.HORIZON * series.span else None
 
 
 def _concluded(

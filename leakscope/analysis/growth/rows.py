@@ -332,14 +332,14 @@ class Occurrence:
         if len(self.inside) < policy.FEWEST_READINGS:
             return self.inside
         last = float(np.nan_to_num(values[self.inside[-1]])) - self.base(values)
-        return self.inside[:-1] if last <= policy.FALLEN_SHARE * self.rise(values) else self.inside
+        return self.inside[:-1] if last <= policy.MOST_SHARE * self.rise(values) else self.inside
 
     def falls(self, values: FloatArray) -> bool | None:
         """Return whether the climb was released, None when no census shows it."""
         if not len(self.after):
             return None
         left = float(np.nan_to_num(values[self.after]).min()) - self.base(values)
-        return left <= policy.FALLEN_SHARE * self.rise(values)
+        return left <= policy.MOST_SHARE * self.rise(values)
 
 
 @dataclass(frozen=True)
@@ -518,4 +518,4 @@ def _repeats(through: Passages, values: FloatArray, points: int) -> bool:
     if 2 * len(emptied) > len(climbed):  # then a census at the end alone says nothing
         against = [o for o in against if len(o.inside) > 1]
     often = len(climbed) >= max(2, 2 * len(against))
-    return often and sum(fates) >= max(1, policy.RETURNED_SHARE * len(fates))
+    return often and sum(fates) >= max(1, policy.MAIN_SHARE * len(fates))

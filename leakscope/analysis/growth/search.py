@@ -142,7 +142,7 @@ def find_carriers(case: RunContext, trends: dict[int, Trend]) -> dict[tuple[int,
             whole = case.read_between(at[columns], read, private[read])
         else:
             whole = unnamed_at(case, columns)
-        least = max(policy.CARRIED_SHARE * float(whole[-1] - whole[0]), policy.CARRIED_BYTES)
+        least = max(policy.MOST_SHARE * float(whole[-1] - whole[0]), policy.GAUGE_NOISE_BYTES)
         if y[-1] - y[0] < least:
             continue
         observed = np.union1d(case.observations.columns(path), columns)
@@ -203,7 +203,7 @@ def _at_the_rate_of(
 
 
 def _goes_on(pool: Trend) -> bool:
-    return pool.is_growing and pool.net_bytes >= policy.CARRIED_BYTES
+    return pool.is_growing and pool.net_bytes >= policy.GAUGE_NOISE_BYTES
 
 
 def _climbing(case: RunContext, grown: set[int]) -> list[dict[int, Grower]]:
@@ -238,7 +238,7 @@ def share_named(table: RowTable, g: Grower) -> Grower:
     if not longer:
         return g
     most = max(growth for growth, _ in longer)
-    alike = [p for growth, p in longer if growth >= policy.SAME_PACE_SHARE * most]
+    alike = [p for growth, p in longer if growth >= policy.MOST_SHARE * most]
     named = min(alike, key=lambda p: (len(table.paths[p]), table.paths[p]))
     return replace(g, path=named, y=g.y)
 
@@ -298,9 +298,9 @@ class _Walk:
             return [node]
         if self.is_spread_below(node, below):
             return [node]
-        if self.own_growth(node) >= policy.SPREAD_SHARE * self.growers[node].gained:
+        if self.own_growth(node) >= policy.MOST_SHARE * self.growers[node].gained:
             return [node]
-        single = [child for child in below if self.growers[child].spread < policy.SPREAD_SHARE]
+        single = [child for child in below if self.growers[child].spread < policy.MOST_SHARE]
         if self.is_the_culprit(node, single):
             return [node]
         points = [point for child in single for point in self.down(child)]
@@ -313,9 +313,7 @@ class _Walk:
         if not below:
             return False
         largest, gained = self.growers[below[0]], self.growers[node].gained
-        return (
-            largest.spread >= policy.SPREAD_SHARE and largest.gained >= policy.SPREAD_SHARE * gained
-        )
+        return largest.spread >= policy.MOST_SHARE and largest.gained >= policy.MOST_SHARE * gained
 
     def own_growth(self, node: int) -> float:
         """Return how much of a path's growth is in no single object below it.
@@ -351,7 +349,7 @@ class _Walk:
     def _gathers(self, node: int, row: int) -> bool:
         """Return whether it is less more objects that gather: ``agents[*].memory`` gets longer."""
         columns, table = self.growers[node].columns, self.table
-        if row not in self.growers or self.growers[row].spread >= policy.SPREAD_SHARE:
+        if row not in self.growers or self.growers[row].spread >= policy.MOST_SHARE:
             return False
         length = np.nan_to_num(table.length[row, columns])
         return bool(length[-1] > length[0]) or any(
@@ -372,8 +370,8 @@ class _Walk:
         gained, latest = self.growers[node].gained, self.table.latest
         if latest[node].kind == "tuple" and len(single) > 1:
             return all(latest[child].kind not in CONTAINERS for child in single)
-        small = [c for c in single if self.growers[c].gained < policy.SMALL_SIBLING_SHARE * gained]
-        return latest[node].kind in CONTAINERS and len(small) >= policy.SIMILAR_SIBLINGS
+        small = [c for c in single if self.growers[c].gained < policy.MOST_SHARE * gained]
+        return latest[node].kind in CONTAINERS and len(small) >= policy.SIMILAR_NAMES
 
 
 def with_siblings_joined(case: RunContext, growth: SearchResult) -> SearchResult:
@@ -419,8 +417,8 @@ def _make_up(entries: Sequence[Grower], whole: Grower) -> bool:
     units = {(g.unit, g.phase) for g in (*entries, whole)}
     return (
         len(units) == 1
-        and sum(gains) >= policy.SIBLINGS_SHARE * whole.gained
-        and max(gains) < policy.BIG_DROP_SHARE * sum(gains)
+        and sum(gains) >= policy.MAIN_SHARE * whole.gained
+        and max(gains) < policy.MAIN_SHARE * sum(gains)
     )
 
 

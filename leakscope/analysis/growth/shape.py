@@ -19,6 +19,20 @@ import numpy as np
 from leakscope.analysis.columns.series import FloatArray, IntArray
 from leakscope.analysis.growth import policy
 
+MOST_READINGS = 90
+"""Readings that are fitted and paired; of more, so many that keep the shape."""
+MOST_KNOTS = 24
+"""Places at which a break may lie, evenly over the readings: the fit takes a millisecond."""
+TIME_CONSTANTS = np.geomspace(0.04, 0.7, 18)
+"""Of an approach to a level, as shares of the run: shorter ones are jumps, longer ones look
+straight."""
+USUAL_GAPS = 3.0
+"""Readings count alike in a slope unless the work between is more than so many times the usual."""
+NORMAL_MAD = 1.482602218505602
+"""Standard deviations in the median absolute deviation of normal noise."""
+ROUNDING = 1e-9
+"""Scatter of less than this part of the range is the rounding of floats."""
+
 
 @dataclass(frozen=True)
 class Series:
@@ -50,9 +64,9 @@ class Series:
         least = np.minimum.accumulate(y[::-1])[::-1]
         valleys = _valleys(y, released[released < len(y)])
         kept = np.flatnonzero(y - least <= step)
-        if scatter > 0 and len(valleys) >= policy.FEWEST_SCATTERED:
+        if scatter > 0 and len(valleys) >= policy.FEWEST_GROWING:
             kept, scatter = valleys, max(scatter, scatter_of(x[valleys], y[valleys]))
-        kept = thinned(kept, policy.MOST_READINGS)
+        kept = thinned(kept, MOST_READINGS)
         return Series(x, y, noise, scatter, x[kept], y[kept], least[kept], valleys)
 
     @property
@@ -72,7 +86,7 @@ class Series:
 
     def is_little(self, size: float) -> bool:
         """Return whether scatter is small compared with a change of some size."""
-        return policy.RELEASE_SCATTERS * self.scatter <= policy.EXACT_SHARE * size
+        return policy.RELEASE_SCATTERS * self.scatter <= policy.CONSIDERABLE_SHARE * size
 
     def step(self, rise: float) -> float:
         """Return what counts as a change in a stretch that rises so far."""
@@ -80,7 +94,7 @@ class Series:
 
     def since(self, begin: float) -> tuple[FloatArray, FloatArray]:
         """Return all readings from some work on, teeth included."""
-        later = thinned(np.flatnonzero(self.x >= begin), policy.MOST_READINGS)
+        later = thinned(np.flatnonzero(self.x >= begin), MOST_READINGS)
         return self.x[later], self.y[later]
 
     def resting_since(self, begin: float) -> int:
@@ -111,13 +125,13 @@ def scatter_of(x: FloatArray, y: FloatArray) -> float:
 
     The median decides, so that breaks and teeth that are wider than a few readings are no scatter.
     """
-    if len(x) < policy.FEWEST_SCATTERED:
+    if len(x) < policy.FEWEST_GROWING:
         return 0.0
     share = (x[1:-1] - x[:-2]) / (x[2:] - x[:-2])
     off = y[1:-1] - (1 - share) * y[:-2] - share * y[2:]
     off /= np.sqrt(1 + share**2 + (1 - share) ** 2)
-    scatter = float(policy.NORMAL_MAD * np.median(np.abs(off)))
-    return scatter if scatter > policy.ROUNDING * float(np.ptp(y)) else 0.0
+    scatter = float(NORMAL_MAD * np.median(np.abs(off)))
+    return scatter if scatter > ROUNDING * float(np.ptp(y)) else 0.0
 
 
 def _release(y: FloatArray, noise: float, scatter: float) -> float:
@@ -159,8 +173,8 @@ def theil_sen(x: FloatArray, y: FloatArray, z: float | None = None) -> Slope:
         z: The normal score of the interval, by default that of 95 %.
 
     """
-    if len(x) > policy.MOST_READINGS:
-        chosen = np.unique(np.linspace(0, len(x) - 1, policy.MOST_READINGS).round().astype(int))
+    if len(x) > MOST_READINGS:
+        chosen = np.unique(np.linspace(0, len(x) - 1, MOST_READINGS).round().astype(int))
         x, y = x[chosen], y[chosen]
     first, second = np.triu_indices(len(x), 1)
     worked = x[second] - x[first]
@@ -171,7 +185,7 @@ def theil_sen(x: FloatArray, y: FloatArray, z: float | None = None) -> Slope:
     order = np.argsort(slopes)
     # Readings lie close together where a run begins: each counts by the work that it stands for.
     stands_for = np.gradient(x)
-    stands_for = np.maximum(stands_for, policy.USUAL_GAPS * np.median(stands_for))
+    stands_for = np.maximum(stands_for, USUAL_GAPS * np.median(stands_for))
     weights = (stands_for[first] * stands_for[second])[moved][order]
     share = np.cumsum(weights) / weights.sum()
     z = policy.Z_INTERVAL if z is None else z
@@ -238,7 +252,7 @@ class Tail:
         end = rest_begin(least, step)
         return Tail(
             begin=begin,
-            rises=rise > max(series.noise, policy.ROUNDING * series.rise)
+            rises=rise > max(series.noise, ROUNDING * series.rise)
             and _is_significant(series, begin),
             is_flat=_is_flat(series, x, y, slope, before),
             slope=slope,
@@ -265,7 +279,7 @@ def _is_flat(series: Series, x: FloatArray, y: FloatArray, slope: Slope, before:
     little = max(series.noise, policy.STEP_SHARE * series.rise, policy.FLAT_OF_RISE * before)
     if slope.high * span <= little:
         return series.scatter > 0 or slope.low <= 0 or slope.rate * span <= series.noise
-    scatter = policy.FLAT_OF_NOISE * float(np.ptp(y - slope.rate * x))
+    scatter = policy.CONSIDERABLE_SHARE * float(np.ptp(y - slope.rate * x))
     return bool(series.scatter > 0 and slope.high * span <= scatter and not _minima_rise(x, y))
 
 
@@ -282,7 +296,7 @@ def _is_significant(series: Series, begin: float) -> bool:
     late ones less strictly: then only what came since the last release tells.
     """
     x, y = series.kept_since(begin)
-    is_chosen = 0 < len(series.valleys) < policy.FEWEST_SCATTERED and series.scatter > 0
+    is_chosen = 0 < len(series.valleys) < policy.FEWEST_GROWING and series.scatter > 0
     if is_chosen:
         x, y = series.since(max(begin, float(series.x[series.valleys[-1]])))
         if len(x) < policy.FEWEST_GROWING:
@@ -389,7 +403,7 @@ def fit_shape(x: FloatArray, y: FloatArray, noise: float) -> Shape:
     """
     if len(x) < 3:
         return Shape(())
-    scale = max(noise, policy.SCALE_SHARE * float(np.ptp(y)), np.finfo(float).tiny)
+    scale = max(noise, policy.STEP_SHARE * float(np.ptp(y)), np.finfo(float).tiny)
     knots = _knots(len(x))
     deviation = _deviations(x, y, knots)
     candidates: list[tuple[float, tuple[int, ...]]] = [
@@ -400,16 +414,16 @@ def fit_shape(x: FloatArray, y: FloatArray, noise: float) -> Shape:
     best, places = min(candidates, key=lambda candidate: candidate[0])
     breaks = tuple(float(x[knots[place]]) for place in places)
     constant, cost = _settling(x, y, scale)
-    if constant is None or cost > best + policy.CURVE_GAIN:
+    if constant is None or cost > best + policy.ALIKE_COST:
         return Shape(breaks)
-    return Shape(breaks, constant, is_surely_curved=cost < best - policy.CURVE_GAIN)
+    return Shape(breaks, constant, is_surely_curved=cost < best - policy.ALIKE_COST)
 
 
 def _knots(n: int) -> IntArray:
     """Return the readings at which a piece may begin, the end of the series last."""
-    if n <= policy.MOST_KNOTS:
+    if n <= MOST_KNOTS:
         return np.arange(n + 1)
-    return np.unique(np.linspace(0, n, policy.MOST_KNOTS + 1).round().astype(np.int64))
+    return np.unique(np.linspace(0, n, MOST_KNOTS + 1).round().astype(np.int64))
 
 
 def _deviations(x: FloatArray, y: FloatArray, knots: IntArray) -> FloatArray:
@@ -453,14 +467,11 @@ def _two_breaks(deviation: FloatArray, n: int, scale: float) -> tuple[float, tup
 
 def _settling(x: FloatArray, y: FloatArray, scale: float) -> tuple[float | None, float]:
     """Return the time constant of the approach to a level that fits best, and its cost."""
-    if len(x) < policy.FEWEST_CURVED:
+    if len(x) < policy.FEW_READINGS:
         return None, np.inf
     span = float(x[-1] - x[0])
     t = (x - x[0]) / span
-    constants = np.geomspace(
-        policy.SHORTEST_CONSTANT, policy.LONGEST_CONSTANT, policy.CONSTANTS_TRIED
-    )
-    curves = 1 - np.exp(-t[None, :] / constants[:, None])
+    curves = 1 - np.exp(-t[None, :] / TIME_CONSTANTS[:, None])
     curves -= curves.mean(axis=1, keepdims=True)
     level = y - y.mean()
     height = (curves * level).sum(axis=1) / (curves * curves).sum(axis=1)
@@ -469,17 +480,17 @@ def _settling(x: FloatArray, y: FloatArray, scale: float) -> tuple[float | None,
     best = int(np.argmin(costs))
     if height[best] <= 0 or _ends_straight(t, y, off[best], scale):
         return None, np.inf
-    return float(constants[best]) * span, float(costs[best])
+    return float(TIME_CONSTANTS[best]) * span, float(costs[best])
 
 
 def _ends_straight(t: FloatArray, y: FloatArray, off: FloatArray, scale: float) -> bool:
     """Return whether a line explains the second half better than the curve that fits the whole."""
     late = t >= 0.5
     n = int(late.sum())
-    if n < policy.FEWEST_CURVED // 2:
+    if n < policy.FEW_READINGS // 2:
         return False
     done, read = t[late] - t[late].mean(), y[late] - y[late].mean()
     slope = float((done * read).sum() / (done * done).sum())
     line = float(np.abs(slope * done - read).sum())
     curve = _cost(float(off[late].sum()), n, scale, 0)
-    return bool(slope > 0 and _cost(line, n, scale, 0) < curve - policy.CURVE_GAIN)
+    return bool(slope > 0 and _cost(line, n, scale, 0) < curve - policy.ALIKE_COST)

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from leakscope.analysis.columns.series import HOST, own_bytes
+from leakscope.analysis.growth import policy
 from leakscope.analysis.run_context import RunContext
 from leakscope.model.boundary import Boundary, BoundaryKind, comparable_key
 from leakscope.model.census import FILE, SHARED, Census, CensusRow, CensusScope, RootKind
@@ -30,8 +31,6 @@ GROUPS = {
     RootKind.GARBAGE: "garbage, not collected yet",
 }
 LIBRARIES = "libraries"
-_MISSED_SHARE = 0.1
-"""Of the bytes in a container's items: where a census missed more, it can't tell their insides."""
 _STEP = ".·[("
 """What a step of a path begins with."""
 MOST_CENSUSES = 300
@@ -249,7 +248,7 @@ def _sampled(tree: RetainedTree, column: Sequence[int], sizes: dict[str, int]) -
         for place, node in enumerate(tree.nodes)
         if node.kind is NodeKind.ROW
         and node.label.startswith("[")
-        and sizes.get(node.path, 0) < (1 - _MISSED_SHARE) * column[place]
+        and sizes.get(node.path, 0) < (1 - policy.LITTLE_SHARE) * column[place]
     }
 
 

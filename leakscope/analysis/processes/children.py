@@ -19,7 +19,7 @@ from leakscope.analysis.columns.series import FloatArray
 from leakscope.analysis.growth import policy
 from leakscope.analysis.processes.endings import ENDINGS, how_it_ended
 from leakscope.analysis.run_context import RunContext
-from leakscope.analysis.verdict.severity import MIB, SEVERITY_ORDER
+from leakscope.analysis.verdict.severity import SEVERITY_ORDER
 from leakscope.analysis.verdict.wording import listed
 from leakscope.model import gauge
 from leakscope.model.record import HeaderRecord
@@ -40,10 +40,6 @@ MOST_JUDGED = 16
 MOST_TOLD = 64
 POINTS = 60
 """Of the course of a process."""
-LITTLE_BYTES = 4.0 * MIB
-"""A process that gained less in all decides nothing by itself where its verdict is open."""
-WORTH_BYTES = 32.0 * MIB
-"""What isn't recorded is worth a word from so many bytes on."""
 LEAVES = 3.0
 """The course of one leaves that of its like where it gained so many times as much as the next."""
 MOST_ELSEWHERE = 4
@@ -59,13 +55,6 @@ _KNOWN_TARGETS = {
 """What children of libraries run, in the words of who uses these."""
 AROUND_S = 1.0
 """Seconds by which two clocks, and the beginning and end of a process, are known."""
-WORKER_STARTS_S = 10.0
-"""Seconds that a DataLoader's worker takes at most from its start to its recording, on a busy
-machine: one that is spawned imports torch."""
-ENDING_S = 5.0
-"""Seconds that a process may take to end when its recording has ended: torch takes one or two."""
-_READINGS = 3
-"""Of children together, that tell what isn't recorded."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +80,7 @@ class JudgedProcess:
 
     def _rose_unsettled(self) -> bool:
         is_child = self.header.child is not None
-        return is_child and not self.case.pool.is_bounded and self.gained >= LITTLE_BYTES
+        return is_child and not self.case.pool.is_bounded and self.gained >= policy.HARMLESS_BYTES
 
     def _most_of_it(self) -> str:
         """Return the name that holds most of what rose, if one holds half of it."""
@@ -134,7 +123,7 @@ class JudgedProcess:
     def decides(self) -> bool:
         """Whether its verdict counts for the run: an open one of a process that rests doesn't."""
         is_open = self.report.verdict is RunVerdict.INCONCLUSIVE
-        return not is_open or self.gained_in_all >= LITTLE_BYTES
+        return not is_open or self.gained_in_all >= policy.HARMLESS_BYTES
 
     @property
     def worked(self) -> int:
@@ -145,7 +134,7 @@ class JudgedProcess:
     @property
     def supervises(self) -> bool:
         """Whether it did no work of its own that was seen, and its memory rests."""
-        rests = self.gained < LITTLE_BYTES and not self.is_serious
+        rests = self.gained < policy.HARMLESS_BYTES and not self.is_serious
         return self.header.child is None and not self.worked and rests
 
 
@@ -203,8 +192,8 @@ def unrecorded_children(case: RunContext) -> FloatArray:
         held = np.interp(case.track.time_s - later, times, sizes)
         end = recording.end.time_s if recording.end else float(times[-1])
         own_time = case.track.time_s - later
-        lived = header.lived_s if header.child is not None else WORKER_STARTS_S
-        is_there = (own_time >= -lived - AROUND_S) & (own_time <= end + ENDING_S)
+        lived = header.lived_s if header.child is not None else policy.ENDING_S
+        is_there = (own_time >= -lived - AROUND_S) & (own_time <= end + policy.ENDING_S)
         left -= np.where(is_there, held, 0.0)
     rest: FloatArray = np.maximum(left, 0.0)
     return rest
@@ -227,7 +216,7 @@ def explain_children(case: RunContext) -> bool:
     whole = case.track.gauge(gauge.CHILDREN_PSS)[read]
     rest = unrecorded_children(case)[read]
     gained, left = float(whole.max() - whole[0]), float(rest.max() - rest[0])
-    return left < 0.5 * gained or left < WORTH_BYTES
+    return left < policy.MOST_SHARE * gained or left < policy.GROWTH_BYTES
 
 
 def without_recorded_children(case: RunContext, findings: list[Finding]) -> list[Finding]:
@@ -390,7 +379,7 @@ def _merged_cleared(every: list[JudgedProcess], lead: JudgedProcess) -> list[Cle
         for cleared in one.report.cleared
         if cleared.signature not in known
     ]
-    merged = [*lead.report.cleared, *more[: policy.FEWEST_FLAT]]
+    merged = [*lead.report.cleared, *more[: policy.FEWEST_READINGS]]
     return [cleared for cleared in merged if cleared.signature not in grows]
 
 
@@ -424,7 +413,7 @@ def _odd(every: list[JudgedProcess]) -> str:
     for same in alike.values():
         read = [one for one in same if len(one.case.working) >= policy.FEWEST_READINGS]
         most, *others = sorted(read, key=lambda one: -one.gained) or same
-        if len(read) < len(same) or not others or most.gained < LITTLE_BYTES:
+        if len(read) < len(same) or not others or most.gained < policy.HARMLESS_BYTES:
             continue
         if most.gained >= LEAVES * others[0].gained:
             return (
@@ -512,7 +501,7 @@ def _unrecorded_row(main: JudgedProcess) -> list[ProcessMemory]:
     case = main.case
     read = case.track.known(gauge.CHILDREN_PSS)
     rest = unrecorded_children(case)[read]
-    if len(read) < _READINGS or float(rest.max(initial=0.0)) < WORTH_BYTES:
+    if len(read) < policy.FEWEST_READINGS or float(rest.max(initial=0.0)) < policy.GROWTH_BYTES:
         return []
     return [
         ProcessMemory(

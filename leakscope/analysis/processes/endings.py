@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from leakscope.analysis.growth import policy
 from leakscope.analysis.verdict.wording import listed
 from leakscope.model import gauge
 from leakscope.model.record import HeaderRecord
@@ -24,8 +25,6 @@ WATCHED_ENDED = "ended"
 """What a process that was watched from outside did: how is its parent's to know."""
 EXCEPTION, KILLED, WORKER_KILLED = "exception", "killed", "worker_killed"
 OOM_KILLED = "killed by the kernel's out-of-memory killer"
-NEARLY_ALL = 0.9
-"""From this part of the limit on, memory is worth a word where nobody knows who killed a run."""
 LONGEST = 160
 """Characters of an exception's message in a sentence."""
 BESIDE = "; rank "
@@ -143,7 +142,7 @@ def is_killed(run: Run, recording: Recording) -> bool:
 def is_nearly_full(run: Run, recording: Recording) -> bool:
     """Return whether memory was nearly used up when it was last measured."""
     stood = memory_at_the_end(run, recording)
-    return stood is not None and stood[0] >= NEARLY_ALL * stood[1]
+    return stood is not None and stood[0] >= policy.PEAK_OF_LIMIT * stood[1]
 
 
 def memory_at_the_end(run: Run, recording: Recording) -> tuple[int, int] | None:

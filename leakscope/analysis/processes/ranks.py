@@ -14,6 +14,7 @@ import numpy as np
 
 from leakscope.analysis.accounting.run_facts import problems_of
 from leakscope.analysis.columns.series import FloatArray
+from leakscope.analysis.growth import policy
 from leakscope.analysis.processes.endings import (
     OOM_KILLED,
     how_it_ended,
@@ -24,7 +25,6 @@ from leakscope.analysis.processes.endings import (
 from leakscope.analysis.processes.recordings import MergedCulprits, analyse_recording
 from leakscope.analysis.remedies.catalogue import Catalogue
 from leakscope.analysis.run_context import RunContext
-from leakscope.analysis.verdict.severity import MIB
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.report import Culprit, OddRank, Problem, RankCourse, RankMemory, Severity
 from leakscope.model.run import Recording, Run
@@ -331,17 +331,8 @@ def _blamed(merged: MergedCulprits, told: list[Culprit]) -> int | None:
     return merged.rank_of(told[0]) if grows else None
 
 
-DIFFERS_BYTES = 32 * MIB
-DIFFERS_SHARE = 0.1
-"""Another course than the others' is one that leads away from theirs by so much, of what they have
-gained at most too: ranks get other batches."""
 POINTS = 200
 """Steps at which the courses of ranks are compared."""
-COMPARABLE = 0.8
-"""A rank that has less than this part of the steps that most have saw another part of the training:
-the others aren't held against it, and it against them only up to where it got."""
-ENOUGH = 0.2
-"""Of less than this part of the steps, all may be warm-up."""
 LASTING = 0.05
 """A rank that ended early must have been away for this part of its own steps: what it did to end
 is no course."""
@@ -392,10 +383,12 @@ class _Divergence:
 def odd_one_out(courses: Mapping[int, RankSeries]) -> OddRank | None:
     """Return the rank that was the first to leave the others' course for good, if one did."""
     usual = float(np.median([course.span for course in courses.values()])) if courses else 0.0
-    together = {r: course for r, course in courses.items() if course.span >= COMPARABLE * usual}
+    together = {
+        r: course for r, course in courses.items() if course.span >= policy.MAIN_SHARE * usual
+    }
     found = _among(together)
     for rank, course in courses.items():
-        if together and rank not in together and course.span >= ENOUGH * usual:
+        if together and rank not in together and course.span >= policy.CONSIDERABLE_SHARE * usual:
             left = _divergence_of_ended(rank, course, together)
             found += [] if left is None else [left]
     if not found:
@@ -415,7 +408,7 @@ def _among(together: Mapping[int, RankSeries]) -> list[_Divergence]:
     steps = np.linspace(begin, end, POINTS)
     risen = np.array([_risen(steps, course) for course in together.values()])
     away = _away(risen)
-    least = max(DIFFERS_BYTES, DIFFERS_SHARE * float(risen[:, -1].max()))
+    least = max(policy.GROWTH_BYTES, policy.LITTLE_SHARE * float(risen[:, -1].max()))
     return [
         _Divergence(
             float(steps[left]), _divergence_begin(steps, course, left), rank, int(course[-1])
@@ -440,7 +433,9 @@ def _divergence_of_ended(
     risen = np.array([_risen(steps, other) for other in together.values()])
     own = _risen(steps, course)
     away = own - np.median(risen, axis=0)
-    least = max(DIFFERS_BYTES, DIFFERS_SHARE * max(float(risen[:, -1].max()), float(own[-1])))
+    least = max(
+        policy.GROWTH_BYTES, policy.LITTLE_SHARE * max(float(risen[:, -1].max()), float(own[-1]))
+    )
     left = _left_at(away, least)
     if left is None or POINTS - left < LASTING * POINTS:
         return None
@@ -507,8 +502,8 @@ def _divergence_begin(steps: FloatArray, away: FloatArray, left: int) -> float:
     return float(steps[int(np.argmax(told))])
 
 
-FEW = 6
-"""A chart has as many colours."""
+COLOURS = 6
+"""Of a chart."""
 
 
 def shown_rank_series(courses: Mapping[int, RankSeries], odd: int | None) -> list[RankCourse]:
@@ -516,7 +511,7 @@ def shown_rank_series(courses: Mapping[int, RankSeries], odd: int | None) -> lis
     if len(courses) < 2:
         return []
     first = [odd] if odd in courses and odd is not None else []
-    if len(courses) <= FEW:
+    if len(courses) <= COLOURS:
         ranks = first + [rank for rank in sorted(courses) if rank != odd]
         return [_of_rank(rank, courses[rank]) for rank in ranks]
     last = {rank: float(course.memory[-1]) for rank, course in courses.items()}
@@ -542,7 +537,7 @@ def _middle(courses: Mapping[int, RankSeries]) -> list[RankCourse]:
         ]
     )
     # Where few have readings the middle would be that of others than before.
-    known = np.isfinite(memory).mean(axis=0) >= COMPARABLE
+    known = np.isfinite(memory).mean(axis=0) >= policy.MAIN_SHARE
     if not known.any():
         return []
     labels = {90: "nine tenths below", 50: "half below", 10: "a tenth below"}
@@ -561,10 +556,6 @@ def _middle(courses: Mapping[int, RankSeries]) -> list[RankCourse]:
     ]
 
 
-LATE_S = 5.0
-"""Launchers and file systems make this much difference between ranks that begin together."""
-
-
 def with_beginnings(rows: Sequence[RankMemory]) -> list[RankMemory]:
     """Return the rows with how much later than the first rank each began its work."""
     first = min((row.began for row in rows if row.began > 0), default=0.0)
@@ -572,4 +563,4 @@ def with_beginnings(rows: Sequence[RankMemory]) -> list[RankMemory]:
 
 
 def _late(seconds: float) -> float:
-    return round(seconds, 1) if seconds > LATE_S else 0.0
+    return round(seconds, 1) if seconds > policy.ENDING_S else 0.0

@@ -20,12 +20,8 @@ from leakscope.model.report import Culprit
 from leakscope.model.run import Recording, Run
 from leakscope.model.text import human_bytes
 
-SPREAD = 0.1
-"""Rates that differ by less than this part are alike."""
 MOST_NAMED = 8
 """Ranks told by number in a sentence."""
-FEW = 3
-"""Ranks told by number in a headline."""
 MOST_KEPT = 500
 """Culprits of which one is kept whole; beyond so many there is no reader."""
 
@@ -49,7 +45,7 @@ class MergedCulprits:
     def add(self, rank: int, culprits: list[Culprit]) -> None:
         """Take in what grows in a rank, the worst first."""
         grown = max((c.gained_bytes / c.share for c in culprits if c.share > 0), default=0.0)
-        if grown > (1 + SPREAD) * self._grown:
+        if grown > (1 + policy.LITTLE_SHARE) * self._grown:
             self._leader, self._grown = rank, grown
         for culprit, impact in zip(culprits, _impacts(culprits), strict=True):
             key, new = culprit.signature, _RankCulprit(rank, culprit)
@@ -110,7 +106,7 @@ class _RankCulprit:
         if mine.severity is not theirs.severity:
             return SEVERITY_ORDER[mine.severity] < SEVERITY_ORDER[theirs.severity]
         more, less = mine.gained_bytes, theirs.gained_bytes
-        return more - less > SPREAD * more
+        return more - less > policy.LITTLE_SHARE * more
 
 
 def _impacts(culprits: list[Culprit]) -> list[float]:
@@ -141,8 +137,12 @@ def _where(growing: list[int], rates: dict[int, float], total: int) -> str:
     """Return in which ranks it grows as it is told, empty where it does so in all alike."""
     if len(growing) == total:
         low, high = min(rates.values()), max(rates.values())
-        return "" if high - low <= SPREAD * high else f"rank {max(rates, key=rates.__getitem__)}"
-    if len(growing) > FEW:
+        return (
+            ""
+            if high - low <= policy.LITTLE_SHARE * high
+            else f"rank {max(rates, key=rates.__getitem__)}"
+        )
+    if len(growing) > policy.FEWEST_READINGS:
         return f"{len(growing)} of {total} ranks"
     return f"rank{'s' * (len(growing) > 1)} {listed([str(rank) for rank in growing])}"
 
@@ -152,7 +152,7 @@ def _spread(rates: dict[int, float], ranks: list[int], unit: str) -> str:
     if len(rates) < len(ranks):
         return _only_in(sorted(rates), [rank for rank in ranks if rank not in rates])
     low, high = min(rates.values()), max(rates.values())
-    if high - low <= SPREAD * high:
+    if high - low <= policy.LITTLE_SHARE * high:
         return f"It grows alike in all {len(ranks)} ranks."
     most = max(rates, key=lambda rank: rates[rank])
     if len(ranks) <= MOST_NAMED:

@@ -21,7 +21,7 @@ from leakscope.analysis.remedies.catalogue import Catalogue
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.verdict.cleared import find_cleared, find_undecided
 from leakscope.analysis.verdict.culprits import signature
-from leakscope.analysis.verdict.severity import MIB, SEVERITY_ORDER, forecast
+from leakscope.analysis.verdict.severity import SEVERITY_ORDER, forecast
 from leakscope.model import gauge
 from leakscope.model.census import CensusRow
 from leakscope.model.report import Cleared, Culprit, Finding, Remedy, Severity, WorkerMemory
@@ -377,11 +377,6 @@ def _batches(case: RunContext) -> Iterator[int]:
     return (int(track.batch[track.occurrence == o].max()) for o in np.unique(track.occurrence))
 
 
-WORTH_BYTES = 8 * MIB
-MOST_OF_IT = 0.5
-"""Of what the worker had gained by then a container must make up so much to be told of."""
-CARRIES = 0.7
-"""A container that carries so much of what its owner gained is told of instead of the owner."""
 CHILDREN = "children"
 
 
@@ -418,11 +413,11 @@ def last_look(worker: Worker) -> LastLook | None:
     gained = float(np.interp(looked, track.time_s[read], private) - private[0])
     sizes = np.nan_to_num(table.retained[HOST]) if HOST in table.retained else np.zeros((0, 1))
     held = sizes[:, -1] - sizes[:, 0]
-    wanted = max(WORTH_BYTES, MOST_OF_IT * gained)
+    wanted = max(policy.NOTEWORTHY_BYTES, policy.MOST_SHARE * gained)
     large = [n for n in np.flatnonzero(held >= wanted).tolist() if table.latest[n].user]
     if not large:
         return None
-    carries = [n for n in large if held[n] >= CARRIES * held[large].max()]
+    carries = [n for n in large if held[n] >= policy.MAIN_SHARE * held[large].max()]
     containers = [n for n in carries if table.latest[n].length is not None] or carries
     chosen = max(containers, key=lambda n: len(table.ancestors(n)))
     return LastLook(worker, table.latest[chosen], looked, float(held[chosen]), gained)

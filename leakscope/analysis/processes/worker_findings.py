@@ -29,18 +29,10 @@ from leakscope.model.text import human_bytes, human_count, human_share, plural
 from leakscope.model.trend import Trend
 
 FORK = "fork"
-INHERITED = 0.5
-"""At the first look at most this part of what was inherited may be copied already."""
 STEADY = 1.1
 """What is inherited doesn't grow by more than this."""
-WORTH_BYTES = 8 * MIB
-"""Copied in one worker."""
-OWN_COPY_BYTES = 64 * MIB
-"""Held by all spawned workers together."""
 MANY = 1000
 COPIED_KINDS = ("list", "dict", "tuple", "set", "deque", "array")
-THREATENS = 0.9
-"""Part of the limit that memory must reach when all is copied."""
 ALIKE = 0.9
 """Contents have a name where so many of them are of one type."""
 
@@ -80,7 +72,7 @@ class Copied:
     @property
     def at_once(self) -> bool:
         """Whether that was done before the first look."""
-        return self.first > INHERITED
+        return self.first > policy.MOST_SHARE
 
     @property
     def sampled(self) -> float:
@@ -138,7 +130,7 @@ def own_copies(workers: list[Worker]) -> list[Finding]:
     return [
         _copies_note(rows)
         for rows in at_once
-        if len(rows) > 1 and _host_bytes(rows) >= OWN_COPY_BYTES
+        if len(rows) > 1 and _host_bytes(rows) >= policy.COSTLY_BYTES
     ]
 
 
@@ -172,11 +164,11 @@ def _of_worker(worker: Worker, held: dict[str, int]) -> list[Copied]:
     found = [
         one
         for one in _looked_at(worker)
-        if one.sampled >= WORTH_BYTES and (not one.at_once or _is_as_in(held, one.row))
+        if one.sampled >= policy.NOTEWORTHY_BYTES and (not one.at_once or _is_as_in(held, one.row))
     ]
     paths = {one.row.path for one in found}
     outermost = [one for one in found if not any(_is_inside(p, one.row.path) for p in paths)]
-    return [one for one in _measured(worker, outermost) if one.in_all >= WORTH_BYTES]
+    return [one for one in _measured(worker, outermost) if one.in_all >= policy.NOTEWORTHY_BYTES]
 
 
 def _measured(worker: Worker, found: list[Copied]) -> list[Copied]:
@@ -238,7 +230,7 @@ def _copy_finding(case: RunContext, found: list[Copied]) -> Finding:
     together = at_one_time((one.worker.group, one.in_all) for one in found)
     to_come = count * most.left
     limit = case.limit_bytes
-    threatens = bool(limit) and case.used_at_end() + to_come >= THREATENS * (limit or 1)
+    threatens = bool(limit) and case.used_at_end() + to_come >= policy.PEAK_OF_LIMIT * (limit or 1)
     text = (
         f"{row.name} ({_with_items(row)}) holds {human_bytes(row.host_bytes)} in the parent. "
         f"{plural(count, 'forked worker')} copied up to {human_bytes(most.in_all)} of it "
@@ -438,9 +430,6 @@ def _signal(code: int) -> str:
         return f"signal {-code}"
 
 
-FEWEST = 4
-"""So many processes must have come since the warm-up."""
-GROWTH_BYTES = 32 * MIB
 REPLACES = frozenset({"children", "processes"})
 """Kinds of findings that say less of the same."""
 KEEPERS = {
@@ -484,9 +473,9 @@ class Keeper:
 def find_piling(case: RunContext, culprits: list[Culprit]) -> list[Finding]:
     """Return a finding when the number of processes grows, with what keeps them if it is known."""
     trend = case.gauge_trend(gauge.CHILDREN, policy.COUNT_NOISE)
-    if not trend.is_growing or trend.net_bytes < FEWEST:
+    if not trend.is_growing or trend.net_bytes < policy.EVEN_READINGS:
         return []
-    memory = case.gauge_trend(gauge.CHILDREN_PSS, noise=4.0 * MIB)
+    memory = case.gauge_trend(gauge.CHILDREN_PSS, noise=policy.HARMLESS_BYTES)
     keeper = _keeper(case, culprits) or _small_keeper(case)
     is_told = keeper is not None or _are_workers_that_grow(case, memory)
     return [_piling_finding(case, trend, memory, keeper)] if is_told else []
@@ -495,7 +484,7 @@ def find_piling(case: RunContext, culprits: list[Culprit]) -> list[Finding]:
 def _are_workers_that_grow(case: RunContext, memory: Trend) -> bool:
     """Return whether loaders started them, and there is so much to them that a name is missed."""
     has_workers = any(r.header.worker is not None for r in case.run.recordings)
-    return has_workers and memory.is_growing and memory.net_bytes >= GROWTH_BYTES
+    return has_workers and memory.is_growing and memory.net_bytes >= policy.GROWTH_BYTES
 
 
 def _keeper(case: RunContext, culprits: list[Culprit]) -> Keeper | None:
@@ -514,7 +503,7 @@ def _small_keeper(case: RunContext) -> Keeper | None:
     table, found = case.table, []
     for path, several, count in _gathered(case):
         owners = [n for n in [*table.ancestors(path), path] if _gains(table.length[n])]
-        if not owners or count < FEWEST:
+        if not owners or count < policy.EVEN_READINGS:
             continue
         row = table.latest[owners[-1]]
         lines = case.sources.feeding(row.owner, row) if row.owner is not None else []
@@ -560,7 +549,7 @@ def _piling_finding(
         f"more per {count.unit}; each takes {human_bytes(each)} (shared pages divided), all "
         f"together {human_bytes(most)}. {text}",
         remedy,
-        severity=serious if gained >= GROWTH_BYTES else Severity.NOTE,
+        severity=serious if gained >= policy.GROWTH_BYTES else Severity.NOTE,
         trend=Trend(
             verdict=count.verdict,
             bytes_per_unit=rate,

@@ -11,6 +11,7 @@ import numpy as np
 
 from leakscope.analysis.accounting.ledger import host_ledger
 from leakscope.analysis.columns.series import HOST
+from leakscope.analysis.growth import policy
 from leakscope.analysis.processes.worker_culprits import (
     Group,
     Worker,
@@ -35,7 +36,7 @@ from leakscope.analysis.processes.worker_findings import (
 )
 from leakscope.analysis.remedies.cleanup_calls import host_advice
 from leakscope.analysis.run_context import RunContext
-from leakscope.analysis.verdict.severity import MIB, SEVERITY_ORDER
+from leakscope.analysis.verdict.severity import SEVERITY_ORDER
 from leakscope.model import gauge
 from leakscope.model.report import (
     Cleared,
@@ -48,9 +49,6 @@ from leakscope.model.report import (
     WorkerMemory,
 )
 from leakscope.model.text import human_bytes, plural
-
-COVERS = 0.5
-"""Of the growth of all children, what workers tell of must make up so much to be its reason."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,7 @@ def conclude_workers(
     told = at_one_time((one.group, gained_by_culprits([one])) for one in own)
     told += at_one_time((one.worker.group, one.bytes) for one in copied if one.worker in own)
     gained = case.gauge_trend(gauge.CHILDREN_PSS).net_bytes
-    kept = [f for f in findings if f.kind != "children" or told < COVERS * gained]
+    kept = [f for f in findings if f.kind != "children" or told < policy.MOST_SHARE * gained]
     kept = with_last_look(kept, own)
     kept += [*copied_findings(case, copied), *own_copies(workers)]
     names: dict[tuple[int, int], list[str]] = defaultdict(list)
@@ -230,9 +228,6 @@ def _bounded_to_cleared(found: list[tuple[Worker, Cleared]]) -> Cleared:
     )
 
 
-WORTH_BYTES = 1 * MIB
-
-
 def find_prefetched(workers: list[Worker]) -> list[Cleared]:
     """Return for each loader how much prefetching may hold, where that is worth a word."""
     groups: dict[Group, list[Worker]] = defaultdict(list)
@@ -242,7 +237,7 @@ def find_prefetched(workers: list[Worker]) -> list[Cleared]:
     for (rank, loader, _), group in groups.items():
         told = _prefetched_to_cleared(rank, loader, group)
         known = largest.get((rank, loader))
-        if told.total_bytes >= max(WORTH_BYTES, known.total_bytes if known else 0):
+        if told.total_bytes >= max(policy.GAUGE_NOISE_BYTES, known.total_bytes if known else 0):
             largest[rank, loader] = told
     return list(largest.values())
 

@@ -13,16 +13,13 @@ from statistics import median
 
 import msgspec
 
+from leakscope.analysis.growth import policy
 from leakscope.model import gauge
 from leakscope.model.record import CleanupRecord, CleanupStep
 from leakscope.model.report import Culprit, Cure, Cures, Effect, Finding, Ledger, LedgerEntry
 from leakscope.model.run import Recording
 from leakscope.model.text import human_bytes, plural
 
-ENOUGH = 3
-"""Trials from which on a call is judged."""
-NOTHING_BYTES = 1 << 20
-"""Less than this in a trial is not worth the call."""
 WORTH_SHARE = 0.05
 """A call helps if it gains this part of what the process, or torch's allocator, held."""
 COLLECT, TRIM = "gc.collect()", "malloc_trim(0)"
@@ -158,7 +155,7 @@ def _boundary_labels(recording: Recording) -> dict[int, str]:
 def _sentence(recording: Recording) -> str:
     text = f"Tried {plural(len(recording.cleanups), 'time')}, where phases ended."
     grown = _grown(recording)
-    if grown is not None and grown >= NOTHING_BYTES:
+    if grown is not None and grown >= policy.GAUGE_NOISE_BYTES:
         text += (
             f" After them resident memory was still {human_bytes(grown)} higher the last time than "
             "before: none of them frees that."
@@ -184,7 +181,9 @@ def _judge_call(call: str, trials: Sequence[Trial]) -> Cure:
     for trial in trials:
         by_place[trial.place].append(trial)
     most = max(len(group) for group in by_place.values())
-    enough = [group for group in by_place.values() if len(group) >= min(ENOUGH, most)]
+    enough = [
+        group for group in by_place.values() if len(group) >= min(policy.FEWEST_READINGS, most)
+    ]
     return max((_judged(call, group) for group in enough), key=_gain)
 
 
@@ -217,16 +216,20 @@ def _judged(call: str, trials: Sequence[Trial]) -> Cure:
 
 
 def _effect(cure: Cure, trials: Sequence[Trial]) -> Effect:
-    if cure.times < ENOUGH:
+    if cure.times < policy.FEWEST_READINGS:
         return Effect.UNDECIDED
     resident = _median(trial.resident for trial in trials)
     gains = [(cure.host_bytes - cure.taken_again_bytes, resident)]
     for name, size in cure.device_bytes.items():
         whole = resident if name == PINNED else _median(t.reserved.get(name, 0) for t in trials)
         gains.append((size, whole))
-    if any(size >= max(NOTHING_BYTES, WORTH_SHARE * whole) for size, whole in gains):
+    if any(size >= max(policy.GAUGE_NOISE_BYTES, WORTH_SHARE * whole) for size, whole in gains):
         return Effect.HELPS
-    return Effect.LITTLE if any(size >= NOTHING_BYTES for size, _ in gains) else Effect.USELESS
+    return (
+        Effect.LITTLE
+        if any(size >= policy.GAUGE_NOISE_BYTES for size, _ in gains)
+        else Effect.USELESS
+    )
 
 
 def _describe_effect(cure: Cure, effect: Effect, place: str) -> str:
@@ -237,7 +240,7 @@ def _describe_effect(cure: Cure, effect: Effect, place: str) -> str:
     text = f"{cure.call} {verb} {' and '.join(parts)} in {took} each time"
     if effect in (Effect.HELPS, Effect.LITTLE) and place:
         text += f" after {place}"
-    if cure.taken_again_bytes >= NOTHING_BYTES:
+    if cure.taken_again_bytes >= policy.GAUGE_NOISE_BYTES:
         text += f", of which {human_bytes(cure.taken_again_bytes)} were taken again by the next"
     if effect is Effect.UNDECIDED:
         return f"{text}; {plural(cure.times, 'trial')}, too few to judge by."
@@ -247,11 +250,6 @@ def _describe_effect(cure: Cure, effect: Effect, place: str) -> str:
 def _median(sizes: Iterable[int]) -> int:
     known = list(sizes)
     return int(median(known)) if known else 0
-
-
-WORTH = 0.2
-"""A call is named when it could give back this part of the growth."""
-LITTLE_BYTES = 1 << 20
 
 
 TRIMS = {
@@ -265,7 +263,7 @@ TRIMS = {
 
 def host_advice(total: int, entries: list[LedgerEntry], allocator: str = "glibc") -> str:
     """Return whether ``gc.collect()`` or ``malloc_trim`` could help, from the host's ledger."""
-    if total < LITTLE_BYTES:
+    if total < policy.GAUGE_NOISE_BYTES:
         return "Memory did not grow: nothing to give back."
     garbage, slack = _sum(entries, "garbage"), _sum(entries, "slack")
     held = _sum(entries, "named") + _sum(entries, "graph")
@@ -283,12 +281,12 @@ def host_advice(total: int, entries: list[LedgerEntry], allocator: str = "glibc"
 
 def device_advice(total: int, entries: list[LedgerEntry]) -> str:
     """Return whether ``empty_cache()`` could help, from a device's ledger."""
-    if total < LITTLE_BYTES:
+    if total < policy.GAUGE_NOISE_BYTES:
         return "Device memory did not grow: nothing to give back."
     cached, stuck = _sum(entries, "cached"), _sum(entries, "fragmentation")
-    if cached > WORTH * total:
+    if cached > policy.CONSIDERABLE_SHARE * total:
         return f"torch.cuda.empty_cache() could return {human_bytes(cached)} to the driver."
-    if stuck > WORTH * total:
+    if stuck > policy.CONSIDERABLE_SHARE * total:
         return (
             "empty_cache() can't help: free memory is stuck between live blocks; "
             "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True could."
@@ -303,13 +301,13 @@ def measured_advice(total: int, entries: list[LedgerEntry], told: list[str]) -> 
 
 
 def _held_sentence(held: int, total: int) -> list[str]:
-    if held <= WORTH * total:
+    if held <= policy.CONSIDERABLE_SHARE * total:
         return []
     return [f"{human_bytes(held)} is held by names: only letting go of them frees it."]
 
 
 def _sort(size: int, total: int, call: str, why: str, helps: list[str], cant: list[str]) -> None:
-    if size > WORTH * total:
+    if size > policy.CONSIDERABLE_SHARE * total:
         helps.append(f"{call} ({human_bytes(size)} {why})")
     else:
         cant.append(call)

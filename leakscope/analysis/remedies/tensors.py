@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from leakscope.analysis.growth import policy
 from leakscope.analysis.remedies.context import CulpritContext, goes_backward, reads
 from leakscope.analysis.remedies.graphs import is_cut
 from leakscope.analysis.source.program import CodeScope, own_nodes
@@ -12,7 +13,6 @@ from leakscope.analysis.source.types import dotted
 from leakscope.model.report import Remedy
 from leakscope.model.text import human_bytes
 
-_MOST = 0.5
 _PART = re.compile(r"\[\*\]\[('[^']*'|\d+)\]")
 """From a container to one part of each of its items."""
 _VIEWS = frozenset(
@@ -26,7 +26,7 @@ _VIEWS = frozenset(
 def recognise_slices(case: CulpritContext) -> Remedy | None:
     """Return how to keep the part that is read."""
     unread = sum(case.row.unused_bytes.values())
-    if case.total <= 0 or unread < _MOST * case.total:
+    if case.total <= 0 or unread < policy.MOST_SHARE * case.total:
         return None
     copy, value = _copy(case), _stored(case)
     diff = None

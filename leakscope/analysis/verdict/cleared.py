@@ -17,7 +17,6 @@ from leakscope.model.report import Cleared
 from leakscope.model.text import human_bytes, human_count
 from leakscope.model.trend import Reason, Trend
 
-NOTEWORTHY_BYTES = 1 << 20
 MOST_CLEARED = 15
 _CLEARED_PARTS = {"parameters", "buffers", "gradients", "code"}
 _HOLDERS = {"list", "dict", "set", "deque", "tuple", "lru_cache", "queue"} | {
@@ -92,7 +91,7 @@ def _noteworthy(table: RowTable) -> list[int]:
         and row.root.value != "garbage"
         and row.role not in _CLEARED_PARTS
         and row.kind in _HOLDERS
-        and (highest[path] >= NOTEWORTHY_BYTES or row.capacity is not None)
+        and (highest[path] >= policy.GAUGE_NOISE_BYTES or row.capacity is not None)
     ]
     return sorted(chosen, key=lambda p: (len(table.ancestors(p)), -highest[p]))
 
@@ -133,7 +132,7 @@ def _since(
     last = float(values[known[-1]])
     other = np.flatnonzero(np.abs(values[known] - last) > policy.STEP_SHARE * last)
     start = int(other[-1]) + 1 if len(other) else 0
-    if len(known) - start < policy.FEWEST_FLAT:
+    if len(known) - start < policy.FEWEST_READINGS:
         return ""
     where = case.table.at[known[start]]
     if start == 0:
@@ -205,4 +204,4 @@ def may_leak(case: RunContext, path: int, trend: Trend | None) -> bool:
     gained = trend.net_bytes
     if case.recording.header.child is not None and trend.reason is Reason.SHORT_REST:
         gained += trend.gained_before  # a child may only wait at its end, for whoever gives it work
-    return gained >= policy.UNDECIDED_BYTES and highest >= policy.UNDECIDED_BYTES
+    return gained >= policy.LITTLE_BYTES and highest >= policy.LITTLE_BYTES

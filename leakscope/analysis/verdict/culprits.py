@@ -61,8 +61,6 @@ from leakscope.model.report import (
 )
 from leakscope.model.text import human_bytes
 
-MIN_SHARED_FRACTION = 0.1
-"""Other holders are named if they share this part of what is reached through a container."""
 MOST_NOTES = 12
 MOST_POINTS = 200
 MOST_LINES = 5
@@ -110,7 +108,7 @@ def find_culprits(
 def _is_ordinary(judged: Judged) -> bool:
     """Return whether it is little that is gathered in a phase and released: loops do that."""
     returned = judged.grower.growth == "within" and judged.grower.falls_back
-    return returned and judged.peak_bytes < policy.GATHERED_BYTES
+    return returned and judged.peak_bytes < policy.LITTLE_BYTES
 
 
 def _is_bookkeeping(case: RunContext, g: Grower) -> bool:
@@ -118,7 +116,7 @@ def _is_bookkeeping(case: RunContext, g: Grower) -> bool:
     row = case.table.latest[g.path]
     if g.growth == "within" and not row.user:
         return True
-    if g.gained >= policy.BOOKKEEPING_BYTES:
+    if g.gained >= policy.GAUGE_NOISE_BYTES:
         return False
     if row.owner is None:
         return not row.user
@@ -182,7 +180,7 @@ def _judge_across(case: RunContext, growers: list[Grower]) -> list[Judged]:
 def _note_floor(case: RunContext, g: Grower, comes_to: float) -> None:
     """Note that what a path comes to is below the floors of severity."""
     row = case.table.latest[g.path]
-    least = policy.STEADY_BYTES if g.growth == "across" else policy.PEAK_BYTES
+    least = policy.HARMLESS_BYTES if g.growth == "across" else policy.NOTEWORTHY_BYTES
     case.decisions.add(
         row.name, "floor", "too little to harm", figure=comes_to, threshold=least, path=row.path
     )
@@ -348,11 +346,11 @@ def _unread_lines(case: RunContext, judged: Judged, fed_at: list[str]) -> list[s
     """
     grower, sizes = judged.grower, unnamed_readings(case)[1]
     if case.table.latest[grower.path].user:
-        is_most = not fed_at and judged.share >= policy.BIG_DROP_SHARE
+        is_most = not fed_at and judged.share >= policy.MAIN_SHARE
         return case.sampled_lines if is_most and grower.device == HOST else []
     if not len(sizes):
         return []
-    least = policy.CARRIED_SHARE * float(sizes[-1] - sizes[0])
+    least = policy.MOST_SHARE * float(sizes[-1] - sizes[0])
     return case.unnamed_lines if named_in_libraries(case, [grower]) >= least else []
 
 
@@ -361,7 +359,7 @@ def _other_holders(table: RowTable, row: CensusRow) -> list[str]:
 
     Small objects in common, such as numbers, make nobody a holder of what is large.
     """
-    if _shared(row) < MIN_SHARED_FRACTION * (_shared(row) + _own_bytes_of(row)):
+    if _shared(row) < policy.LITTLE_SHARE * (_shared(row) + _own_bytes_of(row)):
         return []
     names = {latest.path: latest.name for latest in table.latest}
     together = [names[path] for path in row.shared_with if path in names]

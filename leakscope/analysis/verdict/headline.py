@@ -86,7 +86,7 @@ def _too_little(case: RunContext) -> list[str]:
     if unread := _unread_steps(case):
         return [unread]
     looks = int((case.table.at <= track.last_work).sum())
-    is_seen = looks >= policy.FEWEST_FLAT or case.pool.is_bounded
+    is_seen = looks >= policy.FEWEST_READINGS or case.pool.is_bounded
     if is_seen and case.pool.reason is not Reason.TOO_FEW:
         return []
     if track.is_timed and track.time_s[-1] < LOOP_SECONDS:
@@ -105,7 +105,7 @@ def _unread_steps(case: RunContext) -> str:
     """Return what is missing where memory was read in a small part of the work alone."""
     steps = case.track.step
     seen, done = int(steps[case.track.last_work]), int(steps[-1])
-    if seen >= policy.REACHES * done:
+    if seen >= policy.MAIN_SHARE * done:
         return ""
     return (
         f"Memory was read up to step {seen} of {done}: profile longer, or mark the rest of the "
@@ -164,7 +164,7 @@ def _no_training(ended: str) -> list[str]:
 
 def _too_few_readings(case: RunContext) -> list[str]:
     known = len(case.gauge_series(case.host_metric)[1])
-    if known >= policy.WATCHED_READINGS:
+    if known >= policy.FEW_READINGS:
         return []
     taken = len(case.track.known(case.host_metric))
     if not taken:
@@ -200,7 +200,7 @@ def _pinning(case: RunContext, growth: SearchResult) -> list[str]:
     if unnamed is None or slack is None or not unnamed.trend.is_growing:
         return []
     cost = unnamed.trend.net_bytes + slack.trend.net_bytes
-    if slack.trend.is_bounded or cost < policy.PINNING_BYTES:
+    if slack.trend.is_bounded or cost < policy.GAUGE_NOISE_BYTES:
         return []
     if unnamed.excluded_by or slack.excluded_by or case.pool.is_bounded:
         return []
@@ -232,14 +232,14 @@ def _children(case: RunContext) -> list[str]:
     has_recorded = any(not recording.header.is_primary for recording in case.run.recordings)
     if has_recorded and (not _become_more(case) or explain_children(case)):
         return []
-    trend = case.gauge_trend(gauge.CHILDREN_PSS, policy.CHILDREN_NOISE_BYTES)
+    trend = case.gauge_trend(gauge.CHILDREN_PSS, policy.HARMLESS_BYTES)
     done, sizes = case.gauge_series(gauge.CHILDREN_PSS)
     if not len(sizes) or trend.reason is Reason.RELEASED:
         return []
     work = case.work_done[case.working]
-    is_read_to_the_end = done[-1] - done[0] >= policy.REACHES * (work[-1] - work[0])
+    is_read_to_the_end = done[-1] - done[0] >= policy.MAIN_SHARE * (work[-1] - work[0])
     gained = min(_gained_by_as_many(case), trend.net_bytes + trend.gained_before)
-    if (trend.is_bounded and is_read_to_the_end) or gained < policy.CHILDREN_BYTES:
+    if (trend.is_bounded and is_read_to_the_end) or gained < policy.LARGE_BYTES:
         return []
     text = (
         f"Child processes held up to {human_bytes(float(sizes.max()))}, {human_bytes(gained)} more "

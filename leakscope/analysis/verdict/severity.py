@@ -38,7 +38,7 @@ def of_across(grower: Grower, horizon: Forecast | None) -> Severity:
     rate, units = grower.trend.bytes_per_unit, max(grower.units, 1.0)
     if rate < (policy.RATE_PER_STEP if per_item else policy.RATE_PER_PASS):
         return Severity.NOTE
-    if rate * units * policy.HORIZON < policy.STEADY_BYTES:
+    if rate * units * policy.HORIZON < policy.HARMLESS_BYTES:
         return Severity.NOTE
     if horizon is not None and horizon.units_left <= policy.HORIZON * units:
         return Severity.CRITICAL
@@ -54,15 +54,15 @@ def of_within(peak_bytes: float, together_bytes: float, height: PhaseHeight) -> 
         height: How high memory rises in the phase.
 
     """
-    floor = max(policy.PEAK_BYTES, policy.PEAK_OF_BASELINE * height.baseline)
-    if together_bytes < floor or peak_bytes < policy.MEMBER_SHARE * together_bytes:
+    floor = max(policy.NOTEWORTHY_BYTES, policy.PEAK_OF_BASELINE * height.baseline)
+    if together_bytes < floor or peak_bytes < policy.LITTLE_SHARE * together_bytes:
         return Severity.NOTE
-    if height.peak <= 0 or together_bytes <= policy.PEAK_SHARE * height.rise:
+    if height.peak <= 0 or together_bytes <= policy.MOST_SHARE * height.rise:
         return Severity.NOTE
     if height.limit and height.peak > policy.PEAK_OF_LIMIT * height.limit:
         return Severity.CRITICAL
-    is_much = together_bytes >= policy.WARNED_OF_BASELINE * height.baseline
-    is_most = together_bytes > policy.PEAK_SHARE * height.full_rise
+    is_much = together_bytes >= policy.LITTLE_SHARE * height.baseline
+    is_most = together_bytes > policy.MOST_SHARE * height.full_rise
     return Severity.WARNING if is_much or is_most else Severity.NOTE
 
 

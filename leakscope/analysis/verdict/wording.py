@@ -38,7 +38,6 @@ _ROOTS = {
     RootKind.GENERATOR: "a suspended generator",
     RootKind.LIBRARY: "a library's own name",
 }
-_TENSORS_SHARE = 0.5
 LONGEST_REASON = 160
 """Characters of the guard that failed."""
 _FORM = re.compile(r"(?P<type>[a-z]+\d*\w*) \((?P<shape>[\d, ]*)\) on (?P<device>[\w:]+)")
@@ -253,7 +252,7 @@ def _first_event(rates: list[EventRate]) -> EventRate:
 def _with_work(fit: EventFit, alike: list[Regressor]) -> str:
     """Return what comes at the same moments as the work that growth is told by, if that is rare."""
     first = fit.rates[0].counter
-    most = policy.EVENT_RARE * first.total if first.name == "step" else np.inf
+    most = policy.MOST_SHARE * first.total if first.name == "step" else np.inf
     others = [
         _noun(counter.name)
         for counter in alike
@@ -292,7 +291,7 @@ def pinned_bytes(row: CensusRow) -> dict[str, int]:
         tensors = [
             content for content in row.holds if content.type.endswith(("Tensor", "Parameter"))
         ]
-        if sum(content.bytes for content in tensors) < _TENSORS_SHARE * sum(retained.values()):
+        if sum(content.bytes for content in tensors) < policy.MOST_SHARE * sum(retained.values()):
             return {}
         for content in tensors:
             device, own = _own_bytes(content)
