@@ -216,14 +216,12 @@ def awaiting(aged_per_step: float, mib_per_step: float) -> Program:
     return program.gauge(gauge.GC_LONG_LIVED, lambda s: 80_000)
 
 
-def test_garbage_that_the_collector_will_soon_free_is_no_leak() -> None:
+def test_garbage_that_the_collector_will_soon_free_is_undecided() -> None:
     report = report_of(awaiting(aged_per_step=30, mib_per_step=0.2))
-    assert report.verdict is RunVerdict.CLEAN
+    assert report.verdict is RunVerdict.INCONCLUSIVE
     found = finding(report, "garbage")
     assert found.severity is Severity.NOTE
     assert "until the collector visits all objects, at about 133 MiB" in found.text
-    rules = {(d.subject, d.rule) for d in report.decisions}
-    assert ("garbage", "collector_will_come") in rules
 
 
 def test_garbage_that_the_collector_frees_long_after_the_run_is_undecided() -> None:
@@ -270,7 +268,8 @@ def test_growth_without_a_name_is_undecided_while_as_much_garbage_waits() -> Non
     program = awaiting(aged_per_step=30, mib_per_step=0.15).swell(lambda s: s.step * 0.1 * MIB)
     report = report_of(program)
     assert report.verdict is RunVerdict.INCONCLUSIVE
-    assert "no name" in report.headline
+    assert not report.culprits
+    assert "objects in circles" in report.headline
 
 
 def test_slack_that_grows_without_end_is_a_warning() -> None:

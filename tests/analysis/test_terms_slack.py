@@ -79,4 +79,4 @@ def test_free_memory_between_what_fills_a_bound_is_no_leak(other: int, verdict: 
     report = analyse(run)
     assert report.verdict is verdict
     rules = [d.rule for d in report.decisions if d.subject == "slack"]
-    assert ("pinned_by_filling" in rules) is (verdict is RunVerdict.CLEAN)
+    assert ("pinned_by_growth" in rules) is (verdict is RunVerdict.CLEAN)

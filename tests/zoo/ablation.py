@@ -62,7 +62,6 @@ OTHERS: dict[str, tuple[str, Callable[..., Any]]] = {
     "siblings": ("verdict.analyse:with_siblings_joined", second_argument),
     "undecided": ("verdict.analyse:find_undecided", returns([])),
     "pinned_by_unnamed": ("growth.exclusions:_pinned_by_unnamed", second_argument),
-    "pinned_by_filling": ("growth.exclusions:_pinned_by_filling", second_argument),
     "fills_a_librarys_bound": ("growth.exclusions:_filling", second_argument),
     "goes_with_memory": ("accounting.terms:_going_with_memory", second_argument),
 }
@@ -120,8 +119,8 @@ def rules_without(rule_name: str) -> list[tuple[ModuleType, str, Any]]:
     """Return what takes a rule out of the ordered lists."""
     applies = exclusions.excludes
 
-    def excludes(case: Any, rule: Any, *others: Any) -> bool:
-        return rule.name != rule_name and applies(case, rule, *others)
+    def excludes(case: Any, rule: Any, grower: Any) -> bool:
+        return rule.name != rule_name and applies(case, rule, grower)
 
     replaced: list[tuple[ModuleType, str, Any]] = []
     for module in loaded():
@@ -137,7 +136,7 @@ def loaded() -> list[ModuleType]:
 
 def rules() -> list[str]:
     listed = (*exclusions.ROW_RULES, *exclusions.TERM_RULES)
-    return [exclusions.MOVED.name, exclusions.PART_OF_OWNER.name, *(r.name for r in listed)]
+    return [exclusions.MOVED.name, *(r.name for r in listed)]
 
 
 def numbers() -> list[str]:

@@ -55,4 +55,7 @@ KINDS: dict[str, Truth] = {
     "spawned_learners": Truth((Leak(("HISTORY",), kept={"step": 256 * 26 * 4 * 4.0}),)),
     "healthy_fills_in_nine_steps": healthy(),
     "healthy_three_epochs": healthy(),
+    "healthy_unfreezes_to_the_end": healthy(),
+    "healthy_longer_every_step": healthy(),
+    "healthy_work_list": healthy(),
 }

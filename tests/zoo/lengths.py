@@ -21,6 +21,8 @@ LENGTHS = {
     "healthy_order_service": "seconds=18",
     "healthy_engine_thread": "seconds=18",
     "healthy_fastapi": "seconds=18",
+    "healthy_work_list": "range(800)",
+    "healthy_longer_every_step": "range(12)",
     "healthy_arena_retention": "STEPS = 240",
     "healthy_copy_on_write": "EPOCHS = 6",
     "healthy_curriculum": "EPOCHS, STEPS = 8",

@@ -229,12 +229,12 @@ def _undecided_by_what_pins_it(case: RunContext, slack: Term) -> Term:
     """
     if slack.trend.reason is Reason.SLOWING:
         done, _ = case.gauge_series(gauge.MALLOC_FREE)
-        return _undecided(slack, float(done[-1]) - slack.trend.tail_from)
+        return undecided(slack, float(done[-1]) - slack.trend.tail_from)
     in_use = case.gauge_trend(gauge.MALLOC_IN_USE, policy.ELSEWHERE_NOISE_BYTES)
     is_unread = not len(case.gauge_series(gauge.MALLOC_IN_USE)[0])
     if in_use.is_growing or in_use.is_bounded or is_unread:
         return slack
-    return _undecided(slack, in_use.more_work)
+    return undecided(slack, in_use.more_work)
 
 
 def _undecided_until_collected(case: RunContext, unexplained: Term) -> Term:
@@ -248,7 +248,7 @@ def _undecided_until_collected(case: RunContext, unexplained: Term) -> Term:
     _, sizes = garbage_readings(case)
     if unexplained.trend.net_bytes > float(sizes.max()):
         return unexplained
-    return _undecided(unexplained, following.further_work)
+    return undecided(unexplained, following.further_work)
 
 
 def _undecided_until_freed(case: RunContext, garbage: Term) -> Term:
@@ -259,10 +259,11 @@ def _undecided_until_freed(case: RunContext, garbage: Term) -> Term:
     following = next_collection(case)
     if following is None or not following.comes_in_time:
         return garbage
-    return _undecided(garbage, following.further_work)
+    return undecided(garbage, following.further_work)
 
 
-def _undecided(term: Term, more_work: float | None) -> Term:
+def undecided(term: Term, more_work: float | None) -> Term:
+    """Return a term of which nobody can say yet whether it goes on growing."""
     if not term.trend.is_growing:
         return term
     trend = msgspec.structs.replace(

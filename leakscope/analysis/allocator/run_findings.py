@@ -193,7 +193,11 @@ def _steady(case: RunContext, device: str, series: DeviceSeries) -> Finding | No
     last = series.last
     stuck = float(min(series.stuck(), default=0.0))
     peak = latest(case, device, gauge.DEVICE_PEAK)
-    if last is None or len(series.snapshots) < 2 or peak >= policy.MAIN_SHARE * last.reserved:
+    if (
+        last is None
+        or len(series.snapshots) < 2
+        or peak >= (1 - policy.LITTLE_SHARE) * last.reserved
+    ):
         return None
     if stuck < policy.COSTLY_BYTES or stuck < policy.LITTLE_SHARE * last.reserved:
         return None

@@ -39,7 +39,7 @@ SPLIT_SIZES = tuple(size * MIB for size in (512, 256, 128, 64, 32))
 def kind_of_slack(figures: Figures) -> Slack:
     """Return whether reserved memory without tensors is cache, holes, both or too little."""
     is_cache = returnable(figures) >= max(
-        policy.COSTLY_BYTES, policy.LITTLE_SHARE * figures.reserved
+        policy.COSTLY_BYTES, policy.HARMLESS_SHARE * figures.reserved
     )
     is_stuck = _is_fragmented(figures)
     if is_cache and is_stuck:
@@ -99,7 +99,7 @@ def slack_sentence(figures: Figures, peak: Figures | None) -> str:
 
 def is_filled_at(peak: Figures) -> bool:
     """Return whether nearly all reserved memory was live at the peak."""
-    return peak.reserved > 0 and peak.active >= policy.MAIN_SHARE * peak.reserved
+    return peak.reserved > 0 and peak.active >= (1 - policy.LITTLE_SHARE) * peak.reserved
 
 
 def settings_advice(
@@ -197,7 +197,7 @@ def _empty_cache(figures: Figures, peak: Figures | None, *, is_steady: bool) -> 
         )
     return Advice(
         title="torch.cuda.empty_cache()",
-        helps=spare >= max(policy.COSTLY_BYTES, policy.LITTLE_SHARE * figures.reserved),
+        helps=spare >= max(policy.COSTLY_BYTES, policy.HARMLESS_SHARE * figures.reserved),
         evidence=evidence,
         bytes=free,
     )

@@ -10,7 +10,7 @@ import numpy as np
 
 from leakscope.analysis.accounting.ledger import WITHOUT_NAME, host_ledger
 from leakscope.analysis.accounting.native import NativeGrowth, growing_allocations, where_mapped
-from leakscope.analysis.accounting.terms import Term, unnamed_at
+from leakscope.analysis.accounting.terms import Term, unexplained_series, unnamed_at
 from leakscope.analysis.columns.series import HOST, FloatArray, IntArray
 from leakscope.analysis.findings.loops import explain_loop
 from leakscope.analysis.findings.native_references import (
@@ -108,7 +108,7 @@ def diagnose_unexplained(
     kept = sum(native.gained_bytes for native in growth.native.values())
     if kept >= policy.MOST_SHARE * term.trend.net_bytes:
         return found  # culprits have it: their items keep it
-    if may_come_with_shapes(case, term, growth.growers):
+    if may_come_with_shapes(case, term, unexplained_series(case, growth.growers)):
         return [*found, _of_shapes(case, term)]
     return [*found, _leak(case, term, ledger)]
 

@@ -4,12 +4,13 @@ Each rule has a name and a reason. It returns the figure that it went by and the
 report records both with the outcome (``decisions`` in ``report.json``). The first rule that applies
 decides. They are applied in this order:
 
-1. ``declares_a_bound``, to each path that grows, at its accumulation point: the report lists it as
-   filling, not as a leak.
-2. ``TERM_RULES``, to each term of private memory that grows or may grow (``accounting.terms``):
+1. ``moved``, to every path that grows across phases, before accumulation points are sought.
+2. ``ROW_RULES``, to each path at its accumulation point: ``recreated``, ``follows_the_model``,
+   ``declares_a_bound``. What the last two stop is listed as filling, not as a leak.
+3. ``TERM_RULES``, to each term of private memory that grows or may grow (``accounting.terms``):
    ``first_touch``, ``nothing_pins_it``, ``pinned_by_growth``; the last also where new objects
    without a name are what grows.
-3. ``floor``, the only one that isn't here: too little to harm (``verdict.severity`` for paths,
+4. ``floor``, the only one that isn't here: too little to harm (``verdict.severity`` for paths,
    ``Term.is_much`` for terms).
 
 What can't be seen isn't judged at all (``rows.Observations.columns``). A rule exists only where a
@@ -24,8 +25,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from leakscope.analysis.accounting.terms import Term, unexplained_series
-from leakscope.analysis.columns.series import HOST, RowTable
+from leakscope.analysis.accounting.terms import Term, undecided
+from leakscope.analysis.columns.series import HOST, INNER, FloatArray, RowTable
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.rows import Grower, bytes_when_full
 from leakscope.analysis.run_context import RunContext
@@ -43,12 +44,120 @@ class Figure(NamedTuple):
 
 
 @dataclass(frozen=True)
+class RowRule:
+    """A reason why a path that grows is no leak."""
+
+    name: str
+    reason: str
+    applies: Callable[[RunContext, Grower], Figure | None]
+    stops: bool = False
+    """Whether growth is real and ends by itself: the report lists it as filling."""
+
+
+@dataclass(frozen=True)
 class TermRule:
     """A reason why a term of private memory that grows is no leak."""
 
     name: str
     reason: str
     applies: Callable[[RunContext, Term, Sequence[Grower]], Figure | None]
+
+
+def moved(case: RunContext, grower: Grower) -> Figure | None:
+    """Return whether another path lost what this one gained: an alias that came or went."""
+    table = case.table
+    values = np.nan_to_num(table.retained[grower.device][:, grower.columns])
+    gains = np.diff(grower.y)
+    rise = gains[gains > 0].sum()
+    lost = values[:, 0] - values[:, -1] >= policy.MAIN_SHARE * (grower.y[-1] - grower.y[0])
+    suspects = np.flatnonzero(lost)
+    if not len(suspects) or rise <= 0:
+        return None
+    shared = np.minimum(-np.diff(values[suspects], axis=1), gains).clip(min=0).sum(axis=1)
+    kin = {*table.ancestors(grower.path), grower.path}
+
+    def gave(suspect: int) -> bool:
+        """Return whether what it lost has left all that holds it, too."""
+        above = table.ancestors(suspect)
+        return suspect not in kin and grower.path not in above and lost[[*{*above} - kin]].all()
+
+    shares = [
+        share / rise for suspect, share in zip(suspects.tolist(), shared, strict=True)
+        if share >= policy.MAIN_SHARE * rise and gave(suspect)
+    ]  # fmt: skip
+    return Figure(max(shares), policy.MAIN_SHARE) if shares else None
+
+
+def recreated(case: RunContext, grower: Grower) -> Figure | None:
+    """Return whether it is a graph that was replaced between begin, middle and end of the run.
+
+    Of a loss that accumulates, the oldest autograd node was made in the first step that it holds.
+    Sequences that get longer make a graph larger, and it is freed with the next one.
+    """
+    table = case.table
+    if table.latest[grower.path].kind != "graph":
+        return None
+    shown = grower.columns[np.isfinite(table.retained[grower.device][grower.path, grower.columns])]
+    if len(shown) < policy.FEWEST_READINGS:
+        return None
+    done = case.work_done[table.at[shown]]
+    halfway = int(np.argmin(np.abs(done[1:-1] - (done[0] + done[-1]) / 2))) + 1
+    places = (0, halfway, -1)
+    made = [table.row_at(grower.path, int(shown[place])).made for place in places]
+    if not all(made):
+        return None
+    begin, middle, end = made
+    is_younger = middle[0] > begin[1] and end[0] > middle[1]
+    return Figure(float(end[0]), float(middle[1])) if is_younger else None
+
+
+def follows_the_model(case: RunContext, grower: Grower) -> Figure | None:
+    """Return whether a grower is gradients or optimizer state coming to parameters there already.
+
+    Layers that are unfrozen, or first used late, get theirs one after the other. Each parameter has
+    one gradient and few states, so that this ends; where parameters grow too it need not.
+    """
+    table = case.table
+    parameters = _bytes_of(table, "parameters", grower)
+    most = float(parameters[-1])
+    if not 0 < most <= parameters[0] + policy.ROW_NOISE_BYTES:
+        return None
+    row, retained = table.latest[grower.path], float(grower.y[-1])
+    if row.role == "optimizer_state":
+        is_bounded = row.kind == "dict" and retained <= policy.STATES_PER_PARAMETER * most
+        return Figure(retained, policy.STATES_PER_PARAMETER * most) if is_bounded else None
+    gradients = _bytes_of(table, "gradients", grower)
+    differs = np.abs(np.diff(gradients) - np.diff(grower.y)).max()
+    gained = gradients[-1] - gradients[0] >= policy.MAIN_SHARE * (grower.y[-1] - grower.y[0])
+    follows = gained and gradients[-1] <= most and differs <= policy.ROW_NOISE_BYTES
+    return Figure(float(gradients[-1]), most) if follows else None
+
+
+def _bytes_of(table: RowTable, role: str, g: Grower) -> FloatArray:
+    """Return what plays a role at the censuses that a grower was judged by, on all devices."""
+    by_device = [table.censuses[column].components.get(role, {}) for column in g.columns]
+    return np.array([sum(devices.values()) for devices in by_device], dtype=np.float64)
+
+
+def rested_since(case: RunContext, grower: Grower) -> Figure | None:
+    """Return whether memory in use rested since a path could be seen last, long before the end.
+
+    What malloc holds free would take up growth unseen: without its account nothing is known.
+    """
+    (x, private), (read, free) = case.pool_series(), case.gauge_series(gauge.MALLOC_FREE)
+    last, end = int(case.table.at[grower.observed[-1]]), case.track.last_work
+    if grower.growth != "across" or grower.device != HOST or not len(x) or not len(read):
+        return None
+    seen, unseen = float(case.work_done[last]), float(case.work_done[end] - case.work_done[last])
+    due = grower.per_boundary * float(case.track.work[end] - case.track.work[last])
+    if unseen <= (1 - policy.MAIN_SHARE) * np.ptp(x) or due < policy.GAUGE_NOISE_BYTES:
+        return None
+    in_use = private - np.interp(x, read, free)
+    gained = float(in_use[-1] - np.interp(seen, x, in_use))
+    if x[-1] - read[-1] > policy.CONSIDERABLE_SHARE * unseen:  # it may be in use since
+        gained += float(free[-1])
+    share = gained / due
+    return Figure(share, policy.CONSIDERABLE_SHARE) if share < policy.CONSIDERABLE_SHARE else None
 
 
 def declares_a_bound(case: RunContext, grower: Grower) -> Figure | None:
@@ -100,7 +209,8 @@ def first_touch(case: RunContext, term: Term, growers: Sequence[Grower]) -> Figu
 def pinned_by_growth(case: RunContext, term: Term, growers: Sequence[Grower]) -> Figure | None:
     """Return whether free memory rises with what grows by a name: it lies between its parts.
 
-    That of small parts is many times their size: each keeps the free block below it.
+    That is so where this is most of what the C heap has more in use. The free memory between small
+    parts is many times their size: each keeps the free block below it.
     """
     if term.kind != "slack":
         return None
@@ -108,7 +218,11 @@ def pinned_by_growth(case: RunContext, term: Term, growers: Sequence[Grower]) ->
     boundaries = float(case.track.work[case.track.last_work] - case.track.work[begin])
     across = [g for g in growers if g.growth == "across" and g.device == HOST]
     gained = sum(g.per_boundary * boundaries for g in across)
-    return Figure(gained, policy.GAUGE_NOISE_BYTES) if gained >= policy.GAUGE_NOISE_BYTES else None
+    done, in_use = case.gauge_series(gauge.MALLOC_IN_USE)
+    in_tail = in_use[done >= term.trend.tail_from]
+    whole = float(in_tail[-1] - in_tail[0]) if len(in_tail) else 0.0
+    least = max(policy.GAUGE_NOISE_BYTES, policy.MOST_SHARE * whole)
+    return Figure(gained, least) if gained >= least else None
 
 
 def nothing_pins_it(case: RunContext, term: Term, growers: Sequence[Grower]) -> Figure | None:
@@ -124,6 +238,15 @@ def nothing_pins_it(case: RunContext, term: Term, growers: Sequence[Grower]) -> 
     return Figure(trend.net_bytes, policy.ELSEWHERE_NOISE_BYTES) if trend.is_bounded else None
 
 
+MOVED = RowRule("moved", "another path lost what this one gained", moved)
+ROW_RULES = (
+    RowRule("recreated", "it is rebuilt, and nothing of it is kept", recreated),
+    RowRule(
+        "follows_the_model", "gradients and states come to parameters", follows_the_model, True
+    ),
+    RowRule("rested_since", "memory in use rested since it was seen last", rested_since),
+    RowRule("declares_a_bound", "it stops at a bound of its own", declares_a_bound, True),
+)
 TERM_RULES = (
     TermRule("first_touch", "pages of what was allocated before are written", first_touch),
     TermRule("nothing_pins_it", "what the C heap has in use doesn't grow", nothing_pins_it),
@@ -131,35 +254,66 @@ TERM_RULES = (
 )
 
 
-def without_filling(case: RunContext, growers: list[Grower]) -> tuple[list[Grower], list[Grower]]:
-    """Return what no rule excludes, and what grows towards a bound; decisions are recorded."""
+def excludes(case: RunContext, rule: RowRule, grower: Grower) -> bool:
+    """Return whether a rule says that what grows is no leak; the decision is recorded."""
+    figure = rule.applies(case, grower)
+    if figure is None:
+        return False
+    row = case.table.latest[grower.path]
+    case.decisions.add(
+        row.name, rule.name, rule.reason,
+        figure=figure.value, threshold=figure.threshold, path=row.path,
+    )  # fmt: skip
+    return True
+
+
+def without_excluded(case: RunContext, growers: list[Grower]) -> tuple[list[Grower], list[Grower]]:
+    """Return what no rule for rows excludes, and what grows towards a bound."""
     left: list[Grower] = []
     filling: list[Grower] = []
     for grower in growers:
-        figure = declares_a_bound(case, grower)
-        (left if figure is None else filling).append(grower)
-        if figure is not None:
-            row = case.table.latest[grower.path]
-            case.decisions.add(
-                row.name, "declares_a_bound", "it stops at a bound of its own",
-                figure=figure.value, threshold=figure.threshold, path=row.path,
-            )  # fmt: skip
+        rule = next((r for r in ROW_RULES if excludes(case, r, grower)), None)
+        if rule is None:
+            left.append(grower)
+        elif rule.stops:
+            filling.append(grower)
     return left, filling
 
 
 def with_rules_applied(
-    case: RunContext, terms: Mapping[str, Term], growers: Sequence[Grower]
+    case: RunContext,
+    terms: Mapping[str, Term],
+    growers: Sequence[Grower],
+    filling: Sequence[Grower],
 ) -> dict[str, Term]:
     """Return terms of private memory with the first rule by which their growth is no leak.
 
     Args:
         case: The run.
         terms: The terms, by kind.
-        growers: What grows by a name, towards a bound or not.
+        growers: What grows by a name.
+        filling: What grows towards a bound.
 
     """
-    judged = {kind: _with_rule(case, term, growers) for kind, term in terms.items()}
+    named = [*growers, *filling]
+    judged = {kind: _with_rule(case, term, named) for kind, term in terms.items()}
+    judged["elsewhere"] = _filling(case, judged["elsewhere"], filling)
+    slack = judged.get("slack")
+    if slack is not None and slack.grows:
+        # Larger batches leave holes, which ends when the largest was met.
+        by_shapes = may_come_with_shapes(case, slack, case.gauge_series(gauge.MALLOC_FREE))
+        judged["slack"] = undecided(slack, None) if by_shapes else slack
     return _pinned_by_unnamed(case, judged)
+
+
+def _filling(case: RunContext, unnamed: Term, filling: Sequence[Grower]) -> Term:
+    """Return what is new without a name, which ends where most of it fills a library's bound."""
+    gained = named_in_libraries(case, filling)
+    least = policy.MOST_SHARE * unnamed.trend.net_bytes
+    if not (unnamed.grows or unnamed.may_grow) or gained < max(least, 1.0):
+        return unnamed
+    reason = "most of it fills what stops at a bound of its own"
+    return _excluded(case, unnamed, "declares_a_bound", reason, Figure(gained, least))
 
 
 def named_in_libraries(case: RunContext, growers: Iterable[Grower]) -> float:
@@ -207,15 +361,25 @@ def _pinned_by_unnamed(case: RunContext, terms: dict[str, Term]) -> dict[str, Te
     }
 
 
-def may_come_with_shapes(case: RunContext, term: Term, growers: Sequence[Grower]) -> bool:
-    """Return whether growth without a name may come with new shapes of tensors alone.
+def may_come_with_shapes(
+    case: RunContext, term: Term, series: tuple[FloatArray, FloatArray]
+) -> bool:
+    """Return whether growth of a term may come with new shapes of tensors alone.
 
     oneDNN compiles a kernel for each shape that it meets and caches it; larger batches need more at
     once. Both end by themselves. A leak goes on between new shapes as well.
+
+    Args:
+        case: The run.
+        term: The term.
+        series: Its readings: units done, and bytes.
+
     """
-    known = case.track.known(gauge.SHAPES)
-    x, y = unexplained_series(case, growers)
-    inside = x >= term.trend.tail_from
+    known, (x, y) = case.track.known(gauge.SHAPES), series
+    # Between phases the function that holds the batches may have returned.
+    at = np.searchsorted(case.work_done, x)
+    inside = np.isin(case.track.kind[at], INNER) & np.isin(at, known)
+    inside &= x >= term.trend.tail_from
     x, kept = x[inside], np.minimum.accumulate(y[inside][::-1])[::-1]
     if len(known) < policy.FEWEST_READINGS or len(x) < policy.FEWEST_READINGS:
         return False

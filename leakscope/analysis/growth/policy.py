@@ -16,6 +16,9 @@ from __future__ import annotations
 
 # Parts of a whole.
 
+HARMLESS_SHARE = 0.05
+"""A peak of less than this part of what the process holds anyway, or a cache of less of what a
+device's allocator has reserved, is not worth a change of code."""
 LITTLE_SHARE = 0.1
 """What is less than this part of something is little of it: it is passed over."""
 CONSIDERABLE_SHARE = 0.25
@@ -146,6 +149,8 @@ ENDING_S = 10.0
 SIMILAR_NAMES = 4
 """This many small entries of one container are one culprit: ``results``, not its keys. So many
 variables that differ in numbers alone are made by the program."""
+STATES_PER_PARAMETER = 3
+"""Most optimizers keep at most so many tensors of a parameter's size for it: Adam two or three."""
 UNANSWERED_CALLS = 64
 """A library's cache with as many entries that has never answered a call is no cache. The first of
 every cache's calls find nothing."""
@@ -164,5 +169,3 @@ RATE_PER_PASS = 32 * 1024.0
 """Noise floor per validation or epoch."""
 PEAK_OF_LIMIT = 0.85
 """A peak above this part of the limit threatens the run: the next larger batch ends it."""
-PEAK_OF_BASELINE = 0.05
-"""A peak of less than this part of what the process holds anyway is not worth a change of code."""

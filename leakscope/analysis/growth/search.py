@@ -35,8 +35,10 @@ from leakscope.analysis.accounting.terms import (
 from leakscope.analysis.columns.series import HOST, FloatArray, IntArray, RowTable
 from leakscope.analysis.growth import judge, policy, theil_sen
 from leakscope.analysis.growth.exclusions import (
+    MOVED,
+    excludes,
     with_rules_applied,
-    without_filling,
+    without_excluded,
 )
 from leakscope.analysis.growth.rows import Grower, find_across, find_within, grower_of, in_units
 from leakscope.analysis.run_context import RunContext
@@ -73,13 +75,14 @@ def search_growth(case: RunContext) -> SearchResult:
     """Return what grows across and within phases, each once, at its accumulation point.
 
     The steps: rows that grow across phases, those seen too seldom that carry the growth of memory
-    among them; their accumulation points, in their unit of work, less what fills a bound; what
-    climbs within phases outside of these, in the same way; the terms without a name.
+    among them, less what moved; their accumulation points, in their unit of work, less what a rule
+    excludes; what climbs within phases outside of these, in the same way; the terms without a name.
     """
     table = case.table
     grown, trends = find_across(case.observations)
     carriers = find_carriers(case, trends)
     grown |= carriers
+    grown = {k: g for k, g in grown.items() if not excludes(case, MOVED, g)}
     _note_trends(case, trends)
     across: list[Grower] = []
     for device in table.retained:
@@ -90,15 +93,15 @@ def search_growth(case: RunContext) -> SearchResult:
             for g in points
         ]
     named = _on_main_device(across)
-    across, filling = without_filling(case, named)
+    across, filling = without_excluded(case, named)
     across = [share_named(table, g) for g in across]
     climbing = _climbing(case, {path for path, _ in grown})
     found = [kept[path] for kept in climbing for path in accumulation_points(table, kept)]
-    within, _ = without_filling(case, _on_main_device(found))
+    within, _ = without_excluded(case, _on_main_device(found))
     owners = [*grown.values(), *(g for kept in climbing for g in kept.values())]
     growers = across + within
     terms = judge_terms(case, growers, named, trends)
-    terms = with_rules_applied(case, terms, [*growers, *filling])
+    terms = with_rules_applied(case, terms, growers, filling)
     return SearchResult(growers, filling, trends, owners, terms)
 
 

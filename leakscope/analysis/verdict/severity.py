@@ -54,7 +54,7 @@ def of_within(peak_bytes: float, together_bytes: float, height: PhaseHeight) -> 
         height: How high memory rises in the phase.
 
     """
-    floor = max(policy.NOTEWORTHY_BYTES, policy.PEAK_OF_BASELINE * height.baseline)
+    floor = max(policy.NOTEWORTHY_BYTES, policy.HARMLESS_SHARE * height.baseline)
     if together_bytes < floor or peak_bytes < policy.LITTLE_SHARE * together_bytes:
         return Severity.NOTE
     if height.peak <= 0 or together_bytes <= policy.MOST_SHARE * height.rise:
