@@ -576,3 +576,23 @@ class TestSizes:
         result = walk(WalkRequest(roots=[holders], cutoff_bytes=0, max_selected=10))
         assert result.objects == 10_003
         assert result.nodes.host_bytes[0] == result.heap_bytes
+
+
+@needs_native
+@pytest.mark.parametrize("length", [1, 9, 10, 11, 40])
+def test_a_tuple_that_is_being_made_is_held_by_no_walk(length: int) -> None:
+    """CPython resizes it at its end, and raises where anybody else refers to it."""
+    kept = []
+
+    def look() -> None:
+        kept.append(walk(WalkRequest([Plain], full=True)))
+
+    def items() -> Iterator[bytearray]:
+        for number in range(length):
+            if number in (0, length - 1):
+                look()
+            yield bytearray(4 << 20)
+        look()
+
+    assert len(tuple(items())) == length
+    assert kept

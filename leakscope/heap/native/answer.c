@@ -130,8 +130,7 @@ static int fill_row(Walk *w, Tree *t, Choice *c, size_t row, PyObject **columns)
         sealed_number(w, number),
         t->recent ? PyLong_FromUnsignedLongLong(t->recent[number]) : PyLong_FromLong(-1),
     };
-    Py_INCREF((PyObject *)node->key);
-    values[0] = (PyObject *)node->key;
+    values[0] = may_be_unfinished(node) ? PyTuple_New(0) : Py_NewRef((PyObject *)node->key);
     int complete = 1;
     for (int i = 0; i < N_COLUMNS; i++) {
         if (values[i] == NULL) {

@@ -41,7 +41,7 @@ static PyObject **sample_new(Walk *w) {
         PyObject **list = &samples[node->type];
         if (*list == NULL && (*list = PyList_New(0)) == NULL)
             break;
-        if (PyList_GET_SIZE(*list) < w->request.new_samples &&
+        if (PyList_GET_SIZE(*list) < w->request.new_samples && !may_be_unfinished(node) &&
             PyList_Append(*list, (PyObject *)node->key) < 0)
             break;
     }
@@ -126,8 +126,9 @@ static void add_to_total(HeadTotal *total, const Walk *w, const Head *head, uint
     total->bytes += bytes;
     if (total->samples == NULL)
         total->samples = PyList_New(0);
+    const Node *node = &w->nodes[head->node];
     if (total->samples && PyList_GET_SIZE(total->samples) < w->request.max_samples &&
-        PyList_Append(total->samples, (PyObject *)w->nodes[head->node].key) < 0)
+        !may_be_unfinished(node) && PyList_Append(total->samples, (PyObject *)node->key) < 0)
         Py_CLEAR(total->samples);
 }
 

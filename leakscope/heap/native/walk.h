@@ -547,6 +547,14 @@ PyObject *stacked(PyObject *module, PyObject *arguments);
 
 extern PyObject *name_sizeof, *name_dispatch, *name_data, *name_unpack;
 
+/* Return whether C code may still be filling a tuple: nothing that was met refers to it. It is resized
+ * only while it has a single reference, so that whoever holds another one makes the program fail
+ * (_PyTuple_Resize), as tuple() of a generator does while another thread runs. */
+static inline int may_be_unfinished(const Node *node) {
+    PyObject *object = (PyObject *)node->key;
+    return node->root < 0 && node->parent == NONE && PyTuple_CheckExact(object) && Py_REFCNT(object) == 1;
+}
+
 static inline uint64_t key_in(Walk *w, uintptr_t address, int is_storage) {
     const Index *index = &w->index;
     uintptr_t region = (address >> REGION_BITS << 1 | (uintptr_t)is_storage) + 1;
