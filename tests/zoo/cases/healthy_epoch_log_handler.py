@@ -58,7 +58,7 @@ def readings(batch, length, random):
     return base[state] + 1.5 * torch.randn(batch, length, 12, generator=random), state
 
 
-def epoch(model, optimizer, random, steps=40):
+def epoch(model, optimizer, random, steps=24):
     for step in range(steps):
         length = 8 * int(torch.randint(3, 9, (1,), generator=random))
         rows, state = readings(16, length, random)
