@@ -8,6 +8,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from eleventh_truth import ELEVENTH
 from kinds_truth import KINDS
 from ninth_truth import NINTH
 from real_truth import REAL
@@ -39,7 +40,7 @@ class Case:
     @property
     def was_unseen(self) -> bool:
         """Whether it was written without knowing how verdicts are made."""
-        return self.name in UNSEEN or self.name in NINTH or self.name in TENTH
+        return self.name in UNSEEN or self.name in NINTH | TENTH | ELEVENTH
 
     @property
     def is_real(self) -> bool:
@@ -59,7 +60,7 @@ def cases() -> list[Case]:
     """Return all programs, the leaking ones first."""
     own = [
         Case(name, HERE / "cases" / f"{name}.py", truth)
-        for name, truth in (TRUTHS | KINDS | NINTH | TENTH).items()
+        for name, truth in (TRUTHS | KINDS | NINTH | TENTH | ELEVENTH).items()
     ]
     trainers = [
         Case(name, END_TO_END / "programs" / f"{name}.py", truth)
