@@ -23,6 +23,8 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from mmap import PAGESIZE
+from pathlib import Path
 from threading import get_ident
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -34,14 +36,24 @@ from leakscope.capture.torch_hooks.patching import (
     opaque,
     without_our_frame,
 )
+from leakscope.heap.compiled_code import compiled_code, limits, spoken_name
 from leakscope.model.boundary import Event
-from leakscope.model.errors import ours
-from leakscope.model.record import CompilationRecord
+from leakscope.model.errors import OUR_FILES, ours
+from leakscope.model.record import (
+    CapturedGraphs,
+    CompilationRecord,
+    CompiledCodeRecord,
+    CompiledFunction,
+)
 
 MOST_COMPILATIONS = 500
 """More are counted, not described."""
 LONGEST_REASON = 300
+MOST_FUNCTIONS = 200
 COMPILER = "torch._dynamo.utils"
+_LIMIT = re.compile(r"(recompile|cache)[ _]?(size)?[ _]?limit", re.IGNORECASE)
+"""Of what failed: nothing was compiled, because there is room for no more entries."""
+_FRAME = re.compile(r"Line: (\d+), Name: (.*?), Filename: (.*)", re.DOTALL)
 _COMPARED = re.compile(r"(==|!=|<=|>=|<|>|\bis\b|\bin\b).*")
 """What follows in a guard may be a value of the program's, which no recording holds."""
 
@@ -113,6 +125,7 @@ _NAMES = tuple(event.value for event in Event)
 _OF_GENERATIONS = tuple(
     event.value for event in (Event.COLLECTION_0, Event.COLLECTION_1, Event.COLLECTION_2)
 )
+_MOST_SIZES = 2
 _DISTRIBUTED = "_save_state_dict"
 """Writes its pieces by ``torch.save``, in threads of its own."""
 
@@ -133,6 +146,8 @@ class EventCounts:
         self._compiled_until = 0.0
         self._compiled: list[CompilationRecord] = []
         self._described = 0
+        self._frames: dict[str, tuple[str, str, int]] = {}
+        self._is_told = True
         modules = dict.fromkeys(passage.module for passage in PASSAGES)
         self._watch = ImportWatch(dict.fromkeys(modules, self._arrived))
 
@@ -189,6 +204,32 @@ class EventCounts:
         for record in compiled:
             record.boundary = boundary
         return compiled
+
+    def compiled_code(self, boundary: int, *, last: bool = False) -> CompiledCodeRecord | None:
+        """Return what the compiler keeps; None where nothing was compiled since this was asked for.
+
+        ``last`` at the end of the run: what it keeps then.
+        """
+        if COMPILER not in sys.modules or (self._is_told and not last):
+            return None
+        self._is_told = True
+        functions = _functions()
+        if not functions:
+            return None
+        allowed = limits()
+        workers, size = _workers()
+        return CompiledCodeRecord(
+            boundary=boundary,
+            functions=functions[:MOST_FUNCTIONS],
+            limit=allowed.each,
+            cap=allowed.together,
+            is_raised=allowed.bound is None,
+            is_error=allowed.is_error,
+            workers=workers,
+            worker_bytes=size,
+            ends_idle_workers=_ends_idle_workers(),
+            graphs=_captured_graphs(),
+        )
 
     def _arrived(self, module: ModuleType) -> None:
         for passage in PASSAGES:
@@ -311,11 +352,110 @@ class EventCounts:
                 metrics, "is_runtime", False
             ):
                 continue
-            record = _described(metrics)
-            self._add(Event.RECOMPILATION if record.number else Event.COMPILATION)
+            record = self._placed(_described(metrics), str(getattr(metrics, "compile_id", "")))
+            if not record.hit_limit:
+                self._is_told = False
+                self._add(Event.RECOMPILATION if record.number else Event.COMPILATION)
             self._described += 1
             if self._described <= MOST_COMPILATIONS:
                 self._compiled.append(record)
+
+    def _placed(self, record: CompilationRecord, compile_id: str) -> CompilationRecord:
+        """Return a record with its function, which only the compilations of a frame tell."""
+        frame = compile_id.partition("/")[0]
+        if record.file:
+            if len(self._frames) < MOST_COMPILATIONS:
+                self._frames[frame] = record.function, record.file, record.line
+        elif frame in self._frames:
+            record.function, record.file, record.line = self._frames[frame]
+        return record
+
+
+def _functions() -> list[CompiledFunction]:
+    """Return the functions that have entries, those with most first."""
+    found: dict[tuple[str, str, int], list[int]] = {}
+    for compiled in compiled_code():
+        code = compiled.code
+        key = spoken_name(code.co_name), code.co_filename, code.co_firstlineno
+        found.setdefault(key, []).append(len(compiled.entries))
+    functions = [
+        CompiledFunction(
+            function=name,
+            file=file,
+            line=line,
+            entries=sum(entries),
+            most=max(entries),
+            codes=len(entries),
+        )
+        for (name, file, line), entries in found.items()
+    ]
+    return sorted(functions, key=lambda each: -each.entries)
+
+
+def _workers() -> tuple[int, int]:
+    """Return how many processes of Inductor's there are, and their resident bytes."""
+    pools = getattr(sys.modules.get("torch._inductor.async_compile"), "_pool_set", None)
+    found: set[int] = set()
+    try:
+        for pool in list(pools or ()):
+            process = getattr(pool, "process", None)  # which starts the others
+            if process is not None and process.returncode is None:
+                found |= {process.pid, *_children_of(process.pid)}
+            found.update(getattr(pool, "_processes", None) or ())
+    except ours(Exception):  # another version, or the pool is about to change
+        return 0, 0
+    sizes = [size for pid in found if (size := _resident(pid))]
+    return len(sizes), sum(sizes)
+
+
+def _children_of(pid: int) -> set[int]:
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return {int(child) for task in tasks for child in task.read_text().split()}
+
+
+def _resident(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGESIZE
+    except ours(OSError, IndexError):
+        return 0
+
+
+def _ends_idle_workers() -> bool:
+    config = sys.modules.get("torch._inductor.config")
+    try:
+        return bool(getattr(config, "quiesce_async_compile_pool", False))
+    except ours(Exception):
+        return False
+
+
+def _captured_graphs() -> list[CapturedGraphs]:
+    """Return how many CUDA graphs were recorded, by the form of what they return."""
+    trees: Any = sys.modules.get("torch._inductor.cudagraph_trees")
+    found: dict[tuple[str, str], int] = {}
+    try:
+        containers = dict(getattr(getattr(trees, "local", None), "tree_manager_containers", {}))
+        for device, container in containers.items():
+            waiting = [
+                node
+                for nodes in getattr(container.tree_manager, "roots", {}).values()
+                for node in nodes
+            ]
+            while waiting:
+                node = waiting.pop()
+                waiting += [one for nodes in node.children.values() for one in nodes]
+                sizes = [
+                    "x".join(str(int(size)) for size in form["size"])
+                    for form in node.outputs_metadata
+                    if type(form) is dict and "size" in form
+                ]
+                key = f"cuda:{device}", ", ".join(sizes[:_MOST_SIZES])
+                found[key] = found.get(key, 0) + 1
+    except ours(Exception):  # another version
+        return []
+    return [
+        CapturedGraphs(device=device, shapes=shapes, graphs=count)
+        for (device, shapes), count in sorted(found.items(), key=lambda item: -item[1])
+    ][:MOST_FUNCTIONS]
 
 
 def _ended(compiled: Any) -> float:
@@ -330,19 +470,36 @@ def _ended(compiled: Any) -> float:
     return 1e6 * (began + (took if isinstance(took, int | float) else 0.0))
 
 
+def _caller(compiled: Any) -> tuple[str, int]:
+    """Return file and line of the innermost frame outside torch that called what was compiled."""
+    frames = getattr(compiled, "stack_trace", None)
+    torch = getattr(sys.modules.get("torch"), "__file__", None)
+    for text in reversed(frames[:-1] if isinstance(frames, list) else []):
+        found = _FRAME.fullmatch(text) if isinstance(text, str) else None
+        is_torch = found is not None and torch and found[3].startswith(str(Path(torch).parent))
+        if found is not None and not is_torch and not found[3].startswith(OUR_FILES):
+            return found[3], int(found[1])
+    return "", 0
+
+
 def _described(compiled: Any) -> CompilationRecord:
     """Return what was compiled, why again, and under how many guards."""
     frame, _, number = str(getattr(compiled, "compile_id", "")).partition("/")
     reason = str(getattr(compiled, "recompile_reason", None) or "").partition("\n")[0]
+    failed = f"{getattr(compiled, 'fail_type', '')} {getattr(compiled, 'fail_reason', '')}"
+    file, line = _caller(compiled)
     try:
         return CompilationRecord(
             boundary=0,
-            function=str(getattr(compiled, "co_name", None) or frame),
+            function=spoken_name(str(getattr(compiled, "co_name", None) or frame)),
             file=str(getattr(compiled, "co_filename", None) or ""),
             line=int(getattr(compiled, "co_firstlineno", None) or 0),
             number=int(re.match(r"\d*", number).group() or 0),  # type: ignore[union-attr]
             reason=_COMPARED.sub(r"\1 …", reason)[:LONGEST_REASON],
             guards=int(getattr(compiled, "guard_count", None) or 0),
+            caller_file=file,
+            caller_line=line,
+            hit_limit=_LIMIT.search(failed) is not None,
         )
     except ours(TypeError, ValueError):
         return CompilationRecord(boundary=0)

@@ -20,7 +20,7 @@ from leakscope.model.trend import Reason, Trend
 NOTEWORTHY_BYTES = 1 << 20
 MOST_CLEARED = 15
 _CLEARED_PARTS = {"parameters", "buffers", "gradients", "code"}
-_HOLDERS = {"list", "dict", "set", "deque", "tuple", "lru_cache", "queue"} | {
+_HOLDERS = {"list", "dict", "set", "deque", "tuple", "lru_cache", "queue", "compiled"} | {
     "tensor",
     "array",
     "bytes",

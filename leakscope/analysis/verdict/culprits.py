@@ -8,11 +8,18 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import numpy as np
 
+from leakscope.analysis.accounting.compiled_code import (
+    bound_of,
+    compiled_entry,
+    describe_bytes,
+    is_compiled,
+    remedy_of,
+)
 from leakscope.analysis.accounting.native import NativeGrowth, with_contents
 from leakscope.analysis.accounting.phases import phase_height
 from leakscope.analysis.accounting.terms import unnamed_readings
@@ -240,11 +247,13 @@ def _culprit(
     others, freed = _other_holders(table, row), _freed(row, grower.device)
     found = case.known_of(row, grower.path, growth=grower.growth, device=grower.device)
     origins = find_origins(case.sources, table, grower, row, found.known if found else None)
+    if is_compiled(row):
+        origins = _of_compiled(case, row, origins)
     chart, chart_unit = _chart(case, grower)
     pinned, is_across = pinned_bytes(row), grower.growth == "across"
     by_event = _per_event(case, grower) if is_across else None
     text = sentence(row, grower, judged.share, total, judged.peak_bytes, pinned)
-    text += _of_native(native)
+    text += _of_native(native) + _about_compiled(case, row)
     if by_event is not None and by_event.text:
         text += f" {by_event.text}"
     return Culprit(
@@ -282,9 +291,7 @@ def _culprit(
         leak_share_bytes=row.leak_share_bytes,
         graph_nodes=row.graph_nodes,
         graph_bytes=pinned,
-        sentence=text
-        + _of_native(native)
-        + (f" {by_event.text}" if by_event and by_event.text else ""),
+        sentence=text,
         native=None
         if native is None
         else NativeContents(
@@ -302,6 +309,27 @@ def _culprit(
         chart_unit=chart_unit,
         known=found.told if found else None,
     )
+
+
+def _of_compiled(case: RunContext, row: CensusRow, origins: Origins) -> Origins:
+    """Return where a function that is compiled again is called, and what to change about that."""
+    entry = compiled_entry(case, row)
+    if entry is None:
+        return origins
+    return replace(
+        origins,
+        defined_at=entry.place,
+        fed_at=entry.called_at or origins.fed_at,
+        remedy=remedy_of(case, entry),
+    )
+
+
+def _about_compiled(case: RunContext, row: CensusRow) -> str:
+    """Return how many versions there are of a compiled function, and may be."""
+    entry = compiled_entry(case, row) if is_compiled(row) else None
+    if entry is None:
+        return ""
+    return "".join(f" {text}" for text in (bound_of(case, entry), describe_bytes(entry)) if text)
 
 
 def _of_native(native: NativeGrowth | None) -> str:
