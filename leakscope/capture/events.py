@@ -471,14 +471,21 @@ def _ended(compiled: Any) -> float:
 
 
 def _caller(compiled: Any) -> tuple[str, int]:
-    """Return file and line of the innermost frame outside torch that called what was compiled."""
+    """Return file and line of the program that called what was compiled, where that is known.
+
+    The account leaves out its innermost frames. Where frames of torch's end it, all are torch's;
+    else the caller may be among them.
+    """
     frames = getattr(compiled, "stack_trace", None)
-    torch = getattr(sys.modules.get("torch"), "__file__", None)
+    torch = str(Path(str(getattr(sys.modules.get("torch"), "__file__", None))).parent)
+    is_exact = False
     for text in reversed(frames[:-1] if isinstance(frames, list) else []):
         found = _FRAME.fullmatch(text) if isinstance(text, str) else None
-        is_torch = found is not None and torch and found[3].startswith(str(Path(torch).parent))
-        if found is not None and not is_torch and not found[3].startswith(OUR_FILES):
-            return found[3], int(found[1])
+        if found is None or found[3].startswith(OUR_FILES):
+            continue
+        if not found[3].startswith(torch):
+            return (found[3], int(found[1])) if is_exact else ("", 0)
+        is_exact = True
     return "", 0
 
 

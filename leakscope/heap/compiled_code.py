@@ -95,7 +95,7 @@ def compiled_code() -> list[CompiledCode]:
         return []
     try:
         entries_of = core._dynamo.eval_frame._debug_get_cache_entry_list
-        seen = list(frames.input_codes.seen)  # type: ignore[attr-defined]
+        seen = list(frames.input_codes.seen)
     except ours(Exception):  # another version
         return []
     found = []

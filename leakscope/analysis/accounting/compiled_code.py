@@ -54,36 +54,37 @@ _ADVICE = {
         "Compile it for any size",
         (
             "Shapes differ from call to call: torch.compile(dynamic=True), or "
-            "torch._dynamo.mark_dynamic(x, 0) for the dimension that varies, makes one entry do for "
-            "all; or pad to few sizes."
+            "torch._dynamo.mark_dynamic(x, 0) for the dimension that varies, makes one entry do "
+            "for all; or pad to few sizes."
         ),
     ),
     RecompileCause.VALUE: (
         "Keep the changing number or text out of what is compiled",
         (
             "A Python value is part of the guards: pass a number as a tensor "
-            "(torch.tensor(value)), and decide by a text or a flag outside of the compiled function."
+            "(torch.tensor(value)), and decide by a text or a flag outside of what is "
+            "compiled."
         ),
     ),
     RecompileCause.TYPE: (
         "Call it with one form of tensor",
         (
-            "Data type, device, number of dimensions or requires_grad of an argument changes: bring "
-            "arguments into one form before the call."
+            "Data type, device, number of dimensions or requires_grad of an argument changes: "
+            "bring arguments into one form before the call."
         ),
     ),
     RecompileCause.OBJECT: (
         "Pass the same object each time",
         (
-            "It is guarded by which object it gets, and gets another one: make the function, module "
-            "or container once, and hand over tensors."
+            "It is guarded by which object it gets, and gets another one: make the function, "
+            "module or container once, and hand over tensors."
         ),
     ),
     RecompileCause.LENGTH: (
         "Keep containers at one length",
         (
-            "A container has other items each time: pass one of fixed length, or stack what it holds "
-            "to a tensor."
+            "A container has other items each time: pass one of fixed length, or stack what it "
+            "holds to a tensor."
         ),
     ),
     RecompileCause.MODE: (
@@ -101,9 +102,9 @@ _ADVICE = {
 _ONCE = (
     "Compile it once, before the loop",
     (
-        "Each round makes code again (exec, eval, a cell or module that is loaded again) and has it "
-        "compiled; dynamo keeps the code object and all that was compiled of it, and its limit is "
-        "one per code object. Make the function once and pass what differs to it, or call "
+        "Each round makes code again (exec, eval, a cell or module that is loaded again) and has "
+        "it compiled; dynamo keeps the code object and all that was compiled of it, and its limit "
+        "is one per code object. Make the function once and pass what differs to it, or call "
         "torch._dynamo.reset() after each round."
     ),
 )
