@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from leakscope.capture import policy
 from leakscope.capture.dispatch import Guard
 from leakscope.heap.anatomy import locals_of
+from leakscope.heap.compiled_code import compiled_code
 from leakscope.model import gauge
 from leakscope.model.errors import OUR_FILES
 
@@ -378,6 +379,18 @@ def _items(value: Any) -> Iterable[Any]:
     if type(value) not in _CONTAINERS or len(value) > MOST_ITEMS:
         return ()
     return list(value.values()) if type(value) is dict else list(value)
+
+
+class CompiledReader:
+    """Counts what ``torch.compile`` keeps; a source of gauges."""
+
+    name = "compiled"
+    slow = True
+
+    def gauges(self) -> dict[str, int]:
+        """Return how many entries dynamo's cache has; nothing before something was compiled."""
+        entries = sum(len(code.entries) for code in compiled_code())
+        return {gauge.COMPILED: entries} if entries else {}
 
 
 class CopiedShares(Protocol):

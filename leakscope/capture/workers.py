@@ -369,7 +369,7 @@ def start_session(
         path,
         writer=writer,
         taker=CensusTaker(project_root=root),
-        probes=[*gauges.default_probes(), ShapesReader()],
+        probes=[*gauges.default_probes(), ShapesReader(), gauges.CompiledReader()],
         window=partial(AllocationWindow, before=remember_allocators),
         devices=device_memory,
         history=AllocationHistory(),

@@ -602,6 +602,13 @@ GROUND = {
         ),
         {"mapped_heap": 128.0 * KIB * KIB},
     ),
+    "torch-compiled-kept": Ground(
+        "device_leak", {"torch": "2.2.0"}, ({"torch": "2.3.1"}, {}), {"compiled_entries": 3.0}
+    ),
+    "torch-compile-nested-disable": Ground(
+        "unexplained", {"torch": "2.6.0"}, ({"torch": "2.7.0"}, {"torch": "2.5.1"}),
+        {"compiled_entries": 1.0},
+    ),
 }  # fmt: skip
 """Entries that speak of findings."""
 EACH = pytest.mark.parametrize("name", SEEN)

@@ -288,7 +288,15 @@ def cause_of(guard: str) -> RecompileCause:
 def _called_at(
     case: RunContext, function: CompiledFunction, compiled: list[CompilationRecord]
 ) -> list[str]:
-    """Return the lines that call a function, by dynamo's account or by its name."""
+    """Return the lines that call a function, by dynamo's account or by its name.
+
+    Of code that is made again and again, those that have it compiled.
+    """
+    if function.codes > 1:
+        asked = places_that_call(case.sources, {"torch"}, {"compile"}, repeatedly=True)
+        asked = asked or places_that_call(case.sources, {"torch"}, {"compile"})
+        if asked:
+            return asked[:MOST_PLACES]
     seen = Counter(
         case.sources.location(one.caller_file, one.caller_line)
         for one in compiled
