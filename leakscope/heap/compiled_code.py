@@ -33,7 +33,7 @@ _MADE_GLOBALS = ("__compiled_fn_", "__resume_at_")
 _MOST_CODES = 5000
 
 
-class CompiledCode(NamedTuple):
+class CachedCode(NamedTuple):
     """A code object that has entries in dynamo's cache."""
 
     code: CodeType
@@ -87,7 +87,7 @@ def spoken_name(name: str) -> str:
     return f"{spoken_name(found[1])} from line {found[2]}" if found else name
 
 
-def compiled_code() -> list[CompiledCode]:
+def compiled_code() -> list[CachedCode]:
     """Return the code objects that have entries; none where nothing was compiled."""
     frames = sys.modules.get("torch._dynamo.convert_frame")
     core: Any = sys.modules.get("torch._C")
@@ -108,7 +108,7 @@ def compiled_code() -> list[CompiledCode]:
         except ours(Exception):
             return []
         if entries:
-            found.append(CompiledCode(code, entries))
+            found.append(CachedCode(code, entries))
     return found[::-1]
 
 

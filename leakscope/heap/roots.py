@@ -25,7 +25,7 @@ from leakscope.heap.anatomy import locals_of, running_frames
 from leakscope.heap.bytecode import loop_depths, looped_over
 from leakscope.heap.compiled_code import (
     MARK,
-    CompiledCode,
+    CachedCode,
     compiled_code,
     is_made_by_dynamo,
     limits,
@@ -240,7 +240,7 @@ def find_roots(
 
 def _compiled(definitions: Definitions) -> tuple[list[Root], dict[str, Compiled]]:
     """Return the roots for what was compiled, which come last, and how much there is by path."""
-    found: dict[str, list[CompiledCode]] = {}
+    found: dict[str, list[CachedCode]] = {}
     for compiled in compiled_code():
         name = definitions.qualname(compiled.code)
         before, dot, own = name.rpartition(".")

@@ -795,7 +795,7 @@ class TestWhatAnEntrySaysOfTheGround:
     @pytest.mark.parametrize("name", [name for name in GROUND if GROUND[name].gauges])
     def test_without_the_gauge_it_is_not(self, name: str) -> None:
         ground = GROUND[name]
-        assert ground.find(ground.ran, dict.fromkeys(ground.gauges, 1.0)) is None
+        assert ground.find(ground.ran, dict.fromkeys(ground.gauges, 0.0)) is None
 
     @pytest.mark.parametrize("name", GROUND)
     def test_another_kind_of_finding_is_not(self, name: str) -> None:

@@ -29,7 +29,7 @@ def dynamo(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
     frame = SimpleNamespace(_debug_get_cache_entry_list=entries_of)
     core = SimpleNamespace(_dynamo=SimpleNamespace(eval_frame=frame))
-    seen = [lambda: function.__code__, lambda: None, lambda: dynamo.__code__]
+    seen = [lambda: function.__code__, lambda: None, lambda: entries_of.__code__]
     monkeypatch.setitem(sys.modules, "torch._C", core)
     frames = SimpleNamespace(input_codes=SimpleNamespace(seen=seen))
     monkeypatch.setitem(sys.modules, FRAMES, frames)
