@@ -9,26 +9,29 @@ compiler keep count themselves, and are only asked.
 No lock is taken: a signal's handler, a finalizer or a forked child may come in between, and one
 count that two threads lose together harms nobody.
 
-Exceptions that the program catches aren't counted. Only ``sys.monitoring`` (CPython 3.12) hears of
-them, and it calls for each that any library handles, which nobody can switch off one by one: a loop
-that looks up attributes in vain would pay for it.
+Exceptions that the program catches are counted from CPython 3.12 on. ``sys.monitoring`` calls for
+each that any library handles, which nobody can switch off one by one: a loop that looks up
+attributes in vain would pay for it. So what is listened to are instructions, of the program's own
+functions that have an ``except``, and each that begins no clause is switched off when it has run.
 """
 
 from __future__ import annotations
 
+import dis
 import functools
 import gc
 import logging
 import re
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from mmap import PAGESIZE
 from pathlib import Path
 from threading import get_ident
-from types import ModuleType
+from types import CodeType, FrameType, ModuleType
 from typing import Any, NamedTuple
 
+from leakscope.capture.sites import belongs_to_user
 from leakscope.capture.torch_hooks.patching import (
     ImportWatch,
     PatchedMethod,
@@ -36,20 +39,29 @@ from leakscope.capture.torch_hooks.patching import (
     opaque,
     without_our_frame,
 )
-from leakscope.heap.compiled_code import compiled_code, limits, spoken_name
+from leakscope.heap.compiled_code import (
+    MOST_FUNCTIONS,
+    captured_graphs,
+    ends_idle_workers,
+    functions,
+    limits,
+    spoken_name,
+    workers,
+)
 from leakscope.model.boundary import Event
 from leakscope.model.errors import OUR_FILES, ours
 from leakscope.model.record import (
-    CapturedGraphs,
     CompilationRecord,
     CompiledCodeRecord,
-    CompiledFunction,
 )
 
+MOST_CODES = 5000
+"""Functions of the program's that are looked at."""
+_TOOLS = (3, 4)
+"""Numbers that :mod:`sys.monitoring` has given to no kind of tool."""
 MOST_COMPILATIONS = 500
 """More are counted, not described."""
 LONGEST_REASON = 300
-MOST_FUNCTIONS = 200
 COMPILER = "torch._dynamo.utils"
 _LIMIT = re.compile(r"(recompile|cache)[ _]?(size)?[ _]?limit", re.IGNORECASE)
 """Of what failed: nothing was compiled, because there is room for no more entries."""
@@ -125,9 +137,96 @@ _NAMES = tuple(event.value for event in Event)
 _OF_GENERATIONS = tuple(
     event.value for event in (Event.COLLECTION_0, Event.COLLECTION_1, Event.COLLECTION_2)
 )
-_MOST_SIZES = 2
 _DISTRIBUTED = "_save_state_dict"
 """Writes its pieces by ``torch.save``, in threads of its own."""
+
+
+class CaughtExceptions:
+    """Counts the exceptions that the program's own functions catch; nothing before CPython 3.12."""
+
+    def __init__(self, caught: Callable[[], object]) -> None:
+        self._caught = caught
+        self._monitoring: Any = getattr(sys, "monitoring", None)
+        self._tool = -1
+        self._codes: dict[int, tuple[weakref.ref[CodeType], frozenset[int]]] = {}
+        """By where a code object lies: which it is, and where its clauses begin."""
+        self._known: set[int] = set()
+        """Where those lie that were looked at."""
+
+    def install(self) -> None:
+        """Take a number as a tool that no other has."""
+        free = (n for n in _TOOLS if self._monitoring and self._monitoring.get_tool(n) is None)
+        self._tool = next(free, -1)
+        if self._tool < 0:
+            return
+        self._monitoring.use_tool_id(self._tool, "leakscope")
+        event = self._monitoring.events.INSTRUCTION
+        self._monitoring.register_callback(self._tool, event, self._instruction)
+
+    def uninstall(self) -> None:
+        """Leave the program's functions as they were found."""
+        if self._tool < 0:
+            return
+        event = self._monitoring.events.INSTRUCTION
+        for reference, _ in self._codes.values():
+            if (code := reference()) is not None:
+                self._monitoring.set_local_events(self._tool, code, 0)
+        self._monitoring.register_callback(self._tool, event, None)
+        self._monitoring.free_tool_id(self._tool)
+        self._tool = -1
+        self._codes.clear()
+        self._known.clear()
+
+    def follow(self, frame: FrameType | None) -> None:
+        """Listen to the program's functions that run at this moment, and to what they define."""
+        while self._tool >= 0 and frame is not None:
+            code = frame.f_code
+            if id(code) not in self._known and belongs_to_user(code.co_filename):
+                self._listen(code)
+            frame = frame.f_back
+
+    def _listen(self, code: CodeType) -> None:
+        if len(self._known) >= MOST_CODES or id(code) in self._known:
+            return
+        self._known.add(id(code))
+        clauses = clauses_of(code) if code.co_exceptiontable else frozenset()
+        if clauses:
+            self._codes[id(code)] = weakref.ref(code), clauses
+            event = self._monitoring.events.INSTRUCTION
+            self._monitoring.set_local_events(self._tool, code, event)
+        for constant in code.co_consts:
+            if type(constant) is CodeType:
+                self._listen(constant)
+
+    def _instruction(self, code: CodeType, offset: int) -> object:
+        known = self._codes.get(id(code))
+        if known is None or offset not in known[1] or known[0]() is not code:
+            return self._monitoring.DISABLE
+        self._caught()
+        return None
+
+
+def clauses_of(code: CodeType) -> frozenset[int]:
+    """Return the offsets of the instructions with which clauses that catch an exception begin.
+
+    ``except Kind:`` has one behind the jump that is taken where the kind doesn't match, a bare
+    ``except:`` behind the one that takes up the exception. ``with`` and ``finally`` have neither.
+    """
+    found, matched, taken_up = set(), False, False
+    previous = ""
+    for instruction in dis.get_instructions(code):
+        name = instruction.opname
+        if matched and name not in ("NOT_TAKEN", "CACHE"):
+            found.add(instruction.offset)
+            matched = False
+        elif taken_up and name == "POP_TOP":
+            found.add(instruction.offset)
+        taken_up = name == "PUSH_EXC_INFO"
+        if previous == "CHECK_EXC_MATCH" and name.startswith("POP_JUMP"):
+            matched = True
+        if name not in ("NOT_TAKEN", "CACHE"):
+            previous = name
+    return frozenset(found)
 
 
 class EventCounts:
@@ -148,6 +247,7 @@ class EventCounts:
         self._described = 0
         self._frames: dict[str, tuple[str, str, int]] = {}
         self._is_told = True
+        self.caught = CaughtExceptions(functools.partial(self._add, Event.CAUGHT))
         modules = dict.fromkeys(passage.module for passage in PASSAGES)
         self._watch = ImportWatch(dict.fromkeys(modules, self._arrived))
 
@@ -163,9 +263,11 @@ class EventCounts:
                 self._watch.arrived(name)
                 self._arrived(module)
         self._watch.start()
+        self.caught.install()
 
     def uninstall(self) -> None:
         """Leave the libraries as they were found; what was counted can still be read."""
+        self.caught.uninstall()
         self._watch.stop()
         for patch in self._patches:
             patch.remove()
@@ -186,6 +288,7 @@ class EventCounts:
 
     def changed(self) -> dict[str, int]:
         """Return the counts that have changed since they were asked for last."""
+        self.caught.follow(sys._getframe(1))
         counts = self._counts
         for name, stats, before in zip(
             _OF_GENERATIONS, gc.get_stats(), self._collections, strict=False
@@ -213,22 +316,22 @@ class EventCounts:
         if COMPILER not in sys.modules or (self._is_told and not last):
             return None
         self._is_told = True
-        functions = _functions()
-        if not functions:
+        kept = functions()
+        if not kept:
             return None
         allowed = limits()
-        workers, size = _workers()
+        count, size = workers()
         return CompiledCodeRecord(
             boundary=boundary,
-            functions=functions[:MOST_FUNCTIONS],
+            functions=kept[:MOST_FUNCTIONS],
             limit=allowed.each,
             cap=allowed.together,
             is_raised=allowed.bound is None,
             is_error=allowed.is_error,
-            workers=workers,
+            workers=count,
             worker_bytes=size,
-            ends_idle_workers=_ends_idle_workers(),
-            graphs=_captured_graphs(),
+            ends_idle_workers=ends_idle_workers(),
+            graphs=captured_graphs(),
         )
 
     def _arrived(self, module: ModuleType) -> None:
@@ -369,93 +472,6 @@ class EventCounts:
         elif frame in self._frames:
             record.function, record.file, record.line = self._frames[frame]
         return record
-
-
-def _functions() -> list[CompiledFunction]:
-    """Return the functions that have entries, those with most first."""
-    found: dict[tuple[str, str, int], list[int]] = {}
-    for compiled in compiled_code():
-        code = compiled.code
-        key = spoken_name(code.co_name), code.co_filename, code.co_firstlineno
-        found.setdefault(key, []).append(len(compiled.entries))
-    functions = [
-        CompiledFunction(
-            function=name,
-            file=file,
-            line=line,
-            entries=sum(entries),
-            most=max(entries),
-            codes=len(entries),
-        )
-        for (name, file, line), entries in found.items()
-    ]
-    return sorted(functions, key=lambda each: -each.entries)
-
-
-def _workers() -> tuple[int, int]:
-    """Return how many processes of Inductor's there are, and their resident bytes."""
-    pools = getattr(sys.modules.get("torch._inductor.async_compile"), "_pool_set", None)
-    found: set[int] = set()
-    try:
-        for pool in list(pools or ()):
-            process = getattr(pool, "process", None)  # which starts the others
-            if process is not None and process.returncode is None:
-                found |= {process.pid, *_children_of(process.pid)}
-            found.update(getattr(pool, "_processes", None) or ())
-    except ours(Exception):  # another version, or the pool is about to change
-        return 0, 0
-    sizes = [size for pid in found if (size := _resident(pid))]
-    return len(sizes), sum(sizes)
-
-
-def _children_of(pid: int) -> set[int]:
-    tasks = Path(f"/proc/{pid}/task").glob("*/children")
-    return {int(child) for task in tasks for child in task.read_text().split()}
-
-
-def _resident(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGESIZE
-    except ours(OSError, IndexError):
-        return 0
-
-
-def _ends_idle_workers() -> bool:
-    config = sys.modules.get("torch._inductor.config")
-    try:
-        return bool(getattr(config, "quiesce_async_compile_pool", False))
-    except ours(Exception):
-        return False
-
-
-def _captured_graphs() -> list[CapturedGraphs]:
-    """Return how many CUDA graphs were recorded, by the form of what they return."""
-    trees: Any = sys.modules.get("torch._inductor.cudagraph_trees")
-    found: dict[tuple[str, str], int] = {}
-    try:
-        containers = dict(getattr(getattr(trees, "local", None), "tree_manager_containers", {}))
-        for device, container in containers.items():
-            waiting = [
-                node
-                for nodes in getattr(container.tree_manager, "roots", {}).values()
-                for node in nodes
-            ]
-            while waiting:
-                node = waiting.pop()
-                waiting += [one for nodes in node.children.values() for one in nodes]
-                sizes = [
-                    "x".join(str(int(size)) for size in form["size"])
-                    for form in node.outputs_metadata
-                    if type(form) is dict and "size" in form
-                ]
-                key = f"cuda:{device}", ", ".join(sizes[:_MOST_SIZES])
-                found[key] = found.get(key, 0) + 1
-    except ours(Exception):  # another version
-        return []
-    return [
-        CapturedGraphs(device=device, shapes=shapes, graphs=count)
-        for (device, shapes), count in sorted(found.items(), key=lambda item: -item[1])
-    ][:MOST_FUNCTIONS]
 
 
 def _ended(compiled: Any) -> float:

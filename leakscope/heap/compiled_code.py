@@ -1,4 +1,5 @@
-"""What ``torch.compile`` keeps: the entries of dynamo's cache, by the function that was compiled.
+"""What ``torch.compile`` keeps: the entries of dynamo's cache, by the function that was compiled;
+Inductor's processes and captured graphs.
 
 Dynamo hangs a list of entries on each code object that it has compiled: guards, the compiled
 bytecode and, as a global of the module, what that calls (torch/_dynamo/cache_size.py,
@@ -15,11 +16,14 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from mmap import PAGESIZE
+from pathlib import Path
 from types import CodeType
 from typing import Any, NamedTuple
 
 from leakscope.heap.anatomy import instance_dict
 from leakscope.model.errors import ours
+from leakscope.model.record import CapturedGraphs, CompiledFunction
 
 MARK = "torch.compile"
 """Where paths of compiled code begin, as ``torch.compile·criterion``."""
@@ -31,6 +35,8 @@ _RESUMED = re.compile(r"torch_dynamo_resume_in_(.+)_at_(\d+)")
 _MADE_GLOBALS = ("__compiled_fn_", "__resume_at_")
 """Names that dynamo gives to what compiled bytecode calls, among the globals of its module."""
 _MOST_CODES = 5000
+_MOST_SIZES = 2
+MOST_FUNCTIONS = 200
 
 
 class CachedCode(NamedTuple):
@@ -141,3 +147,91 @@ def _attribute(obj: object, name: str) -> Any:
         return getattr(obj, name, None)
     except ours(Exception):
         return None
+
+
+def functions() -> list[CompiledFunction]:
+    """Return the functions that have entries, those with most first."""
+    found: dict[tuple[str, str, int], list[int]] = {}
+    for compiled in compiled_code():
+        code = compiled.code
+        key = spoken_name(code.co_name), code.co_filename, code.co_firstlineno
+        found.setdefault(key, []).append(len(compiled.entries))
+    functions = [
+        CompiledFunction(
+            function=name,
+            file=file,
+            line=line,
+            entries=sum(entries),
+            most=max(entries),
+            codes=len(entries),
+        )
+        for (name, file, line), entries in found.items()
+    ]
+    return sorted(functions, key=lambda each: -each.entries)
+
+
+def workers() -> tuple[int, int]:
+    """Return how many processes of Inductor's there are, and their resident bytes."""
+    pools = getattr(sys.modules.get("torch._inductor.async_compile"), "_pool_set", None)
+    found: set[int] = set()
+    try:
+        for pool in list(pools or ()):
+            process = getattr(pool, "process", None)  # which starts the others
+            if process is not None and process.returncode is None:
+                found |= {process.pid, *_children_of(process.pid)}
+            found.update(getattr(pool, "_processes", None) or ())
+    except ours(Exception):  # another version, or the pool is about to change
+        return 0, 0
+    sizes = [size for pid in found if (size := _resident(pid))]
+    return len(sizes), sum(sizes)
+
+
+def _children_of(pid: int) -> set[int]:
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return {int(child) for task in tasks for child in task.read_text().split()}
+
+
+def _resident(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGESIZE
+    except ours(OSError, IndexError):
+        return 0
+
+
+def ends_idle_workers() -> bool:
+    """Return whether Inductor's processes end when they have been idle for a while."""
+    config = sys.modules.get("torch._inductor.config")
+    try:
+        return bool(getattr(config, "quiesce_async_compile_pool", False))
+    except ours(Exception):
+        return False
+
+
+def captured_graphs() -> list[CapturedGraphs]:
+    """Return how many CUDA graphs were recorded, by the form of what they return."""
+    trees: Any = sys.modules.get("torch._inductor.cudagraph_trees")
+    found: dict[tuple[str, str], int] = {}
+    try:
+        containers = dict(getattr(getattr(trees, "local", None), "tree_manager_containers", {}))
+        for device, container in containers.items():
+            waiting = [
+                node
+                for nodes in getattr(container.tree_manager, "roots", {}).values()
+                for node in nodes
+            ]
+            while waiting:
+                node = waiting.pop()
+                waiting += [one for nodes in node.children.values() for one in nodes]
+                sizes = [
+                    "x".join(str(int(size)) for size in form["size"])
+                    for form in node.outputs_metadata
+                    if type(form) is dict and "size" in form
+                ]
+                key = f"cuda:{device}", ", ".join(sizes[:_MOST_SIZES])
+                found[key] = found.get(key, 0) + 1
+    except ours(Exception):  # another version
+        return []
+    return [
+        CapturedGraphs(device=device, shapes=shapes, graphs=count)
+        for (device, shapes), count in sorted(found.items(), key=lambda item: -item[1])
+    ][:MOST_FUNCTIONS]
