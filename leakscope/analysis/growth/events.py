@@ -142,11 +142,24 @@ def counters_at(track: BoundaryTable, unit: str, done: FloatArray, at: IntArray)
     names = [event.value for event in Event if event not in _NO_CANDIDATES]
     names += [Event.SAVED_FILE.value] if track.is_timed else []
     found += [Regressor(name, track.events(name)[at]) for name in names if track.has_event(name)]
+    found += _late(track, at)
     known = track.known(gauge.SHAPES)
     if len(known) >= len(at):
         shapes = np.interp(at, known, track.gauge(gauge.SHAPES)[known])
         found.append(Regressor(Event.NEW_SHAPE.value, shapes))
     return found
+
+
+def _late(track: BoundaryTable, at: IntArray) -> list[Regressor]:
+    """Return asynchronous saves as they may arrive: what one keeps is seen after it was begun."""
+    name = Event.ASYNC_SAVE.value
+    if not track.has_event(name):
+        return []
+    begun = track.events(name)
+    return [
+        Regressor(name, begun[np.maximum(at - late, 0)])
+        for late in range(1, policy.LATEST_SAVE + 1)
+    ]
 
 
 def _passes(track: BoundaryTable, phase: str, at: IntArray) -> tuple[FloatArray, FloatArray]:

@@ -159,6 +159,9 @@ EVENT_PART = 0.1
 EVENT_RARE = 0.5
 """What happens more often than this in each unit of work isn't told to coincide with it: a log
 record of every step."""
+LATEST_SAVE = 12
+"""Measurements after its beginning at which an asynchronous save may arrive at the latest: such a
+save writes beside some steps of training."""
 EVENTS_LEADING = 3
 """Of two counters one is work or among so many that explain most alone."""
 MOST_PIVOTS = 24

@@ -31,7 +31,7 @@ from leakscope.analysis.columns.series import (
     own_bytes,
 )
 from leakscope.analysis.growth import policy
-from leakscope.analysis.growth.events import counters_at, fit_events
+from leakscope.analysis.growth.events import EventFit, counters_at, fit_events
 from leakscope.analysis.growth.exclusions import named_in_libraries
 from leakscope.analysis.growth.rows import Grower, bytes_when_full
 from leakscope.analysis.processes.endings import shortage_at_the_end
@@ -251,7 +251,7 @@ def _culprit(
         origins = _of_compiled(case, row, origins)
     chart, chart_unit = _chart(case, grower)
     pinned, is_across = pinned_bytes(row), grower.growth == "across"
-    by_event = _per_event(case, grower) if is_across else None
+    by_event = _per_event(case, grower)
     text = sentence(row, grower, judged.share, total, judged.peak_bytes, pinned)
     text += _of_native(native) + _about_compiled(case, row)
     if by_event is not None and by_event.text:
@@ -344,8 +344,27 @@ def _of_native(native: NativeGrowth | None) -> str:
 
 def _per_event(case: RunContext, g: Grower) -> EventGrowth | None:
     """Return with what a path grows, of all that was counted at its censuses."""
+    if g.growth == "within":
+        return _per_event_within(case, g)
     at = case.table.at[g.columns]
     return growth_per_event(case, at, g.x, g.y, unit=g.unit, noise=policy.ROW_NOISE_BYTES)
+
+
+def _per_event_within(case: RunContext, g: Grower) -> EventGrowth | None:
+    """Return with what a path climbs within its phase: what happens between passages is no part."""
+    order = np.argsort(g.columns, kind="stable")
+    at = case.table.at[g.columns[order]]
+    goes_on = np.diff(case.track.occurrence[at]) == 0
+
+    def inside(values: FloatArray) -> FloatArray:
+        return np.concatenate([[0.0], np.cumsum(np.diff(values) * goes_on)])
+
+    counters = [
+        replace(counter, done=inside(counter.done))
+        for counter in counters_at(case.track, g.unit, g.x[order], at)
+    ]
+    fit = fit_events(inside(g.y[order]), counters, policy.ROW_NOISE_BYTES)
+    return None if fit is None else _told(case, fit, g.unit)
 
 
 def growth_per_event(
@@ -363,8 +382,10 @@ def growth_per_event(
 
     """
     fit = fit_events(kept, counters_at(case.track, unit, done, at), noise)
-    if fit is None:
-        return None
+    return None if fit is None else _told(case, fit, unit)
+
+
+def _told(case: RunContext, fit: EventFit, unit: str) -> EventGrowth:
     return event_growth(fit, unit, recompiled(case.recording.compilations, case.sources.location))
 
 
