@@ -7,6 +7,7 @@ code is made again and again, as by ``exec``, each has a limit of its own, and n
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -48,6 +49,9 @@ _CAUSES = (
     (RecompileCause.VALUE, ("==", "!=", "<", ">", " in ")),
 )
 """What guards say, the surest first."""
+
+_SIZES = re.compile(r"\. expected .*", re.DOTALL)
+"""Which sizes differ each time."""
 
 _ADVICE = {
     RecompileCause.SHAPE: (
@@ -270,11 +274,11 @@ def _compilations(case: RunContext, function: CompiledFunction) -> Iterator[Comp
 
 
 def _guard(reason: str) -> str:
-    """Return a reason without the number of the entry whose guard failed: ``0/3: …``."""
+    """Return a reason without the number of the entry whose guard failed, ``0/3: …``, or sizes."""
     before, colon, after = reason.partition(": ")
     number, slash, other = before.partition("/")
     is_numbered = bool(colon) and bool(slash) and number.isdigit() and other[:1].isdigit()
-    return (after if is_numbered else reason).strip()
+    return _SIZES.sub("", after if is_numbered else reason).strip()
 
 
 def cause_of(guard: str) -> RecompileCause:
