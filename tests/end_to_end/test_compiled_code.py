@@ -51,6 +51,15 @@ def criterion(x, stage):
 """
 RAISED = "torch._dynamo.config.recompile_limit = torch._dynamo.config.cache_size_limit = 1000\n"
 RAISED += "torch._dynamo.config.accumulated_recompile_limit = 1000"
+KEPT_BY_THE_BACKEND = """
+def backend(graph, inputs):
+    weight = torch.ones(512, 512)
+    return lambda *inputs: (graph.forward(*inputs), weight)[0]
+
+@torch.compile(backend=backend)
+def criterion(x, stage):
+    return x.abs().mean() * (2 if stage == "1" else (3 if stage == "2" else 1))
+"""
 OF_ANY_SIZE = """
 @torch.compile(backend="eager")
 def criterion(x):
@@ -137,3 +146,13 @@ def test_shapes_that_vary_are_compiled_twice_and_are_no_leak(
     assert function["entries"] == 2
     assert function["reasons"][0]["cause"] == "shape"
     assert not [finding for finding in report["findings"] if finding["kind"] == "compiled_code"]
+
+
+def test_tensors_that_only_compiled_code_keeps_are_told(
+    recorder: SnippetRecorder, tmp_path: Path
+) -> None:
+    report = told(recorder, tmp_path, KEPT_BY_THE_BACKEND, 'criterion(x, f"{epoch // 2}")')
+    assert report["verdict"] != "leak", report["headline"]
+    (function,) = report["compiled_code"]["functions"]
+    assert function["entries"] == 4
+    assert function["tensor_bytes"] == pytest.approx(4 << 20, rel=0.05)

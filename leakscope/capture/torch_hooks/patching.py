@@ -60,7 +60,7 @@ def passed_over(function: F) -> F:
     """
     try:
         dynamo: Any = sys.modules["torch._C"]._dynamo.eval_frame
-        code = function.__code__  # type: ignore[attr-defined]
+        code = function.__code__
         if not hasattr(dynamo, "set_code_exec_strategy"):  # before torch 2.7
             dynamo.skip_code(code)
             return function
