@@ -511,11 +511,12 @@ def _described(compiled: Any) -> CompilationRecord:
     reason = str(getattr(compiled, "recompile_reason", None) or "").partition("\n")[0]
     failed = f"{getattr(compiled, 'fail_type', '')} {getattr(compiled, 'fail_reason', '')}"
     file, line = _caller(compiled)
+    source = str(getattr(compiled, "co_filename", None) or "")
     try:
         return CompilationRecord(
             boundary=0,
-            function=spoken_name(str(getattr(compiled, "co_name", None) or frame)),
-            file=str(getattr(compiled, "co_filename", None) or ""),
+            function=spoken_name(str(getattr(compiled, "co_name", None) or frame), source),
+            file=source,
             line=int(getattr(compiled, "co_firstlineno", None) or 0),
             number=int(re.match(r"\d*", number).group() or 0),  # type: ignore[union-attr]
             reason=_COMPARED.sub(r"\1 …", reason)[:LONGEST_REASON],

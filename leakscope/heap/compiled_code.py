@@ -34,6 +34,7 @@ raised the limit beyond has taken the bound away."""
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(.+)_at_(\d+)")
 _MADE_GLOBALS = ("__compiled_fn_", "__resume_at_")
 """Names that dynamo gives to what compiled bytecode calls, among the globals of its module."""
+_AROUND_MODULES = "torch/_dynamo/external_utils.py"
 _MOST_CODES = 5000
 _MOST_SIZES = 2
 MOST_FUNCTIONS = 200
@@ -87,8 +88,13 @@ def is_made_by_dynamo(name: str) -> bool:
     return name.startswith(_MADE_GLOBALS)
 
 
-def spoken_name(name: str) -> str:
-    """Return how the function is called; of what goes on behind a graph break, from which line."""
+def spoken_name(name: str, file: str = "") -> str:
+    """Return how the function is called; of what goes on behind a graph break, from which line.
+
+    Modules of torch's own are compiled with a function around them that is always the same.
+    """
+    if file.endswith(_AROUND_MODULES):
+        return "torch.nn modules"
     found = _RESUMED.fullmatch(name)
     return f"{spoken_name(found[1])} from line {found[2]}" if found else name
 
@@ -154,7 +160,8 @@ def functions() -> list[CompiledFunction]:
     found: dict[tuple[str, str, int], list[int]] = {}
     for compiled in compiled_code():
         code = compiled.code
-        key = spoken_name(code.co_name), code.co_filename, code.co_firstlineno
+        name = spoken_name(code.co_name, code.co_filename)
+        key = name, code.co_filename, code.co_firstlineno
         found.setdefault(key, []).append(len(compiled.entries))
     functions = [
         CompiledFunction(

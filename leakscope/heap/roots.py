@@ -244,7 +244,10 @@ def _compiled(definitions: Definitions) -> tuple[list[Root], dict[str, Compiled]
     for compiled in compiled_code():
         name = definitions.qualname(compiled.code)
         before, dot, own = name.rpartition(".")
-        name = f"{before}{dot}{spoken_name(own)}".replace("<locals>.", "")
+        spoken = spoken_name(own, compiled.code.co_filename)
+        if spoken == spoken_name(own):
+            spoken = f"{before}{dot}{spoken}"
+        name = spoken.replace("<locals>.", "")
         found.setdefault(name, []).append(compiled)
     roots, counts, bound = [], {}, limits().bound
     for name, codes in found.items():

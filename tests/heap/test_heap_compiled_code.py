@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+import time
 from types import SimpleNamespace
 
 import pytest
 
 from leakscope.heap import compiled_code as subject
-from leakscope.heap.compiled_code import compiled_code, is_made_by_dynamo, limits, spoken_name
+from leakscope.heap.compiled_code import (
+    captured_graphs,
+    compiled_code,
+    functions,
+    is_made_by_dynamo,
+    limits,
+    spoken_name,
+    workers,
+)
 
 FRAMES = "torch._dynamo.convert_frame"
 
@@ -82,6 +92,54 @@ def test_limits_have_two_names_and_defaults(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_what_goes_on_behind_a_graph_break_is_told_by_its_line() -> None:
     assert spoken_name("forward") == "forward"
+    assert spoken_name("inner", "/lib/torch/_dynamo/external_utils.py") == "torch.nn modules"
     assert spoken_name("torch_dynamo_resume_in_forward_at_12") == "forward from line 12"
     assert is_made_by_dynamo("__compiled_fn_3_ab12")
     assert not is_made_by_dynamo("compiled_fn")
+
+
+def test_functions_have_the_entries_of_all_their_code(dynamo: SimpleNamespace) -> None:
+    dynamo.entries = [SimpleNamespace()] * 3
+    (told,) = functions()
+    assert (told.function, told.entries, told.most, told.codes) == ("function", 3, 3, 1)
+    assert told.line == function.__code__.co_firstlineno
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_inductors_processes_are_counted_while_they_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()'])"
+    pool = SimpleNamespace(
+        process=subprocess.Popen([sys.executable, "-c", started], stdin=subprocess.PIPE)
+    )
+    module = SimpleNamespace(_pool_set=[pool])
+    monkeypatch.setitem(sys.modules, "torch._inductor.async_compile", module)
+    try:
+        deadline = time.monotonic() + 20
+        while workers()[0] < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        count, size = workers()
+        assert count == 2
+        assert size > 1 << 20
+    finally:
+        pool.process.communicate()
+    assert workers() == (0, 0)
+
+
+def test_captured_graphs_are_counted_by_the_shapes_of_what_they_return(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def node(*sizes: tuple[int, ...], below: list[object] | None = None) -> SimpleNamespace:
+        forms = [{"size": size} for size in sizes]
+        return SimpleNamespace(children={1: below or []}, outputs_metadata=[*forms, None])
+
+    roots = {0: [node((8, 4), below=[node((8, 4))]), node((2, 4))]}
+    container = SimpleNamespace(tree_manager=SimpleNamespace(roots=roots))
+    local = SimpleNamespace(tree_manager_containers={0: container})
+    name = "torch._inductor.cudagraph_trees"
+    monkeypatch.setitem(sys.modules, name, SimpleNamespace(local=local))
+    assert [(one.device, one.shapes, one.graphs) for one in captured_graphs()] == [
+        ("cuda:0", "8x4", 2),
+        ("cuda:0", "2x4", 1),
+    ]
+    local.tree_manager_containers = {0: SimpleNamespace()}
+    assert captured_graphs() == []
