@@ -303,6 +303,7 @@ class CompiledRow:
 
     function: str
     place: str
+    """Its first line; of a library's the line that calls it."""
     entries: str
     limit: str
     """How many it may have, and whether there are so many."""
@@ -352,9 +353,10 @@ def _compiled_row(entry: CompiledEntry, kept: CompiledCode) -> CompiledRow:
         parts.append(f"{size_of(entry.tensor_bytes).text} of tensors")
     if entry.native_bytes >= WORTH_TELLING:
         parts.append(f"{size_of(entry.native_bytes).text} of native memory beside it (estimate)")
+    is_installed = "site-packages" in entry.place or "dist-packages" in entry.place
     return CompiledRow(
         function=entry.function,
-        place=entry.place,
+        place=entry.called_at[0] if is_installed and entry.called_at else entry.place,
         entries=humane_number(entry.entries),
         limit=limit,
         is_full=entry.hit_limit,
