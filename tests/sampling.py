@@ -50,6 +50,10 @@ SLOW_SAMPLE: dict[str, tuple[str, ...]] = {
         "test_leak_is_named_with_its_line_and_rate[scalar that keeps every graph]",
         "test_look_alike_is_clean",
     ),
+    "end_to_end/test_compiled_code.py": (
+        "test_a_function_that_is_compiled_for_each_name_leaks_where_the_limit_was_raised",
+        "test_the_same_function_with_the_limit_as_it_is_ends_there_and_is_no_leak",
+    ),
     "end_to_end/test_ranks.py": ("test_a_rank_that_leaks_alone_is_told_from_the_others",),
     "end_to_end/test_torch_leaks.py": ("test_look_alike_is_clean",),
     "end_to_end/test_trainers.py": (

@@ -9,24 +9,29 @@ compiler keep count themselves, and are only asked.
 No lock is taken: a signal's handler, a finalizer or a forked child may come in between, and one
 count that two threads lose together harms nobody.
 
-Exceptions that the program catches aren't counted. Only ``sys.monitoring`` (CPython 3.12) hears of
-them, and it calls for each that any library handles, which nobody can switch off one by one: a loop
-that looks up attributes in vain would pay for it.
+Exceptions that the program catches are counted from CPython 3.12 on. ``sys.monitoring`` calls for
+each that any library handles, which nobody can switch off one by one: a loop that looks up
+attributes in vain would pay for it. So what is listened to are instructions, of the program's own
+functions that have an ``except``, and each that begins no clause is switched off when it has run.
 """
 
 from __future__ import annotations
 
+import dis
 import functools
 import gc
 import logging
 import re
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from threading import get_ident
-from types import ModuleType
+from types import CodeType, FrameType, ModuleType
 from typing import Any, NamedTuple
 
+from leakscope.capture.sites import belongs_to_user
 from leakscope.capture.torch_hooks.patching import (
     ImportWatch,
     PatchedMethod,
@@ -34,14 +39,33 @@ from leakscope.capture.torch_hooks.patching import (
     opaque,
     without_our_frame,
 )
+from leakscope.heap.compiled_code import (
+    MOST_FUNCTIONS,
+    captured_graphs,
+    ends_idle_workers,
+    functions,
+    limits,
+    spoken_name,
+    workers,
+)
 from leakscope.model.boundary import Event
-from leakscope.model.errors import ours
-from leakscope.model.record import CompilationRecord
+from leakscope.model.errors import OUR_FILES, ours
+from leakscope.model.record import (
+    CompilationRecord,
+    CompiledCodeRecord,
+)
 
+MOST_CODES = 5000
+"""Functions of the program's that are looked at."""
+_TOOLS = (3, 4)
+"""Numbers that :mod:`sys.monitoring` has given to no kind of tool."""
 MOST_COMPILATIONS = 500
 """More are counted, not described."""
 LONGEST_REASON = 300
 COMPILER = "torch._dynamo.utils"
+_LIMIT = re.compile(r"(recompile|cache)[ _]?(size)?[ _]?limit", re.IGNORECASE)
+"""Of what failed: nothing was compiled, because there is room for no more entries."""
+_FRAME = re.compile(r"Line: (\d+), Name: (.*?), Filename: (.*)", re.DOTALL)
 _COMPARED = re.compile(r"(==|!=|<=|>=|<|>|\bis\b|\bin\b).*")
 """What follows in a guard may be a value of the program's, which no recording holds."""
 
@@ -117,6 +141,94 @@ _DISTRIBUTED = "_save_state_dict"
 """Writes its pieces by ``torch.save``, in threads of its own."""
 
 
+class CaughtExceptions:
+    """Counts the exceptions that the program's own functions catch; nothing before CPython 3.12."""
+
+    def __init__(self, caught: Callable[[], object]) -> None:
+        self._caught = caught
+        self._monitoring: Any = getattr(sys, "monitoring", None)
+        self._tool = -1
+        self._codes: dict[int, tuple[weakref.ref[CodeType], frozenset[int]]] = {}
+        """By where a code object lies: which it is, and where its clauses begin."""
+        self._known: set[int] = set()
+        """Where those lie that were looked at."""
+
+    def install(self) -> None:
+        """Take a number as a tool that no other has."""
+        free = (n for n in _TOOLS if self._monitoring and self._monitoring.get_tool(n) is None)
+        self._tool = next(free, -1)
+        if self._tool < 0:
+            return
+        self._monitoring.use_tool_id(self._tool, "leakscope")
+        event = self._monitoring.events.INSTRUCTION
+        self._monitoring.register_callback(self._tool, event, self._instruction)
+
+    def uninstall(self) -> None:
+        """Leave the program's functions as they were found."""
+        if self._tool < 0:
+            return
+        event = self._monitoring.events.INSTRUCTION
+        for reference, _ in self._codes.values():
+            if (code := reference()) is not None:
+                self._monitoring.set_local_events(self._tool, code, 0)
+        self._monitoring.register_callback(self._tool, event, None)
+        self._monitoring.free_tool_id(self._tool)
+        self._tool = -1
+        self._codes.clear()
+        self._known.clear()
+
+    def follow(self, frame: FrameType | None) -> None:
+        """Listen to the program's functions that run at this moment, and to what they define."""
+        while self._tool >= 0 and frame is not None:
+            code = frame.f_code
+            if id(code) not in self._known and belongs_to_user(code.co_filename):
+                self._listen(code)
+            frame = frame.f_back
+
+    def _listen(self, code: CodeType) -> None:
+        if len(self._known) >= MOST_CODES or id(code) in self._known:
+            return
+        self._known.add(id(code))
+        clauses = clauses_of(code) if code.co_exceptiontable else frozenset()
+        if clauses:
+            self._codes[id(code)] = weakref.ref(code), clauses
+            event = self._monitoring.events.INSTRUCTION
+            self._monitoring.set_local_events(self._tool, code, event)
+        for constant in code.co_consts:
+            if type(constant) is CodeType:
+                self._listen(constant)
+
+    def _instruction(self, code: CodeType, offset: int) -> object:
+        known = self._codes.get(id(code))
+        if known is None or offset not in known[1] or known[0]() is not code:
+            return self._monitoring.DISABLE
+        self._caught()
+        return None
+
+
+def clauses_of(code: CodeType) -> frozenset[int]:
+    """Return the offsets of the instructions with which clauses that catch an exception begin.
+
+    ``except Kind:`` has one behind the jump that is taken where the kind doesn't match, a bare
+    ``except:`` behind the one that takes up the exception. ``with`` and ``finally`` have neither.
+    """
+    found, matched, taken_up = set(), False, False
+    previous = ""
+    for instruction in dis.get_instructions(code):
+        name = instruction.opname
+        if matched and name not in ("NOT_TAKEN", "CACHE"):
+            found.add(instruction.offset)
+            matched = False
+        elif taken_up and name == "POP_TOP":
+            found.add(instruction.offset)
+        taken_up = name == "PUSH_EXC_INFO"
+        if previous == "CHECK_EXC_MATCH" and name.startswith("POP_JUMP"):
+            matched = True
+        if name not in ("NOT_TAKEN", "CACHE"):
+            previous = name
+    return frozenset(found)
+
+
 class EventCounts:
     """Counts events of this process while it is installed."""
 
@@ -133,6 +245,9 @@ class EventCounts:
         self._compiled_until = 0.0
         self._compiled: list[CompilationRecord] = []
         self._described = 0
+        self._frames: dict[str, tuple[str, str, int]] = {}
+        self._is_told = True
+        self.caught = CaughtExceptions(functools.partial(self._add, Event.CAUGHT))
         modules = dict.fromkeys(passage.module for passage in PASSAGES)
         self._watch = ImportWatch(dict.fromkeys(modules, self._arrived))
 
@@ -148,9 +263,11 @@ class EventCounts:
                 self._watch.arrived(name)
                 self._arrived(module)
         self._watch.start()
+        self.caught.install()
 
     def uninstall(self) -> None:
         """Leave the libraries as they were found; what was counted can still be read."""
+        self.caught.uninstall()
         self._watch.stop()
         for patch in self._patches:
             patch.remove()
@@ -171,6 +288,7 @@ class EventCounts:
 
     def changed(self) -> dict[str, int]:
         """Return the counts that have changed since they were asked for last."""
+        self.caught.follow(sys._getframe(1))
         counts = self._counts
         for name, stats, before in zip(
             _OF_GENERATIONS, gc.get_stats(), self._collections, strict=False
@@ -189,6 +307,32 @@ class EventCounts:
         for record in compiled:
             record.boundary = boundary
         return compiled
+
+    def compiled_code(self, boundary: int, *, last: bool = False) -> CompiledCodeRecord | None:
+        """Return what the compiler keeps; None where nothing was compiled since this was asked for.
+
+        ``last`` at the end of the run: what it keeps then.
+        """
+        if COMPILER not in sys.modules or (self._is_told and not last):
+            return None
+        self._is_told = True
+        kept = functions()
+        if not kept:
+            return None
+        allowed = limits()
+        count, size = workers()
+        return CompiledCodeRecord(
+            boundary=boundary,
+            functions=kept[:MOST_FUNCTIONS],
+            limit=allowed.each,
+            cap=allowed.together,
+            is_raised=allowed.bound is None,
+            is_error=allowed.is_error,
+            workers=count,
+            worker_bytes=size,
+            ends_idle_workers=ends_idle_workers(),
+            graphs=captured_graphs(),
+        )
 
     def _arrived(self, module: ModuleType) -> None:
         for passage in PASSAGES:
@@ -311,11 +455,23 @@ class EventCounts:
                 metrics, "is_runtime", False
             ):
                 continue
-            record = _described(metrics)
-            self._add(Event.RECOMPILATION if record.number else Event.COMPILATION)
+            record = self._placed(_described(metrics), str(getattr(metrics, "compile_id", "")))
+            if not record.hit_limit:
+                self._is_told = False
+                self._add(Event.RECOMPILATION if record.number else Event.COMPILATION)
             self._described += 1
             if self._described <= MOST_COMPILATIONS:
                 self._compiled.append(record)
+
+    def _placed(self, record: CompilationRecord, compile_id: str) -> CompilationRecord:
+        """Return a record with its function, which only the compilations of a frame tell."""
+        frame = compile_id.partition("/")[0]
+        if record.file:
+            if len(self._frames) < MOST_COMPILATIONS:
+                self._frames[frame] = record.function, record.file, record.line
+        elif frame in self._frames:
+            record.function, record.file, record.line = self._frames[frame]
+        return record
 
 
 def _ended(compiled: Any) -> float:
@@ -330,19 +486,44 @@ def _ended(compiled: Any) -> float:
     return 1e6 * (began + (took if isinstance(took, int | float) else 0.0))
 
 
+def _caller(compiled: Any) -> tuple[str, int]:
+    """Return file and line of the program that called what was compiled, where that is known.
+
+    The account leaves out its innermost frames. Where frames of torch's end it, all are torch's;
+    else the caller may be among them.
+    """
+    frames = getattr(compiled, "stack_trace", None)
+    torch = str(Path(str(getattr(sys.modules.get("torch"), "__file__", None))).parent)
+    is_exact = False
+    for text in reversed(frames[:-1] if isinstance(frames, list) else []):
+        found = _FRAME.fullmatch(text) if isinstance(text, str) else None
+        if found is None or found[3].startswith(OUR_FILES):
+            continue
+        if not found[3].startswith(torch):
+            return (found[3], int(found[1])) if is_exact else ("", 0)
+        is_exact = True
+    return "", 0
+
+
 def _described(compiled: Any) -> CompilationRecord:
     """Return what was compiled, why again, and under how many guards."""
     frame, _, number = str(getattr(compiled, "compile_id", "")).partition("/")
     reason = str(getattr(compiled, "recompile_reason", None) or "").partition("\n")[0]
+    failed = f"{getattr(compiled, 'fail_type', '')} {getattr(compiled, 'fail_reason', '')}"
+    file, line = _caller(compiled)
+    source = str(getattr(compiled, "co_filename", None) or "")
     try:
         return CompilationRecord(
             boundary=0,
-            function=str(getattr(compiled, "co_name", None) or frame),
-            file=str(getattr(compiled, "co_filename", None) or ""),
+            function=spoken_name(str(getattr(compiled, "co_name", None) or frame), source),
+            file=source,
             line=int(getattr(compiled, "co_firstlineno", None) or 0),
             number=int(re.match(r"\d*", number).group() or 0),  # type: ignore[union-attr]
             reason=_COMPARED.sub(r"\1 …", reason)[:LONGEST_REASON],
             guards=int(getattr(compiled, "guard_count", None) or 0),
+            caller_file=file,
+            caller_line=line,
+            hit_limit=_LIMIT.search(failed) is not None,
         )
     except ours(TypeError, ValueError):
         return CompilationRecord(boundary=0)

@@ -24,13 +24,18 @@ from collections import UserDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf
 from types import FrameType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from leakscope.capture import policy
 from leakscope.capture.dispatch import Guard
 from leakscope.heap.anatomy import locals_of
+from leakscope.heap.compiled_code import compiled_code
 from leakscope.model import gauge
 from leakscope.model.errors import OUR_FILES
+
+if TYPE_CHECKING:
+    from leakscope.probes import Probe
+    from leakscope.probes.interpreter import BatchProbe
 
 SLOW_SHARE = 0.05
 """Part of the budget for each source of gauges that is slow to read."""
@@ -66,6 +71,42 @@ class Reader(Protocol):
 
     def gauges(self) -> dict[str, int]:
         """Return gauges; may raise."""
+
+
+def default_probes() -> list[Probe]:
+    """Return one probe of every kind, those for every boundary first."""
+    from leakscope.probes import cgroup, cuda, interpreter, malloc, mappings, process
+
+    return [
+        process.ProcessProbe(),
+        interpreter.GarbageProbe(),
+        interpreter.FiguresProbe(),
+        cuda.CudaProbe(),
+        cuda.AcceleratorProbe(),
+        process.SystemProbe(),
+        malloc.MallocProbe(),
+        cgroup.CgroupProbe(),
+        process.MappingProbe(),
+        mappings.MappingKindsProbe(),
+        process.ChildCountProbe(),
+        process.ChildrenProbe(),
+        cuda.DeviceProbe(),
+        cuda.AcceleratorDeviceProbe(),
+    ]
+
+
+def worker_probes(batches: BatchProbe) -> list[Probe]:
+    """Return the probes for a worker of a DataLoader: none that asks for a device."""
+    from leakscope.probes import interpreter, malloc, process
+
+    return [
+        process.ProcessProbe(),
+        interpreter.GarbageProbe(),
+        batches,
+        process.SystemProbe(),
+        malloc.MallocProbe(),
+        process.MappingProbe(),
+    ]
 
 
 class SlowGauges:
@@ -338,6 +379,18 @@ def _items(value: Any) -> Iterable[Any]:
     if type(value) not in _CONTAINERS or len(value) > MOST_ITEMS:
         return ()
     return list(value.values()) if type(value) is dict else list(value)
+
+
+class CompiledReader:
+    """Counts what ``torch.compile`` keeps; a source of gauges."""
+
+    name = "compiled"
+    slow = True
+
+    def gauges(self) -> dict[str, int]:
+        """Return how many entries dynamo's cache has; nothing before something was compiled."""
+        entries = sum(len(code.entries) for code in compiled_code())
+        return {gauge.COMPILED: entries} if entries else {}
 
 
 class CopiedShares(Protocol):

@@ -275,7 +275,7 @@ def _clear() -> ClearedMemory:
 
 
 def _read() -> dict[str, int]:
-    from leakscope.probes.sources import default_probes
+    from leakscope.capture.gauges import default_probes
 
     gauges: dict[str, int] = {}
     for probe in default_probes():

@@ -418,6 +418,11 @@ class Session:
         self._write_endings()
         for record in self.events.compilations(boundary.index):
             self._writer.write(record)
+        last = boundary.kind is BoundaryKind.RUN_END
+        if kept := self._guard.call(
+            "events", None, partial(self.events.compiled_code, boundary.index, last=last)
+        ):
+            self._writer.write(kept)
         now = self._now()
         if done >= Due.FOCUSED:
             self._costs.learn_pace(now - boundary.time_s, self._work_clock() - began)

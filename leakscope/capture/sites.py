@@ -46,7 +46,7 @@ def call_route() -> tuple[Site, int]:
     route = 0
     while frame is not None:
         file = frame.f_code.co_filename
-        if _belongs_to_user(file):
+        if belongs_to_user(file):
             return (file, frame.f_lineno), route
         if not file.startswith(OUR_FILES):
             innermost = innermost or frame
@@ -56,7 +56,8 @@ def call_route() -> tuple[Site, int]:
     return site, route
 
 
-def _belongs_to_user(file: str) -> bool:
+def belongs_to_user(file: str) -> bool:
+    """Return whether a source file is neither ours nor an installed library's."""
     known = _is_user.get(file)
     if known is None:
         if len(_is_user) >= FILES_KEPT:

@@ -256,9 +256,9 @@ def _session(
     batches: BatchProbe,
     costs: Costs,
 ) -> Session | None:
+    from leakscope.capture.gauges import worker_probes
     from leakscope.heap import CensusTaker
     from leakscope.probes.allocations import AllocationWindow
-    from leakscope.probes.sources import worker_probes
     from leakscope.recording import RecordingWriter
 
     options = replace(
@@ -347,10 +347,10 @@ def start_session(
         LeakscopeError: the run directory can't be made, in a sentence.
 
     """
+    from leakscope.capture import gauges
     from leakscope.capture.gauges import ShapesReader
     from leakscope.heap import CensusTaker
     from leakscope.heap.pausing import remember_allocators
-    from leakscope.probes import sources
     from leakscope.probes.allocations import AllocationCounter, AllocationWindow
     from leakscope.probes.blocks import AllocationHistory, device_memory
     from leakscope.recording import RecordingWriter
@@ -369,7 +369,7 @@ def start_session(
         path,
         writer=writer,
         taker=CensusTaker(project_root=root),
-        probes=[*sources.default_probes(), ShapesReader()],
+        probes=[*gauges.default_probes(), ShapesReader(), gauges.CompiledReader()],
         window=partial(AllocationWindow, before=remember_allocators),
         devices=device_memory,
         history=AllocationHistory(),

@@ -23,6 +23,14 @@ from typing import Any
 from leakscope.heap import anatomy
 from leakscope.heap.anatomy import locals_of, running_frames
 from leakscope.heap.bytecode import loop_depths, looped_over
+from leakscope.heap.compiled_code import (
+    MARK,
+    CachedCode,
+    compiled_code,
+    is_made_by_dynamo,
+    limits,
+    spoken_name,
+)
 from leakscope.heap.graph import SEALED_ROOT, WalkRequest
 from leakscope.heap.labels import Stands, frame_of, is_generator
 from leakscope.heap.ownership import Definitions, Ownership, all_modules, is_own_file, module_of
@@ -60,6 +68,17 @@ class Root:
 
 
 @dataclass(slots=True)
+class Compiled:
+    """How much of a function ``torch.compile`` keeps."""
+
+    entries: int
+    codes: int
+    """Code objects that have the entries: each has a limit of its own."""
+    bound: int | None
+    """How many entries there may be; None where nothing bounds them."""
+
+
+@dataclass(slots=True)
 class Roots:
     """All roots of a census."""
 
@@ -77,6 +96,8 @@ class Roots:
     """Those of earlier walks, which go by numbers from :data:`SEALED_ROOT` on."""
     loops: list[object] = field(default_factory=list)
     """Event loops: every task leads to its own, and that to all that waits."""
+    compiled: dict[str, Compiled] = field(default_factory=dict)
+    """What was compiled, by the path of its roots."""
     _by_id: dict[int, list[str]] | None = None
 
     def objects(self) -> list[Any]:
@@ -194,7 +215,10 @@ def find_roots(
     for locals_ in _locals_of_tasks(waiting, ownership, definitions, hidden):
         stages.append(len(user))
         user += locals_
-    if not full:
+    kept, compiled = _compiled(definitions)
+    stages.append(len(user))
+    user += kept
+    if kept and not full:
         stages.append(len(user))
     objects = _library_objects(ownership, imported) if imported else []
     if full:
@@ -202,8 +226,41 @@ def find_roots(
     hidden += [anatomy.module_dict(module) for module in ownership.own_modules()]
     loops = {id(loop): loop for loop in map(_loop_of, tasks)}
     return Roots(
-        user + library, len(user), objects, hidden, stages, ownership, sealed, [*loops.values()]
+        user + library,
+        len(user),
+        objects,
+        hidden,
+        stages,
+        ownership,
+        sealed,
+        [*loops.values()],
+        compiled,
     )
+
+
+def _compiled(definitions: Definitions) -> tuple[list[Root], dict[str, Compiled]]:
+    """Return the roots for what was compiled, which come last, and how much there is by path."""
+    found: dict[str, list[CachedCode]] = {}
+    for compiled in compiled_code():
+        name = definitions.qualname(compiled.code)
+        before, dot, own = name.rpartition(".")
+        spoken = spoken_name(own, compiled.code.co_filename)
+        if spoken == spoken_name(own):
+            spoken = f"{before}{dot}{spoken}"
+        name = spoken.replace("<locals>.", "")
+        found.setdefault(name, []).append(compiled)
+    roots, counts, bound = [], {}, limits().bound
+    for name, codes in found.items():
+        path = f"{MARK}·{name}"
+        owner = definitions.function(codes[0].code, "", "", name)
+        roots += [
+            Root(part, RootKind.GLOBAL, path, f"compiled code of {name}", owner)
+            for code in codes
+            for part in code.parts()
+        ]
+        entries = sum(len(code.entries) for code in codes)
+        counts[path] = Compiled(entries, len(codes), bound if len(codes) == 1 else None)
+    return roots, counts
 
 
 def _add_by_depth(
@@ -333,7 +390,7 @@ def _globals(ownership: Ownership, definitions: Definitions, hidden: list[Any]) 
                 hidden.append(value)
             elif anatomy.is_instance(value, type):
                 _add_class(value, ownership, classes)
-            elif not _is_plumbing(name):
+            elif not _is_plumbing(name) and not is_made_by_dynamo(name):
                 owner = definitions.module(module, names, name)
                 called = ownership.spoken_module(module)
                 spoken = name if module == "__main__" else f"{called}.{name}"

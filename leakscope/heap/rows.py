@@ -33,6 +33,9 @@ _GRAPH_NODE_BYTES = 680
 saved variables. By the bytes that malloc has in use 580 to 820, in perceptrons, convolutions and
 transformers."""
 
+_CACHE_ENTRY = "torch._dynamo cache entry"
+"""The type of what ``torch.compile`` keeps of a function."""
+
 LIBRARY_SIZE = 1 << 20
 """A library's container is worth a row where this much is named through it: two that share their
 contents retain little."""
@@ -194,15 +197,16 @@ class RowMaker:
 
     def _new_row(self, draft: Draft, role: str) -> CensusRow:
         nodes, place = self._nodes, self.places[draft.first]
+        compiled = self.roots.compiled.get(draft.path)
         counted = [n for n in (*draft.nodes, *draft.inner) if not self._is_within(n, draft.path)]
-        kind = self.kind(draft.first)
+        kind = self.kind(draft.first) if compiled is None else "compiled"
         graph_nodes = sum(nodes.graph_nodes[n] for n in counted)
         return CensusRow(
             path=draft.path,
             name=_name(place),
             root=place.root_kind,
             owner=self._owner(place),
-            type=anatomy.qualified_name(type(place.part.obj)),
+            type=anatomy.qualified_name(type(place.part.obj)) if compiled is None else _CACHE_ENTRY,
             kind=kind,
             role=role,
             user=self.is_user(draft.first),
@@ -210,9 +214,9 @@ class RowMaker:
             device_bytes=_added(nodes.device_bytes[n] for n in counted),
             shared_bytes=self._shared(draft, counted),
             recent_bytes=self._recent(draft),
-            count=len(draft.nodes) or len(draft.inner),
-            length=self._length(draft, kind),
-            capacity=self._capacity(draft),
+            count=1 if compiled else len(draft.nodes) or len(draft.inner),
+            length=compiled.entries if compiled else self._length(draft, kind),
+            capacity=compiled.bound if compiled else self._capacity(draft),
             hits=self._hits(draft),
             graph_nodes=graph_nodes,
             unused_bytes=_added(nodes.unused_bytes[n] for n in counted),

@@ -58,6 +58,8 @@ class Event(str, Enum):
     """A record of ``logging`` that passed the level of its logger."""
     LOGGED_ERROR = "logged_error"
     """Of these, one of level ERROR or above, or with an exception."""
+    CAUGHT = "caught"
+    """An exception that a function of the program's own has caught; from CPython 3.12 on."""
     TRACKER_CALL = "tracker_call"
     """Something was logged to TensorBoard, Weights & Biases or MLflow."""
     FIGURE = "figure"

@@ -130,7 +130,8 @@ class CensusRow(msgspec.Struct, frozen=True, kw_only=True):
     """The type in general terms: ``list``, ``dict``, ``set``, ``deque``, ``tuple``, ``tensor``,
     ``graph`` (a tensor that keeps an autograd graph), ``array``, ``bytes``, ``str``, ``object``,
     ``module`` (nn.Module), ``optimizer``, ``function``, ``lru_cache``, ``queue``, ``image``,
-    ``figure``, ``generator``, ``traceback``, ``other``."""
+    ``figure``, ``generator``, ``traceback``, ``compiled`` (what ``torch.compile`` keeps of a
+    function), ``other``."""
     role: str = "other"
     """The component it is part of: ``parameters``, ``buffers``, ``gradients``,
     ``optimizer_state``, ``graph``, ``batch``, ``accumulation``, ``cache``, ``code``, ``other``."""
@@ -167,7 +168,8 @@ class CensusRow(msgspec.Struct, frozen=True, kw_only=True):
     length: Whole | None = None
     """Items in the containers together, where they have a length."""
     capacity: Whole | None = None
-    """The bound that the container itself declares (``deque.maxlen``, ``lru_cache`` maxsize)."""
+    """The bound that the container itself declares (``deque.maxlen``, ``lru_cache`` maxsize), or
+    dynamo's limit of entries for a function."""
     hits: Whole | None = None
     """Of an ``lru_cache``: how many calls it has answered."""
     graph_nodes: Whole = 0

@@ -47,6 +47,7 @@ SYSTEM_AVAILABLE = "system_available"
 FIGURES = "open_figures"
 BATCH = "batch"
 SHAPES = "shapes"
+COMPILED = "compiled_entries"
 COPIED = "copied"
 MAPPED_HEAP = "mapped_heap"
 MAPPED_ARENAS = "mapped_arenas"
@@ -145,6 +146,7 @@ DESCRIPTIONS: dict[str, tuple[GaugeUnit, str]] = {
     FIGURES: ("count", "matplotlib figures that pyplot keeps open"),
     BATCH: ("bytes", "largest batch that a DataLoader's worker was seen to make"),
     SHAPES: ("count", "shapes of tensors that running functions were seen to hold so far"),
+    COMPILED: ("count", "compiled versions of functions that torch.compile keeps"),
     COPIED: (
         "count",
         "of 1,000 sampled objects of a structure, those in pages of the worker alone",

@@ -242,6 +242,56 @@ class CompilationRecord(msgspec.Struct, tag="compilation", kw_only=True, omit_de
     """The guard that failed, where it was compiled again."""
     guards: Whole = 0
     """How many guards the compiled code has."""
+    caller_file: str = ""
+    """The line of the program's at which it was called, where this version of torch tells."""
+    caller_line: Whole = 0
+    hit_limit: bool = False
+    """Whether nothing was compiled, because the function has as many entries as it may have."""
+
+
+class CompiledFunction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A function that has entries in dynamo's cache."""
+
+    function: str
+    file: str = ""
+    line: Whole = 0
+    entries: Whole
+    """Of all code objects of that function together."""
+    most: Whole
+    """Of the code object that has most: the limit is one of code objects."""
+    codes: Whole = 1
+    """How many code objects there are: ``exec`` makes one each time, ``def`` one for all."""
+
+
+class CapturedGraphs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """CUDA graphs that ``mode="reduce-overhead"`` has recorded for inputs of one form."""
+
+    device: str
+    shapes: str
+    """Those of the inputs that change, such as ``8x512``."""
+    graphs: Whole
+
+
+class CompiledCodeRecord(msgspec.Struct, tag="compiled_code", kw_only=True, omit_defaults=True):
+    """What ``torch.compile`` keeps (each record replaces the one before)."""
+
+    boundary: Whole
+    functions: list[CompiledFunction] = []
+    limit: Whole = 0
+    """Entries that a code object may have (``recompile_limit``)."""
+    cap: Whole = 0
+    """The same, whatever its guards name (``accumulated_recompile_limit``)."""
+    is_raised: bool = False
+    """Whether the program has raised the limit beyond what torch ever allows by itself."""
+    is_error: bool = False
+    """Whether the program fails at the limit; else functions run uncompiled there."""
+    workers: Whole = 0
+    """Processes of Inductor's that compile, and the one that starts them."""
+    worker_bytes: Whole = 0
+    """Their resident memory, what they share included."""
+    ends_idle_workers: bool = False
+    """Whether they end by themselves after a while (``quiesce_async_compile_pool``)."""
+    graphs: list[CapturedGraphs] = []
 
 
 class DeviceSnapshotRecord(msgspec.Struct, tag="device_snapshot", kw_only=True, omit_defaults=True):
@@ -467,6 +517,7 @@ Record = (
     | AllocationRecord
     | NativeAllocationsRecord
     | CompilationRecord
+    | CompiledCodeRecord
     | DeviceSnapshotRecord
     | BlockListRecord
     | OutOfMemoryRecord

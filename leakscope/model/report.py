@@ -703,6 +703,90 @@ class Moment(msgspec.Struct, frozen=True, array_like=True):
     phase: str
 
 
+class RecompileCause(str, Enum):
+    """What about a call was new to the guards, so that a function was compiled again."""
+
+    SHAPE = "shape"
+    VALUE = "value"
+    """A number, text or flag of Python's."""
+    TYPE = "type"
+    """Data type, device, dimensions, ``requires_grad``, or the class of an argument."""
+    OBJECT = "object"
+    """Which object it is."""
+    LENGTH = "length"
+    """How many items a container has, or which keys."""
+    MODE = "mode"
+    """Gradient mode, autocast and other global state."""
+    OTHER = "other"
+
+
+class RecompileReason(msgspec.Struct, frozen=True, kw_only=True):
+    """A guard that failed, without the values that it compares."""
+
+    cause: RecompileCause
+    guard: str
+    count: int
+
+
+class CompiledEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A function that ``torch.compile`` has compiled, and what it keeps of it."""
+
+    function: str
+    place: str
+    """``file:line`` of its first line."""
+    entries: int
+    """Compiled versions that are kept."""
+    most: int
+    """Of one code object, which the limit is about."""
+    codes: int = 1
+    """Code objects that were compiled: more than one where the program makes them anew."""
+    compilations: int = 0
+    recompilations: int = 0
+    hit_limit: bool = False
+    """Whether it is compiled no more."""
+    guards: int = 0
+    """Of the latest version."""
+    reasons: list[RecompileReason] = []
+    """Why it was compiled again, the most frequent first."""
+    called_at: list[str] = []
+    bytes: int | None = None
+    """What its versions keep alive by the last census; None where none weighed them."""
+    tensor_bytes: int = 0
+    """Of that, tensors."""
+    native_bytes: int = 0
+    """What libraries allocate and keep below the lines that call it, a sampled estimate."""
+
+
+class CapturedGraph(msgspec.Struct, frozen=True, kw_only=True):
+    """CUDA graphs of one form."""
+
+    device: str
+    shapes: str
+    """Shapes of what they return."""
+    graphs: int
+
+
+class CompiledCode(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``torch.compile`` kept at the end of the run."""
+
+    functions: list[CompiledEntry]
+    """Those with most entries first."""
+    limit: int
+    """Entries that a code object may have: ``recompile_limit``."""
+    cap: int
+    """The same, however many modules its guards name: ``accumulated_recompile_limit``."""
+    is_raised: bool = False
+    """Whether the program has raised the limit beyond what torch allows by itself."""
+    is_error: bool = False
+    """Whether the program fails at the limit; else functions run uncompiled there."""
+    workers: int = 0
+    """Processes of Inductor's."""
+    worker_bytes: int = 0
+    """Their resident memory, what they share included."""
+    ends_idle_workers: bool = False
+    graphs: list[CapturedGraph] = []
+
+
 class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     """Memory over the run, thinned where it is long (and then ``thinned_from`` says from what)."""
 
@@ -811,6 +895,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Of them the one whose timeline, ledgers, phases and components are told."""
     odd_process: str = ""
     """Which of them leaves the course of its like, in a sentence."""
+    compiled_code: CompiledCode | None = None
+    """Where ``torch.compile`` has compiled something."""
     timeline: Timeline | None = None
     notes: list[str] = []
     missing: list[str] = []

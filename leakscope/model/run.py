@@ -18,6 +18,7 @@ from leakscope.model.record import (
     BlockListRecord,
     CleanupRecord,
     CompilationRecord,
+    CompiledCodeRecord,
     DeviceSnapshotRecord,
     EndRecord,
     ErrorRecord,
@@ -81,6 +82,7 @@ class Recording:
     """Censuses that the user asked for; no measurement is among them."""
     process_ends: list[ProcessEndRecord] = field(default_factory=list)
     compilations: list[CompilationRecord] = field(default_factory=list)
+    compiled_code: CompiledCodeRecord | None = None
     end: EndRecord | None = None
     goes_on: bool | None = False
     """Whether its process still records; None where that can't be seen from here."""

@@ -33,6 +33,7 @@ from leakscope.model.record import (
     CensusRecord,
     CleanupRecord,
     CompilationRecord,
+    CompiledCodeRecord,
     DeviceSnapshotRecord,
     EndRecord,
     ErrorRecord,
@@ -340,8 +341,8 @@ class _RecordingDraft:
             case SourceRecord():
                 recording.sources[record.path] = record.text
                 recording.titles |= {record.path: record.title} if record.title else {}
-            case OverheadRecord():
-                recording.overhead = record
+            case OverheadRecord() | CompiledCodeRecord():
+                self._replace(record)
             case (
                 OutOfMemoryRecord(census=Census() as census)
                 | SnapshotRecord(census=Census() as census)
@@ -355,6 +356,12 @@ class _RecordingDraft:
                 # A rank that knew its number only later has said so in another one.
                 self._header = self._header or record
                 recording.header = record
+
+    def _replace(self, record: OverheadRecord | CompiledCodeRecord) -> None:
+        if isinstance(record, OverheadRecord):
+            self._recording.overhead = record
+        else:
+            self._recording.compiled_code = record
 
     def _keep_blocks(self, record: BlockListRecord) -> None:
         """Keep of each device the list with most live bytes and the last: lists are large."""

@@ -17,6 +17,7 @@ from leakscope.model.record import (
     AllocationRecord,
     BlockListRecord,
     CompilationRecord,
+    CompiledCodeRecord,
     DeviceSnapshotRecord,
     EndRecord,
     HeaderRecord,
@@ -36,6 +37,7 @@ _OPTIONAL = (
     AllocationRecord,
     NativeAllocationsRecord,
     CompilationRecord,
+    CompiledCodeRecord,
     DeviceSnapshotRecord,
     BlockListRecord,
 )

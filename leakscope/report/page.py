@@ -41,9 +41,11 @@ from leakscope.report.processes import (
     worker_rows,
 )
 from leakscope.report.sections import (
+    CompiledView,
     CuresView,
     DeviceSection,
     ShortageView,
+    compiled_view,
     cures_view,
     device_views,
     shortage_view,
@@ -128,6 +130,7 @@ class ReportPage:
     attempts: list[AttemptRow]
     workers: list[WorkerRow]
     processes: ProcessesView | None
+    compiled: CompiledView | None
     components: list[ComponentRow]
     component_phases: list[str]
     cleared: list[ClearedRow]
@@ -196,6 +199,7 @@ def report_page(report: Report) -> ReportPage:
         attempts=attempt_rows(report.attempts),
         workers=worker_rows(report.workers, icicle.places if icicle else None),
         processes=processes_view(report),
+        compiled=compiled_view(report.compiled_code),
         components=component_rows(report.components),
         component_phases=component_phases(report.components),
         cleared=cleared_rows(report.cleared),

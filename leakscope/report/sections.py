@@ -1,5 +1,5 @@
 """Sections of a run's page that only some runs have: device memory, running out of memory,
-cleaning calls that were tried.
+cleaning calls that were tried, compiled code.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from leakscope.model.device import (
     OutOfMemory,
     UnexplainedBlocks,
 )
-from leakscope.model.report import Cure, Cures, Effect
+from leakscope.model.report import CompiledCode, CompiledEntry, Cure, Cures, Effect
+from leakscope.model.text import plural
 from leakscope.report.device_map import SHADES, MapView, free_entries, map_entry, map_view
 from leakscope.report.snapshot import PoolView, figure_facts, parts_of, pool_views
 from leakscope.report.tables import Bar, Cell, Fact, cell_of
 from leakscope.report.text import Size, humane_duration, humane_number, humane_share, size_of
-from leakscope.report.words import owner_words, role_words
+from leakscope.report.words import CAUSES, owner_words, role_words
 
 SHOWN = 12
 """Owners shown at once; the others are folded away."""
@@ -238,6 +239,9 @@ def _live_table(title: str, rows: Sequence[LiveRow], *, has_details: bool) -> Li
     return LiveTable(title, views, has_details)
 
 
+WORTH_TELLING = 64 << 10
+MOST_FORMS = 8
+
 EFFECTS = {
     Effect.HELPS: "helps",
     Effect.LITTLE: "helps little",
@@ -291,3 +295,107 @@ def _cure_row(cure: Cure) -> CureRow:
         again=size_of(cure.taken_again_bytes) if cure.taken_again_bytes else None,
         sentence=cure.sentence,
     )
+
+
+@dataclass(frozen=True)
+class CompiledRow:
+    """One function that was compiled."""
+
+    function: str
+    place: str
+    """Its first line; of a library's the line that calls it."""
+    entries: str
+    limit: str
+    """How many it may have, and whether there are so many."""
+    is_full: bool
+    again: str
+    """How often it was compiled again."""
+    reasons: list[str]
+    size: Size | None
+    each: str
+    """What one entry takes, and what of it are tensors."""
+
+
+@dataclass(frozen=True)
+class CompiledView:
+    """What ``torch.compile`` kept."""
+
+    sentence: str
+    rows: list[CompiledRow]
+    remarks: list[str]
+
+
+def compiled_view(kept: CompiledCode | None) -> CompiledView | None:
+    """Return the section; None where nothing was compiled."""
+    if kept is None or not kept.functions:
+        return None
+    then = "the program fails" if kept.is_error else "calls that fit none run uncompiled"
+    raised = ", which the program has raised" if kept.is_raised else ""
+    return CompiledView(
+        sentence=f"Dynamo keeps at most {humane_number(kept.limit)} entries per code object "
+        f"(recompile_limit{raised}); then {then}.",
+        rows=[_compiled_row(entry, kept) for entry in kept.functions],
+        remarks=[*_about_workers(kept), *_about_graphs(kept)],
+    )
+
+
+def _compiled_row(entry: CompiledEntry, kept: CompiledCode) -> CompiledRow:
+    is_many = entry.codes > 1
+    limit = f"of {humane_number(kept.limit)}"
+    if is_many:
+        limit = f"in {humane_number(entry.codes)} code objects, no limit together"
+    elif entry.hit_limit:
+        limit = f"{limit}: reached"
+    parts = []
+    if entry.bytes and entry.entries > 1:
+        parts.append(f"{size_of(entry.bytes // entry.entries).text} each")
+    if entry.tensor_bytes >= WORTH_TELLING:
+        parts.append(f"{size_of(entry.tensor_bytes).text} of tensors")
+    if entry.native_bytes >= WORTH_TELLING:
+        parts.append(f"{size_of(entry.native_bytes).text} of native memory beside it (estimate)")
+    is_installed = "site-packages" in entry.place or "dist-packages" in entry.place
+    return CompiledRow(
+        function=entry.function,
+        place=entry.called_at[0] if is_installed and entry.called_at else entry.place,
+        entries=humane_number(entry.entries),
+        limit=limit,
+        is_full=entry.hit_limit,
+        again=humane_number(entry.recompilations),
+        reasons=[
+            f"{CAUSES[reason.cause]}: {reason.guard} ({humane_number(reason.count)})"
+            for reason in entry.reasons
+        ],
+        size=None if entry.bytes is None else size_of(entry.bytes),
+        each=", ".join(parts),
+    )
+
+
+def _about_workers(kept: CompiledCode) -> list[str]:
+    if not kept.workers:
+        return []
+    ends = (
+        "they end when they have been idle for a while (quiesce_async_compile_pool)"
+        if kept.ends_idle_workers
+        else "they stay until the program ends"
+    )
+    text = (
+        f"Inductor compiles in {plural(kept.workers, 'process')} of its own, "
+        f"{size_of(kept.worker_bytes).text} resident together; {ends}. "
+        "TORCHINDUCTOR_COMPILE_THREADS=1 does without them."
+    )
+    return [text]
+
+
+def _about_graphs(kept: CompiledCode) -> list[str]:
+    count = sum(each.graphs for each in kept.graphs)
+    if not count:
+        return []
+    forms = "; ".join(
+        f"{each.shapes or 'no tensors'} on {each.device} ({humane_number(each.graphs)})"
+        for each in kept.graphs[:MOST_FORMS]
+    )
+    text = (
+        f"{plural(count, 'CUDA graph')} captured, by the shapes of what they return: {forms}. "
+        "Their memory lies in private pools."
+    )
+    return [text]

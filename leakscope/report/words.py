@@ -37,6 +37,7 @@ from leakscope.model.report import (
     PeakSite,
     Problem,
     ProblemKind,
+    RecompileCause,
     Remedy,
     Report,
     RunVerdict,
@@ -52,6 +53,16 @@ from leakscope.report.text import (
     humane_wait,
 )
 
+CAUSES = {
+    RecompileCause.SHAPE: "another shape",
+    RecompileCause.VALUE: "another value of Python's",
+    RecompileCause.TYPE: "another type, device or form",
+    RecompileCause.OBJECT: "another object",
+    RecompileCause.LENGTH: "another length or other keys",
+    RecompileCause.MODE: "another mode",
+    RecompileCause.OTHER: "another guard",
+}
+"""What was new about a call that had a function compiled again."""
 GAPS = "parts of the recording are lost; amounts and shares are of what could be read"
 VERDICTS = {
     RunVerdict.LEAK: "Leak",

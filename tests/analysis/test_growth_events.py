@@ -281,3 +281,25 @@ def test_growth_without_a_name_is_told_by_the_event_it_comes_with() -> None:
     rss = next(g for g in found.growth if g.metric == "rss")
     assert rss.per_event is not None
     assert rss.per_event.rates[0].event == "save"
+
+
+@pytest.mark.parametrize("late", [1, 3, 8])
+def test_what_an_asynchronous_save_brings_may_arrive_late(late: int) -> None:
+    def arrived(state: State) -> int:
+        return (state.step - late) // 16 if state.step >= late else 0
+
+    found = report(leaking(2 * MIB, arrived).event("async_save", saved))
+    (culprit,) = found.culprits
+    assert culprit.per_event is not None
+    assert culprit.per_event.is_by_event, culprit.per_event
+    assert culprit.per_event.rates[0].event == "async_save"
+
+
+def test_what_comes_late_after_a_save_in_this_thread_is_not_put_down_to_it() -> None:
+    def arrived(state: State) -> int:
+        return (state.step - 5) // 16 if state.step >= 5 else 0
+
+    found = report(leaking(2 * MIB, arrived).event("save", saved))
+    (culprit,) = found.culprits
+    assert culprit.per_event is not None
+    assert not culprit.per_event.is_by_event

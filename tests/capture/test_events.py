@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -17,9 +18,10 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import leakscope
+from leakscope.capture import events as subject
 from leakscope.capture.events import PASSAGES, EventCounts
 from leakscope.model.boundary import BoundaryKind, Event
-from leakscope.model.record import BoundaryRecord
+from leakscope.model.record import BoundaryRecord, CompiledFunction
 from leakscope.recording import open_run
 
 LOG = logging.getLogger("leakscope-tests.events")
@@ -153,6 +155,68 @@ def test_compilations_are_counted_with_their_reason_and_without_values(
     assert "word" in second.reason
     assert "secret" not in second.reason
     assert counts.compilations(8) == []
+
+
+class Metrics:
+    """What dynamo says of one compilation, as far as it matters."""
+
+    def __init__(self, ended: int, **told: object) -> None:
+        self.__dict__ |= {"end_time_us": ended, **told}
+
+
+@pytest.fixture
+def dynamo(monkeypatch: pytest.MonkeyPatch) -> list[Metrics]:
+    told: list[Metrics] = []
+    module = SimpleNamespace(_compilation_metrics=told)
+    monkeypatch.setitem(sys.modules, subject.COMPILER, module)
+    return told
+
+
+def test_an_attempt_at_the_limit_is_no_recompilation_and_has_its_functions_name(
+    counts: EventCounts, dynamo: list[Metrics]
+) -> None:
+    named = {"co_name": "scaled", "co_filename": "/p/train.py", "co_firstlineno": 3}
+    dynamo += [
+        Metrics(10, compile_id="4/0", **named),
+        Metrics(11, compile_id="4/1", recompile_reason="4/0: x == 1", **named),
+        Metrics(12, compile_id="4/2", fail_reason="Dynamo recompile limit exceeded"),
+    ]
+    assert counted(counts, Event.COMPILATION, Event.RECOMPILATION) == [1, 1]
+    *_, last = counts.compilations(1)
+    assert (last.function, last.line, last.hit_limit) == ("scaled", 3, True)
+
+
+@pytest.mark.parametrize(
+    ("frames", "caller"),
+    [
+        (["Line: 9, Name: main, Filename: /p/train.py", "Line: 1, Name: f, Filename: {torch}"], 9),
+        (["Line: 9, Name: main, Filename: /p/train.py"], 0),
+        (["no such text"], 0),
+        ([], 0),
+    ],
+)
+def test_a_caller_is_told_where_the_account_leaves_out_frames_of_torch_alone(
+    counts: EventCounts, dynamo: list[Metrics], frames: list[str], caller: int
+) -> None:
+    stack = [text.format(torch=torch.__file__) for text in frames] + ["Line: 3, Name: g, …"]
+    dynamo.append(Metrics(10, compile_id="4/0", stack_trace=stack))
+    counts.changed()
+    assert counts.compilations(1)[0].caller_line == caller
+
+
+def test_what_the_compiler_keeps_is_asked_once_after_it_has_compiled(
+    counts: EventCounts, dynamo: list[Metrics], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    function = CompiledFunction(function="scaled", entries=2, most=2)
+    monkeypatch.setattr(subject, "functions", lambda: [function])
+    assert counts.compiled_code(1) is None
+    dynamo.append(Metrics(10, compile_id="4/0"))
+    counts.changed()
+    kept = counts.compiled_code(2)
+    assert kept is not None
+    assert (kept.boundary, kept.functions) == (2, [function])
+    assert counts.compiled_code(3) is None
+    assert counts.compiled_code(4, last=True) is not None
 
 
 def test_runs_of_the_collector_are_counted_by_generation(counts: EventCounts) -> None:

@@ -497,13 +497,13 @@ class TestRanks:
 
 class TestOurOwnFaults:
     def test_one_at_the_start_costs_the_recording_alone(self, monkeypatch, capfd):
-        from leakscope.probes import sources
+        from leakscope.capture import gauges
 
         def broken():
             raise RuntimeError("no probes here")
 
         monkeypatch.delenv("LEAKSCOPE_STRICT")
-        monkeypatch.setattr(sources, "default_probes", broken)
+        monkeypatch.setattr(gauges, "default_probes", broken)
         with leakscope.profile("run", report=False) as scope:
             scope.step()
             assert not scope.enabled

@@ -27,6 +27,7 @@ PACKAGE = DOCS.parent / "leakscope"
 EVERY = all_pages()
 ELSEWHERE = (
     "child-processes-grow",
+    "compiled-code",
     "held-by-native-code",
     "leaked-references",
     "metric-never-reset",

@@ -5,11 +5,13 @@ Each event comes every 13 steps of 20 an epoch, so that neither steps nor epochs
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from snippet_recorder import SnippetRecorder
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -71,6 +73,35 @@ compiled(torch.ones(1))
 def happens(number):
     compiled(torch.ones(number + 1))
 """,
+    "compilation": """
+def happens(number):
+    names = {}
+    exec("def compiled(x): return x + 1", names)
+    torch.compile(names["compiled"], backend="eager")(torch.ones(1))
+""",
+    "caught": """
+def happens(number):
+    try:
+        raise ValueError(number)
+    except ValueError:
+        pass
+""",
+    "scheduler": """
+def happens(number):
+    torch.optim.lr_scheduler.StepLR(optimizer, 1)
+""",
+    "loader_iterator": """
+small, loader = DataLoader(TensorDataset(torch.rand(4, 2)), batch_size=4), [*loader]
+def happens(number):
+    iter(small)
+""",
+    "graph_capture": """
+graph, where = torch.cuda.CUDAGraph(), torch.ones(4, device="cuda")
+def happens(number):
+    captured = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(captured):
+        where + 1
+""",
     "log": """
 def happens(number):
     logging.info("step %d", number)
@@ -117,6 +148,13 @@ def happens(number):
     subprocess.run(["true"], check=True)
 """,
 }
+ASYNC_SAVE = """
+import tempfile
+import torch.distributed.checkpoint as dcp
+saving = tempfile.mkdtemp()
+def happens(number):
+    dcp.async_save({"weight": model[0].weight.detach().clone()}, checkpoint_id=saving).result()
+"""
 NEEDS = {"tracker_call": "tensorboard", "figure": "matplotlib", "image": "PIL"}
 
 
@@ -124,6 +162,10 @@ def told(
     recorder: SnippetRecorder, folder: Path, event: str, *, per_event: str, per_step: str
 ) -> dict[str, Any]:
     """Return the report of a program in which an event happens and something is kept."""
+    if event == "caught" and sys.version_info < (3, 12):
+        pytest.skip("exceptions are counted from CPython 3.12 on")
+    if event == "graph_capture" and not torch.cuda.is_available():
+        pytest.skip("needs a GPU")
     if event in NEEDS:
         pytest.importorskip(NEEDS[event])
     loop = LOOP.format(per_event=per_event, per_step=per_step)
@@ -198,3 +240,30 @@ def test_a_leak_per_save_with_a_validation_each_time_says_that_both_coincide(
     names = {rate["noun"] for rate in by_event["rates"]} | set(by_event["indistinct"])
     assert {"save", "validation"} <= names, by_event
     assert "can't tell" in by_event["text"]
+
+
+def test_what_climbs_in_an_epoch_with_each_save_and_is_given_back_is_told_by_saves(
+    recorder: SnippetRecorder, tmp_path: Path
+) -> None:
+    loop = LOOP.format(per_event="kept.append(torch.rand(1 << 20))", per_step="pass")
+    loop = loop.replace("\ntrain(30)", "        kept.clear()\n\ntrain(12)")
+    longer = PRELUDE.replace("320", "1280")
+    (tmp_path / "train.py").write_text(longer + EVENTS["save"] + loop)
+    report = recorder.report(tmp_path)
+    assert report["headline"].startswith("Memory peaks in train: kept climbs by 4 MiB per save")
+    culprit = next(c for c in report["culprits"] if c["name"] == "kept")
+    assert culprit["growth"] == "within"
+    assert culprit["per_event"]["is_by_event"], culprit["per_event"]
+    assert [rate["event"] for rate in culprit["per_event"]["rates"]] == ["save"]
+    assert culprit["per_event"]["rates"][0]["bytes_each"] == pytest.approx(4 << 20, rel=0.02)
+
+
+def test_a_leak_per_asynchronous_save_is_told_by_the_save_and_that_both_coincide(
+    recorder: SnippetRecorder, tmp_path: Path
+) -> None:
+    loop = LOOP.format(per_event=KEEPS.format(numbers=AT_EACH_EVENT), per_step="pass")
+    (tmp_path / "train.py").write_text(PRELUDE + ASYNC_SAVE + loop)
+    by_event = recorder.report(tmp_path)["culprits"][0]["per_event"]
+    assert by_event["is_by_event"]
+    names = {rate["noun"] for rate in by_event["rates"]} | set(by_event["indistinct"])
+    assert {"save", "asynchronous save"} <= names, by_event

@@ -56,6 +56,8 @@ BY_HAND = {
     "python-late-collector": "needs Python 3.14.0 to 3.14.4",
     "python-free-threaded-late-collector": "needs such a build",
     "kernel-huge-pages": "needs root",
+    "torch-compiled-kept": "needs torch before 2.3.1",
+    "torch-compile-nested-disable": "needs torch 2.6",
 }
 """Why tests/analysis alone has a run of it, made by hand."""
 _OF_THE_GROUND = ("python", "glibc")

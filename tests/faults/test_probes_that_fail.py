@@ -9,7 +9,7 @@ from typing import Any
 import fault_runs
 import pytest
 
-from leakscope.probes.sources import default_probes
+from leakscope.capture.gauges import default_probes
 
 PROBES = [probe.name for probe in default_probes()]
 FAULTS = {
@@ -22,7 +22,7 @@ import json, sys
 from unittest import mock
 
 import leakscope
-from leakscope.probes.sources import default_probes
+from leakscope.capture.gauges import default_probes
 from real_training import train
 
 
@@ -81,7 +81,7 @@ from unittest import mock
 from leakscope.heap import CensusTaker
 from leakscope.capture.sites import SourceTexts as Sources
 from leakscope.capture.tracing import AllocationWindows
-from leakscope.probes.sources import default_probes
+from leakscope.capture.gauges import default_probes
 from real_training import train
 
 

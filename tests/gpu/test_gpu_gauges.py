@@ -15,7 +15,7 @@ MIB = 1 << 20
 ASLEEP = """
 import torch
 from leakscope.probes.blocks import device_memory
-from leakscope.probes.sources import default_probes
+from leakscope.capture.gauges import default_probes
 for probe in default_probes():
     probe.read()
 assert device_memory(with_blocks=True) == []

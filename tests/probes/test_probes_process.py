@@ -15,6 +15,7 @@ import psutil
 import pytest
 import torch
 
+from leakscope.capture.gauges import default_probes
 from leakscope.model import gauge
 from leakscope.probes import GuardedProbe
 from leakscope.probes.interpreter import FiguresProbe, GarbageProbe
@@ -26,7 +27,6 @@ from leakscope.probes.process import (
     SystemProbe,
     divided,
 )
-from leakscope.probes.sources import default_probes
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
 
@@ -77,7 +77,7 @@ def test_probes_have_names_of_their_own():
 def test_probes_import_neither_torch_nor_matplotlib():
     code = (
         "import sys; from leakscope.probes.cuda import device_snapshots;"
-        "from leakscope.probes.sources import default_probes;"
+        "from leakscope.capture.gauges import default_probes;"
         "from leakscope.probes.environment import environment;"
         "[p.read() for p in default_probes()]; environment(); device_snapshots();"
         "print([m for m in ('torch', 'matplotlib', 'numpy') if m in sys.modules])"

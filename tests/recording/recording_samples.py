@@ -22,6 +22,8 @@ from leakscope.model.record import (
     CleanupRecord,
     CleanupStep,
     CompilationRecord,
+    CompiledCodeRecord,
+    CompiledFunction,
     DeviceSnapshotRecord,
     EndRecord,
     ErrorRecord,
@@ -118,6 +120,9 @@ def one_of_each() -> list[Record]:
         OutOfMemoryRecord(boundary=0, time_s=1.0, seen="observer", census=census(0).census),
         CleanupRecord(boundary=0, steps=[CleanupStep(call="gc.collect()", seconds=0.1)]),
         CompilationRecord(boundary=0, function="forward", number=1, reason="size mismatch"),
+        CompiledCodeRecord(
+            boundary=0, functions=[CompiledFunction(function="forward", entries=2, most=2)], limit=8
+        ),
         ProcessEndRecord(boundary=0, pid=43, exit_code=-9, name="Process", loader=1),
         boundary(1),
         EndRecord(status="completed", time_s=1.5),

@@ -71,6 +71,8 @@ def test_every_kind_of_record_is_read_back(tmp_path):
     assert recording.errors[0].disabled
     assert recording.notes[0].slug == "census-skipped"
     assert [compiled.function for compiled in recording.compilations] == ["forward"]
+    assert recording.compiled_code
+    assert recording.compiled_code.functions[0].entries == 2
     assert recording.end and recording.end.status == "completed"
     assert run.damage == recording.damage == []
 

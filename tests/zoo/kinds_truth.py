@@ -40,7 +40,9 @@ KINDS: dict[str, Truth] = {
         )
     ),
     "healthy_hooks_refer_back": healthy(),
-    "compiled_per_scale": leak("compiled_code", "native_held", "unexplained", "native"),
+    "compiled_per_scale": leak(
+        "compiled code of objective", "compiled_code", "native_held", "unexplained", "native"
+    ),
     "message_types_registered": Truth(
         (
             Leak(

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from leakscope.analysis.accounting.compiled_code import diagnose_compiled_code
 from leakscope.analysis.allocator import run_findings
 from leakscope.analysis.findings import (
     garbage,
@@ -58,6 +59,7 @@ def find_findings(
 ) -> list[Finding]:
     """Return what all diagnoses found, the worst first; ``ended`` is how memory ended the run."""
     found = out_of_memory.diagnose_out_of_memory(case, ended)
+    found += diagnose_compiled_code(case)
     found += [finding for diagnose in DIAGNOSES for finding in diagnose(case, growth, ledgers)]
     if case.is_watched:
         found = [f for f in found if f.kind not in _KINDS_FROM_WITHIN]

@@ -25,6 +25,9 @@ from leakscope.model.boundary import BoundaryKind, Event
 
 _MOST_LEADING = 3
 """Of two counters one is work or among so many that explain most alone."""
+_LATEST_SAVE = 12
+"""Measurements after its beginning at which an asynchronous save may arrive at the latest: such a
+save writes beside some steps of training."""
 _MOST_PIVOTS = 24
 """Rises of one kind through which a fit of two rates is tried to pass."""
 _NO_CANDIDATES = frozenset(
@@ -147,11 +150,21 @@ def counters_at(track: BoundaryTable, unit: str, done: FloatArray, at: IntArray)
     names = [event.value for event in Event if event not in _NO_CANDIDATES]
     names += [Event.SAVED_FILE.value] if track.is_timed else []
     found += [Regressor(name, track.events(name)[at]) for name in names if track.has_event(name)]
+    found += _late(track, at)
     known = track.known(gauge.SHAPES)
     if len(known) >= len(at):
         shapes = np.interp(at, known, track.gauge(gauge.SHAPES)[known])
         found.append(Regressor(Event.NEW_SHAPE.value, shapes))
     return found
+
+
+def _late(track: BoundaryTable, at: IntArray) -> list[Regressor]:
+    """Return asynchronous saves as they may arrive: what one keeps is seen after it was begun."""
+    name = Event.ASYNC_SAVE.value
+    if not track.has_event(name):
+        return []
+    begun = track.events(name)
+    return [Regressor(name, begun[np.maximum(at - late, 0)]) for late in range(1, _LATEST_SAVE + 1)]
 
 
 def _passes(track: BoundaryTable, phase: str, at: IntArray) -> tuple[FloatArray, FloatArray]:

@@ -284,6 +284,10 @@ def _head_of_chain(table: RowTable, growers: dict[int, Grower], point: int) -> i
     return head if head in growers else point
 
 
+_WHOLES = frozenset({"graph", "compiled"})
+"""What becomes more as a whole: of nothing inside of it the program has a name."""
+
+
 @dataclass(frozen=True)
 class _Walk:
     table: RowTable
@@ -297,7 +301,7 @@ class _Walk:
         """Return the accumulation points at or below a growing path."""
         below = sorted(self.growing[node], key=lambda child: -self.growers[child].gained)
         row = self.table.latest[node]
-        if row.kind == "graph" or row.type.rpartition(".")[2] in _TABLES:
+        if row.kind in _WHOLES or row.type.rpartition(".")[2] in _TABLES:
             return [node]
         if self.is_spread_below(node, below):
             return [node]

@@ -9,6 +9,7 @@ from functools import partial
 import msgspec
 import numpy as np
 
+from leakscope.analysis.accounting.compiled_code import find_compiled_code
 from leakscope.analysis.accounting.ledger import find_growth, find_ledgers, with_imputed
 from leakscope.analysis.accounting.native import (
     cleared_files,
@@ -201,6 +202,7 @@ def _report(
         odd_rank=ranks.odd,
         rank_courses=ranks.courses,
         workers=workers.rows,
+        compiled_code=find_compiled_code(case),
         timeline=find_timeline(case),
         notes=[*ranks.notes, *_notes(case.recording)],
         missing=missing,

@@ -19,7 +19,7 @@ from leakscope.model.trend import Reason, Trend
 
 MOST_CLEARED = 15
 _CLEARED_PARTS = {"parameters", "buffers", "gradients", "code"}
-_HOLDERS = {"list", "dict", "set", "deque", "tuple", "lru_cache", "queue"} | {
+_HOLDERS = {"list", "dict", "set", "deque", "tuple", "lru_cache", "queue", "compiled"} | {
     "tensor",
     "array",
     "bytes",

@@ -8,11 +8,18 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import numpy as np
 
+from leakscope.analysis.accounting.compiled_code import (
+    bound_of,
+    compiled_entry,
+    describe_bytes,
+    is_compiled,
+    remedy_of,
+)
 from leakscope.analysis.accounting.native import NativeGrowth, with_contents
 from leakscope.analysis.accounting.phases import phase_height
 from leakscope.analysis.accounting.terms import unnamed_readings
@@ -24,7 +31,7 @@ from leakscope.analysis.columns.series import (
     own_bytes,
 )
 from leakscope.analysis.growth import policy
-from leakscope.analysis.growth.events import counters_at, fit_events
+from leakscope.analysis.growth.events import EventFit, counters_at, fit_events
 from leakscope.analysis.growth.exclusions import named_in_libraries
 from leakscope.analysis.growth.rows import Grower, bytes_when_full
 from leakscope.analysis.processes.endings import shortage_at_the_end
@@ -238,11 +245,13 @@ def _culprit(
     others, freed = _other_holders(table, row), _freed(row, grower.device)
     found = case.known_of(row, grower.path, growth=grower.growth, device=grower.device)
     origins = find_origins(case.sources, table, grower, row, found.known if found else None)
+    if is_compiled(row):
+        origins = _of_compiled(case, row, origins)
     chart, chart_unit = _chart(case, grower)
     pinned, is_across = pinned_bytes(row), grower.growth == "across"
-    by_event = _per_event(case, grower) if is_across else None
+    by_event = _per_event(case, grower)
     text = sentence(row, grower, judged.share, total, judged.peak_bytes, pinned)
-    text += _of_native(native)
+    text += _of_native(native) + _about_compiled(case, row)
     if by_event is not None and by_event.text:
         text += f" {by_event.text}"
     return Culprit(
@@ -280,9 +289,7 @@ def _culprit(
         leak_share_bytes=row.leak_share_bytes,
         graph_nodes=row.graph_nodes,
         graph_bytes=pinned,
-        sentence=text
-        + _of_native(native)
-        + (f" {by_event.text}" if by_event and by_event.text else ""),
+        sentence=text,
         native=None
         if native is None
         else NativeContents(
@@ -302,6 +309,27 @@ def _culprit(
     )
 
 
+def _of_compiled(case: RunContext, row: CensusRow, origins: Origins) -> Origins:
+    """Return where a function that is compiled again is called, and what to change about that."""
+    entry = compiled_entry(case, row)
+    if entry is None:
+        return origins
+    return replace(
+        origins,
+        defined_at=entry.place,
+        fed_at=entry.called_at or origins.fed_at,
+        remedy=remedy_of(case, entry),
+    )
+
+
+def _about_compiled(case: RunContext, row: CensusRow) -> str:
+    """Return how many versions there are of a compiled function, and may be."""
+    entry = compiled_entry(case, row) if is_compiled(row) else None
+    if entry is None:
+        return ""
+    return "".join(f" {text}" for text in (bound_of(case, entry), describe_bytes(entry)) if text)
+
+
 def _of_native(native: NativeGrowth | None) -> str:
     """Return what of a culprit is in no Python object, as a further sentence."""
     if native is None:
@@ -314,8 +342,27 @@ def _of_native(native: NativeGrowth | None) -> str:
 
 def _per_event(case: RunContext, g: Grower) -> EventGrowth | None:
     """Return with what a path grows, of all that was counted at its censuses."""
+    if g.growth == "within":
+        return _per_event_within(case, g)
     at = case.table.at[g.columns]
     return growth_per_event(case, at, g.x, g.y, unit=g.unit, noise=policy.ROW_NOISE_BYTES)
+
+
+def _per_event_within(case: RunContext, g: Grower) -> EventGrowth | None:
+    """Return with what a path climbs within its phase: what happens between passages is no part."""
+    order = np.argsort(g.columns, kind="stable")
+    at = case.table.at[g.columns[order]]
+    goes_on = np.diff(case.track.occurrence[at]) == 0
+
+    def inside(values: FloatArray) -> FloatArray:
+        return np.concatenate([[0.0], np.cumsum(np.diff(values) * goes_on)])
+
+    counters = [
+        replace(counter, done=inside(counter.done))
+        for counter in counters_at(case.track, g.unit, g.x[order], at)
+    ]
+    fit = fit_events(inside(g.y[order]), counters, policy.ROW_NOISE_BYTES)
+    return None if fit is None else _told(case, fit, g.unit)
 
 
 def growth_per_event(
@@ -333,8 +380,10 @@ def growth_per_event(
 
     """
     fit = fit_events(kept, counters_at(case.track, unit, done, at), noise)
-    if fit is None:
-        return None
+    return None if fit is None else _told(case, fit, unit)
+
+
+def _told(case: RunContext, fit: EventFit, unit: str) -> EventGrowth:
     return event_growth(fit, unit, recompiled(case.recording.compilations, case.sources.location))
 
 

@@ -135,6 +135,7 @@ _NOUNS = {
     Event.ASYNC_SAVE.value: "asynchronous save",
     Event.LOG.value: "log record",
     Event.LOGGED_ERROR.value: "logged error",
+    Event.CAUGHT.value: "caught exception",
     Event.TRACKER_CALL.value: "tracker call",
     Event.FIGURE.value: "written figure",
     Event.IMAGE.value: "written image",

@@ -23,6 +23,7 @@ from leakscope.capture.torch_hooks.patching import (
     PatchedMethod,
     compiles,
     opaque,
+    passed_over,
     without_our_frame,
 )
 from leakscope.model.errors import ours
@@ -245,6 +246,7 @@ class ForwardHooks:
         is_compiling = getattr(compiler, "is_dynamo_compiling", None) or (lambda: False)
         inside, called = self._inside, self._called
 
+        @passed_over
         @functools.wraps(original)
         def _call_impl(module: Any, *args: Any, **kwargs: Any) -> Any:
             if is_compiling():

@@ -49,13 +49,26 @@ def opaque(hook: F) -> F:
     without counting it among those that it has compiled.
     """
     hook._torchdynamo_disable = True  # type: ignore[attr-defined]
+    return passed_over(hook)
+
+
+def passed_over(function: F) -> F:
+    """Return a function whose own frame ``torch.compile`` never compiles, but what that calls.
+
+    Compiled, it would have entries of its own in dynamo's cache: one code object, and so one limit,
+    for all that it is called with. Inside of what is compiled the compiler looks into it.
+    """
     try:
         dynamo: Any = sys.modules["torch._C"]._dynamo.eval_frame
+        code = function.__code__
+        if not hasattr(dynamo, "set_code_exec_strategy"):  # before torch 2.7
+            dynamo.skip_code(code)
+            return function
         skip, go_on = dynamo._FrameAction.SKIP, dynamo._FrameAction.DEFAULT
-        dynamo.set_code_exec_strategy(hook.__code__, dynamo._FrameExecStrategy(skip, go_on))
+        dynamo.set_code_exec_strategy(code, dynamo._FrameExecStrategy(skip, go_on))
     except ours(AttributeError, KeyError, TypeError):
-        return hook  # another version of torch, or the library is another one
-    return hook
+        return function  # another version of torch, or the library is another one
+    return function
 
 
 T = TypeVar("T")

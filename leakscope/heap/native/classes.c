@@ -42,6 +42,8 @@ static int is_in_module(PyTypeObject *class) {
     }
     if (dot == NULL)
         return PyDict_GetItem(names, qualname) == (PyObject *)class;
+    if (strstr(text, ".<locals>.")) /* of a call of a method, too */
+        return 0;
     PyObject *outer = PyUnicode_FromStringAndSize(text, dot - text);
     PyObject *found = outer ? PyDict_GetItem(names, outer) : NULL;
     Py_XDECREF(outer);

@@ -209,6 +209,11 @@ _RULES = (
         "Workers that aren't forked are sent what they need. Send less, or hold it as arrays.",
     ),
     Rule(
+        "compiled_code",
+        "A function is compiled again and again",
+        "Each version is kept until the limit of its code object: see which guard fails.",
+    ),
+    Rule(
         "open_files",
         "More and more open files",
         "A process may hold some thousand descriptors. Open files with `with`.",

@@ -35,6 +35,10 @@ for _epoch in range(3):
     with torch.no_grad():
         compiled(torch.ones(8, 16))
         compiled(torch.ones(4, 16))
+for _number in range(12):  # more than one code object may have versions
+    names = {"nn": nn}
+    exec("class Own(nn.Module):\n    def forward(self, x): return x + 1", names)
+    torch.compile(names["Own"](), backend=backend)(torch.ones(2))
 print(len(graphs), graphs)
 print(torch._dynamo.utils.counters["stats"]["unique_graphs"])
 tell(model)
