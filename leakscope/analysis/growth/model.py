@@ -156,14 +156,17 @@ def _rises_evenly(series: Series) -> bool:
 
 def _may_have_stopped_unread(series: Series) -> bool:
     """Return whether an exact series rose less, over most of the work, than it had before, and was
-    not read in there: it may have risen on as before and reached a bound.
+    not read in there: it may have risen on as before and reached a bound. So it may where it rises
+    far more steeply again afterwards: it may have been released in between.
     """
     x, y = series.kept_x, series.kept_y
     gap = int(np.argmax(np.diff(x))) if len(x) > policy.FEWEST_READINGS else 0
     if not series.is_exact or gap < policy.FEWEST_READINGS - 1 or x[gap] <= x[0]:
         return False
     width, risen = float(x[gap + 1] - x[gap]), float(y[gap + 1] - y[gap])
-    if width <= policy.MOST_SHARE * series.span or y[-1] - y[gap + 1] > series.noise:
+    later, rises_on = float(x[-1] - x[gap + 1]), float(y[-1] - y[gap + 1])
+    is_resumed = later > 0 and rises_on / later > policy.ALIKE_FACTOR * max(risen, 0.0) / width
+    if width <= policy.MOST_SHARE * series.span or (rises_on > series.noise and not is_resumed):
         return False
     step = float(np.diff(y[: gap + 1]).max())  # of a staircase that may be due
     before = float(y[gap] - y[0]) / float(x[gap] - x[0])
