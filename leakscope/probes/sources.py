@@ -5,7 +5,7 @@ from __future__ import annotations
 from leakscope.probes import Probe
 from leakscope.probes.cgroup import CgroupProbe
 from leakscope.probes.cuda import AcceleratorDeviceProbe, AcceleratorProbe, CudaProbe, DeviceProbe
-from leakscope.probes.interpreter import BatchProbe, FiguresProbe, GarbageProbe
+from leakscope.probes.interpreter import BatchProbe, FiguresProbe, GarbageProbe, RegistriesProbe
 from leakscope.probes.malloc import MallocProbe
 from leakscope.probes.mappings import MappingKindsProbe
 from leakscope.probes.process import (
@@ -28,6 +28,7 @@ def default_probes() -> list[Probe]:
         SystemProbe(),
         MallocProbe(),
         CgroupProbe(),
+        RegistriesProbe(),
         MappingProbe(),
         MappingKindsProbe(),
         ChildCountProbe(),

@@ -14,6 +14,7 @@ from leakscope.analysis.allocator import run_findings
 from leakscope.analysis.findings import (
     garbage,
     gauge_rules,
+    native_references,
     out_of_memory,
     training_loop,
     unnamed,
@@ -42,6 +43,7 @@ _KINDS_FROM_WITHIN = {"unexplained", "children"}
 """What they say of their process is the whole of what can be said of one that is only watched."""
 _EXPLAINING_KINDS = {
     "open_figures",
+    "registry",
     "garbage",
     "collector_off",
     "collector_frozen",
@@ -59,6 +61,10 @@ def find_findings(
     """Return what all diagnoses found, the worst first; ``ended`` is how memory ended the run."""
     found = out_of_memory.diagnose_out_of_memory(case, ended)
     found += [finding for diagnose in DIAGNOSES for finding in diagnose(case, growth, ledgers)]
+    filled = native_references.diagnose_registries(case, growth, ledgers, found)
+    if any(f.severity is not Severity.NOTE for f in filled):  # these say it better
+        found = [f for f in found if not native_references.is_unreached(f)]
+    found += filled
     if case.is_watched:
         found = [f for f in found if f.kind not in _KINDS_FROM_WITHIN]
     if any(f.kind in _EXPLAINING_KINDS for f in found if f.severity is not Severity.NOTE):

@@ -15,6 +15,7 @@ from leakscope.analysis.columns.series import HOST, FloatArray, IntArray
 from leakscope.analysis.findings.loops import explain_loop
 from leakscope.analysis.findings.native_references import (
     GIVE_BACK,
+    UNREACHED,
     Registration,
     diagnose_leaked_references,
     find_registration,
@@ -24,7 +25,7 @@ from leakscope.analysis.growth import judge, policy
 from leakscope.analysis.growth.exclusions import (
     GrowthDriver,
     growth_driver,
-    named_in_libraries,
+    is_named,
     new_shapes,
 )
 from leakscope.analysis.growth.search import SearchResult
@@ -100,7 +101,7 @@ def diagnose_unexplained(
     """
     ledger, found = host_ledger(ledgers), []
     elsewhere, term = growth.terms.get("elsewhere"), growth.terms.get("unexplained")
-    if elsewhere is not None and elsewhere.grows and not is_named(case, growth, elsewhere):
+    if elsewhere is not None and elsewhere.grows and not is_named(case, growth.growers, elsewhere):
         found.append(_unnamed_objects_finding(case, elsewhere))
     if ledger is None or term is None or not term.trend.is_growing or not term.is_much:
         return found
@@ -115,12 +116,6 @@ def diagnose_unexplained(
     if growth_driver(case, term.trend.net_bytes, in_use(ledger), since) is GrowthDriver.EITHER:
         return [*found, _of_shapes(case, GrowthDriver.EITHER, term)]
     return [*found, _leak(case, term, ledger)]
-
-
-def is_named(case: RunContext, growth: SearchResult, term: Term) -> bool:
-    """Return whether culprits name most of what grows in libraries."""
-    named = named_in_libraries(case, growth.growers)
-    return named >= policy.CARRIED_SHARE * term.trend.net_bytes
 
 
 def _unnamed_objects_finding(case: RunContext, term: Term) -> Finding:
@@ -250,7 +245,7 @@ def _unreached(term: Term, objects: list[NativeGrowth], ledger: Ledger) -> Findi
             "A cache or queue of a library's would become smaller when it is emptied.",
             f"It grew through the last {plural(term.trend.points, 'reading')}.",
         ),
-        subject="unreached",
+        subject=UNREACHED,
     )
 
 

@@ -299,9 +299,13 @@ IMPUTED_BYTES = float(8 << 20)
 """Growth that nothing else explains is put down to things that are counted from so much on."""
 FIGURES = 5
 OPEN_FILES = 20
+REGISTRY_ENTRIES = 20
 THREADS = 8
 PROCESSES = 8
 """Fewer new ones than this are no diagnosis."""
+MOVES_WITH = 0.8
+"""Memory is put down to entries of a registry only where the two correlate as much: of growth that
+comes in other stretches than the entries hardly half does."""
 SHARED_MEMORY_BYTES = float(16 << 20)
 """Named files of shared memory that nobody removes are a diagnosis from so much on: workers'
 batches in flight are less."""
