@@ -61,10 +61,7 @@ def find_findings(
     """Return what all diagnoses found, the worst first; ``ended`` is how memory ended the run."""
     found = out_of_memory.diagnose_out_of_memory(case, ended)
     found += [finding for diagnose in DIAGNOSES for finding in diagnose(case, growth, ledgers)]
-    filled = native_references.diagnose_registries(case, growth, ledgers, found)
-    if any(f.severity is not Severity.NOTE for f in filled):  # these say it better
-        found = [f for f in found if not native_references.is_unreached(f)]
-    found += filled
+    found = native_references.with_registries(case, growth, ledgers, found)
     if case.is_watched:
         found = [f for f in found if f.kind not in _KINDS_FROM_WITHIN]
     if any(f.kind in _EXPLAINING_KINDS for f in found if f.severity is not Severity.NOTE):

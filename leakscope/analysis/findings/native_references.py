@@ -29,8 +29,8 @@ from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.exclusions import is_named
 from leakscope.analysis.growth.search import SearchResult
 from leakscope.analysis.run_context import RunContext
-from leakscope.analysis.source.index import lines_that_fill, places_that_call
-from leakscope.analysis.source.program import own_nodes
+from leakscope.analysis.source.index import SourceIndex, lines_that_fill, places_that_call
+from leakscope.analysis.source.program import CodeScope, own_nodes
 from leakscope.analysis.source.types import imported_name
 from leakscope.analysis.verdict.wording import to_finding
 from leakscope.model import gauge
@@ -47,6 +47,13 @@ GIVE_BACK = Remedy(
         "returned needs no Py_INCREF, and one that was appended or stored elsewhere a Py_DECREF "
         "after it. If the extension keeps the objects on purpose, empty or bound that. Until it is "
         "mended call it less often, or in a process that ends."
+    ),
+)
+NATIVE_REMEDY = Remedy(
+    title="Look for what keeps them in native code",
+    text=(
+        "An autograd graph, a queue of a C++ extension, atexit or a hook registered again "
+        "and again may hold them: detach what is kept, and remove what is registered."
     ),
 )
 _CALLABLES = frozenset({"function", "method", "functools.partial"})
@@ -305,14 +312,15 @@ class _Growing:
         return self.trend.net_bytes + self.trend.gained_before
 
 
-def diagnose_registries(
+def with_registries(
     case: RunContext, growth: SearchResult, ledgers: list[Ledger], found: list[Finding]
 ) -> list[Finding]:
-    """Return a finding for each registry whose number of entries grows and that no culprit names.
+    """Return findings and one for each registry that has ever more entries and no culprit names.
 
     Memory without a name is put down to one of them: to one that the program's own lines fill, and
-    of those to the one with the most entries. May be confused with a registry that is filled while
-    libraries are imported, or has a bound: both end to grow.
+    of those to the one with the most entries. What else was found of objects that the same function
+    makes, and that tells no holder, is left out then. May be confused with a registry that is
+    filled while libraries are imported, or has a bound: both end to grow.
 
     Args:
         case: the run.
@@ -323,32 +331,60 @@ def diagnose_registries(
     """
     growing = [each for each in map(_growing(case), REGISTRIES) if each is not None]
     growing = [each for each in growing if not _is_named_by_rows(case, growth, each.registry)]
-    filled_at = {line for each in growing for line in each.places}
+    if not growing:
+        return found
+    filling = _functions(case.sources, {line for each in growing for line in each.places})
     held = [f for f in found if f.severity is not Severity.NOTE and f.kind in _NAMES_MEMORY]
-    held = [f for f in held if not (is_unreached(f) and filled_at.intersection(f.fed_at))]
+    taken = [
+        f
+        for f in held
+        if f.remedy.title in _KNOWS_NO_HOLDER
+        and filling.intersection(_functions(case.sources, set(f.fed_at)))
+    ]
+    held = [f for f in held if f not in taken]
     lines = {line for finding in held for line in finding.fed_at}
     growing = [each for each in growing if not lines.intersection(each.places)]
     growing.sort(key=lambda each: (not each.places, -each.entries))
     nameless = without_name(case, growth, ledgers) - sum(f.total_bytes for f in held)
-    findings = []
+    filled = []
     for each in growing:
         is_memory = nameless >= policy.IMPUTED_BYTES and _moves_with_memory(case, each)
-        findings.append(_registry_finding(case, each, nameless if is_memory else 0.0))
+        trend = _nameless_trend(growth, each.trend, nameless) if is_memory else None
+        filled.append(_registry_finding(case, each, trend))
         nameless = 0.0 if is_memory else nameless
-    return findings
-
-
-UNREACHED = "unreached"
-"""The subject of a finding that tells of objects by samples of allocations alone."""
-
-
-def is_unreached(finding: Finding) -> bool:
-    """Return whether all that is known of objects is where they were allocated."""
-    return finding.subject == UNREACHED
+    if any(f.severity is not Severity.NOTE for f in filled):
+        found = [f for f in found if f not in taken]
+    return found + filled
 
 
 _NAMES_MEMORY = frozenset({"native_held", "leaked_references", "open_figures", "autograd_loop"})
 """Findings that say what memory without a Python name is."""
+_KNOWS_NO_HOLDER = frozenset({NATIVE_REMEDY.title, GIVE_BACK.title})
+
+
+def _functions(sources: SourceIndex, lines: set[str]) -> set[CodeScope]:
+    """Return the functions that have these lines."""
+    return {
+        statement.scope
+        for statement in (sources.program.statements if lines else ())
+        for line in range(statement.node.lineno, (statement.node.end_lineno or 0) + 1)
+        if sources.location(statement.scope.module.file, line) in lines
+    }
+
+
+def _nameless_trend(growth: SearchResult, count: Trend, nameless: float) -> Trend:
+    """Return how memory without a name grows: as it was weighed, else as the count does."""
+    term = growth.terms.get("elsewhere")
+    if term is None or not (term.grows or term.may_grow):
+        return imputed_trend(count, nameless)
+    share = min(nameless / max(term.trend.net_bytes, 1.0), 1.0)
+    low, high = term.trend.interval
+    return msgspec.structs.replace(
+        term.trend,
+        bytes_per_unit=term.trend.bytes_per_unit * share,
+        interval=(low * share, high * share),
+        net_bytes=term.trend.net_bytes * share,
+    )
 
 
 def _growing(case: RunContext) -> Callable[[CountedRegistry], _Growing | None]:
@@ -382,31 +418,28 @@ def _is_named_by_rows(case: RunContext, growth: SearchResult, registry: CountedR
     return any(way in row.name for row in rows if not row.user for way in ways)
 
 
-def _registry_finding(case: RunContext, growing: _Growing, nameless: float) -> Finding:
+def _registry_finding(case: RunContext, growing: _Growing, memory: Trend | None) -> Finding:
+    """Return the finding; ``memory`` is the growth that is put down to the registry."""
     registry, trend = growing.registry, growing.trend
     place = registry.places[0].replace(":", ".")
-    lines = growing.places or (case.unnamed_lines if nameless else [])
+    lines = growing.places or (case.unnamed_lines if memory else [])
     added = f" They are added at {', '.join(lines)}." if growing.places else ""
-    memory = (
-        f" They may hold the {human_bytes(nameless)} that nothing else explains (estimate)."
-        if nameless
-        else ""
-    )
+    nameless = memory.net_bytes if memory else 0.0
+    holds = f" They may hold the {human_bytes(nameless)} that nothing else explains (estimate)."
     resident = case.gauge_gain(case.host_metric) or 0.0
-    shown = imputed_trend(trend, nameless)
     return to_finding(
         "registry",
         f"More and more {registry.noun}",
         f"{human_count(growing.entries)} more {registry.noun} than at the beginning, "
         f"{human_count(trend.bytes_per_unit)} per {trend.unit}: {place} keeps each until it is "
-        f"taken back.{added}{memory}",
+        f"taken back.{added}{holds if memory else ''}",
         Remedy(
             title=f"Take back what {place} keeps, or add it once",
             text=f"{registry.advice} {_TAKE_BACK}".strip(),
         ),
-        severity=Severity.WARNING if nameless else Severity.NOTE,
-        trend=shown,
-        share=shown.net_bytes / resident if resident > 0 else 0.0,
+        severity=Severity.WARNING if memory else Severity.NOTE,
+        trend=memory or imputed_trend(trend, 0.0),
+        share=nameless / resident if resident > 0 else 0.0,
         total_bytes=nameless,
         fed_at=lines,
         falsifier=(

@@ -15,7 +15,7 @@ from leakscope.analysis.columns.series import HOST, FloatArray, IntArray
 from leakscope.analysis.findings.loops import explain_loop
 from leakscope.analysis.findings.native_references import (
     GIVE_BACK,
-    UNREACHED,
+    NATIVE_REMEDY,
     Registration,
     diagnose_leaked_references,
     find_registration,
@@ -245,7 +245,7 @@ def _unreached(term: Term, objects: list[NativeGrowth], ledger: Ledger) -> Findi
             "A cache or queue of a library's would become smaller when it is emptied.",
             f"It grew through the last {plural(term.trend.points, 'reading')}.",
         ),
-        subject=UNREACHED,
+        subject="unreached",
     )
 
 
@@ -289,15 +289,6 @@ def _of_shapes(case: RunContext, driver: GrowthDriver, term: Term) -> Finding:
 def in_use(ledger: Ledger) -> int:
     """Return by how much all that has a name, or is known otherwise, grew in use."""
     return sum(max(entry.bytes, 0) for entry in ledger.entries if entry.kind in _IN_USE)
-
-
-NATIVE_REMEDY = Remedy(
-    title="Look for what keeps them in native code",
-    text=(
-        "An autograd graph, a queue of a C++ extension, atexit or a hook registered again "
-        "and again may hold them: detach what is kept, and remove what is registered."
-    ),
-)
 
 
 def diagnose_native(case: RunContext, growth: SearchResult, ledgers: list[Ledger]) -> list[Finding]:
