@@ -225,4 +225,5 @@ def describe(gauge: str) -> tuple[GaugeUnit, str]:
     if gauge in _ENTRIES:
         return "count", _ENTRIES[gauge]
     kind = COPIED if is_copied(gauge) else gauge.rpartition(".")[2]
+    kind = MAPPED_FILE if file_of(gauge) is not None else kind
     return DESCRIPTIONS.get(kind, ("bytes", ""))
