@@ -36,6 +36,7 @@ DIAGNOSES: tuple[Callable[[RunContext, SearchResult, list[Ledger]], list[Finding
     run_findings.diagnose_devices,
     training_loop.diagnose_outliving,
     training_loop.diagnose_gradients,
+    unnamed.diagnose_deep_graphs,
     unnamed.diagnose_unexplained,
     gauge_rules.diagnose_watched,
 )
@@ -44,6 +45,7 @@ _KINDS_FROM_WITHIN = {"unexplained", "children"}
 _EXPLAINING_KINDS = {
     "open_figures",
     "registry",
+    "deep_graph",
     "garbage",
     "collector_off",
     "collector_frozen",

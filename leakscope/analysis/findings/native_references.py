@@ -357,7 +357,9 @@ def with_registries(
     return found + filled
 
 
-_NAMES_MEMORY = frozenset({"native_held", "leaked_references", "open_figures", "autograd_loop"})
+_NAMES_MEMORY = frozenset(
+    {"native_held", "leaked_references", "open_figures", "autograd_loop", "deep_graph"}
+)
 """Findings that say what memory without a Python name is."""
 _KNOWS_NO_HOLDER = frozenset({NATIVE_REMEDY.title, GIVE_BACK.title})
 

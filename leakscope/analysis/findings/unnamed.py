@@ -34,7 +34,7 @@ from leakscope.analysis.verdict.wording import to_finding
 from leakscope.model.census import CensusRow, RootKind
 from leakscope.model.record import NativeOwner
 from leakscope.model.report import Finding, Ledger, LedgerEntry, Remedy, Severity
-from leakscope.model.text import human_bytes, human_share, plural
+from leakscope.model.text import human_bytes, human_count, human_share, plural
 from leakscope.model.trend import Trend
 
 FALSIFIER = (
@@ -100,6 +100,8 @@ def diagnose_unexplained(
     the first time.
     """
     ledger, found = host_ledger(ledgers), []
+    if growth.deep is not None:
+        return []
     elsewhere, term = growth.terms.get("elsewhere"), growth.terms.get("unexplained")
     if elsewhere is not None and elsewhere.grows and not is_named(case, growth.growers, elsewhere):
         found.append(_unnamed_objects_finding(case, elsewhere))
@@ -397,3 +399,45 @@ def _carries(
         interval=(low * share, high * share),
         net_bytes=term.trend.net_bytes * share,
     )
+
+
+def diagnose_deep_graphs(
+    case: RunContext, growth: SearchResult, ledgers: list[Ledger]
+) -> list[Finding]:
+    """Return a finding where memory grows without a name behind a graph that is too deep to walk.
+
+    It is a note where the rate of a culprit has that memory in it already. May be confused with a
+    graph that is cut now and then, which had become smaller before, while other memory grows.
+    """
+    deep = growth.deep
+    if deep is None:
+        return []
+    table, row = case.table, case.table.latest[deep.path]
+    nodes = human_count(float(np.nanmax(table.nodes[deep.path])))
+    lines = case.sources.feeding(row.owner, row) if row.owner is not None else []
+    fed_at = list(dict.fromkeys(case.sources.location(f.file, f.line) for f in lines[:MOST_SITES]))
+    counted = " and counts in its rate" if deep.is_counted else ""
+    return [
+        to_finding(
+            "deep_graph",
+            f"The graph of {row.name} is too deep to be walked",
+            f"{row.name} kept {nodes} autograd nodes when it was last walked, and more since. So "
+            f"long a chain is not walked again, for torch frees what was asked for by recursion. "
+            f"What grows without a name, {human_bytes(deep.trend.net_bytes)}, is probably the "
+            f"graph's{counted} (estimate).",
+            Remedy(
+                title=f"Detach {row.name} between steps",
+                text=(
+                    f"{row.name} = {row.name}.detach() lets the graph of earlier steps go; keep "
+                    "numbers or detached tensors of what is read later."
+                ),
+            ),
+            severity=Severity.NOTE if deep.is_counted else Severity.WARNING,
+            trend=deep.trend,
+            share=deep.share,
+            total_bytes=deep.trend.net_bytes,
+            fed_at=fed_at or case.unnamed_lines,
+            falsifier=(f"With {row.name} detached in each step memory would rest.", None),
+            subject=row.path,
+        )
+    ]

@@ -300,6 +300,8 @@ IMPUTED_BYTES = float(8 << 20)
 FIGURES = 5
 OPEN_FILES = 20
 REGISTRY_ENTRIES = 20
+DEEP_GRAPH = 4000.0
+"""Nodes of a graph that a census may have left: chains of five thousand aren't walked again."""
 THREADS = 8
 PROCESSES = 8
 """Fewer new ones than this are no diagnosis."""

@@ -93,7 +93,8 @@ def find_culprits(
 
     """
     contents = native or {}
-    growers = [with_contents(case, g, contents.get(g.path)) for g in growers]
+    kept = {path: each.trend for path, each in contents.items()}
+    growers = [with_contents(case, g, kept.get(g.path)) for g in growers]
     judged = [*_judge_across(case, growers), *_judge_within(case, growers)]
     judged.sort(key=lambda j: (SEVERITY_ORDER[j.severity], *_sort_key(case, j.grower, growers)))
     serious = [j for j in judged if j.severity is not Severity.NOTE]
