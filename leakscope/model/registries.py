@@ -143,10 +143,10 @@ REGISTRIES = (
     ),
     CountedRegistry(
         "tasks",
-        "tasks that haven't ended",
+        "tasks that are alive",
         ("asyncio.tasks:_all_tasks", "asyncio.tasks:_scheduled_tasks"),
         ("*.create_task", "asyncio.ensure_future"),
-        "Await, cancel or bound them.",
+        "Await or cancel tasks, and let go of those that are done.",
     ),
     CountedRegistry(
         "foreign-types",

@@ -6,6 +6,7 @@ fixed: it is detached before each recording; cut: after every fifth, so that it 
 
 import sys
 import time
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -29,7 +30,7 @@ class Recogniser(nn.Module):
 
 
 def resident():
-    with open("/proc/self/statm") as numbers:
+    with Path("/proc/self/statm").open() as numbers:
         return int(numbers.read().split()[1]) * 4096
 
 
