@@ -39,6 +39,7 @@ SLOW_SAMPLE: dict[str, tuple[str, ...]] = {
         "test_the_process_that_leaks_is_named_with_its_line[spawn]",
         "test_what_workers_of_a_pool_keep_has_a_rate_per_task[pool]",
     ),
+    "end_to_end/test_deep_graphs.py": ("test_a_state_that_is_never_detached_has_its_whole_rate",),
     "end_to_end/test_native_growth.py": (
         "test_decoders_that_a_list_keeps_are_one_culprit_with_what_their_library_holds",
         "test_the_fixed_twin_is_accused_of_nothing[thread_arenas]",
@@ -55,6 +56,12 @@ SLOW_SAMPLE: dict[str, tuple[str, ...]] = {
         "test_the_same_function_with_the_limit_as_it_is_ends_there_and_is_no_leak",
     ),
     "end_to_end/test_ranks.py": ("test_a_rank_that_leaks_alone_is_told_from_the_others",),
+    "end_to_end/test_registries.py": (
+        "test_a_registry_that_grows_is_named_with_the_line_that_registers[finalizers]",
+    ),
+    "end_to_end/test_sharded_training.py": (
+        "test_what_keeps_them_is_named_with_line_and_rate[tensors_kept]",
+    ),
     "end_to_end/test_torch_leaks.py": ("test_look_alike_is_clean",),
     "end_to_end/test_trainers.py": (
         "test_a_healthy_training_is_clean[transformers_healthy]",

@@ -86,6 +86,7 @@ def default_probes() -> list[Probe]:
         process.SystemProbe(),
         malloc.MallocProbe(),
         cgroup.CgroupProbe(),
+        interpreter.RegistriesProbe(),
         process.MappingProbe(),
         mappings.MappingKindsProbe(),
         process.ChildCountProbe(),

@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import Literal
 from zlib import crc32
 
+from leakscope.model.registries import REGISTRIES
+
 GaugeUnit = Literal["bytes", "count"]
 
 RSS = "rss"
@@ -49,6 +51,7 @@ BATCH = "batch"
 SHAPES = "shapes"
 COMPILED = "compiled_entries"
 COPIED = "copied"
+REGISTRY = "registry"
 MAPPED_HEAP = "mapped_heap"
 MAPPED_ARENAS = "mapped_arenas"
 MAPPED_STACKS = "mapped_stacks"
@@ -209,3 +212,20 @@ def file_of(gauge: str) -> str | None:
     """Return the file of such a gauge; None for another gauge."""
     kind, _, file = gauge.partition(" ")
     return file.replace("%2E", ".").replace("%25", "%") if kind == MAPPED_FILE else None
+
+
+def registry(name: str) -> str:
+    """Return the name of the gauge for how many entries a registry has, by the registry's name."""
+    return f"{REGISTRY} {name}"
+
+
+_ENTRIES = {registry(each.name): each.noun for each in REGISTRIES}
+
+
+def describe(gauge: str) -> tuple[GaugeUnit, str]:
+    """Return the unit of a gauge and what it measures, as far as that is known."""
+    if gauge in _ENTRIES:
+        return "count", _ENTRIES[gauge]
+    kind = COPIED if is_copied(gauge) else gauge.rpartition(".")[2]
+    kind = MAPPED_FILE if file_of(gauge) is not None else kind
+    return DESCRIPTIONS.get(kind, ("bytes", ""))

@@ -1,5 +1,9 @@
-"""What the interpreter and libraries count: the collector, open matplotlib figures, a worker's
-batches.
+"""What the interpreter and libraries count: the collector, open matplotlib figures, entries of
+registries, a worker's batches.
+
+Registries are counted as the table of :mod:`leakscope.model.registries` says: in what is imported
+already, by looking attributes up where they are stored, so that no code of a module, property or
+subclass runs.
 
 Looked at are the first batches and then some of them; every tensor or array in nested lists, tuples
 and dicts counts with its whole storage, for that is what torch sends.
@@ -9,9 +13,13 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections import deque
+from types import BuiltinFunctionType
 from typing import Any
 
 from leakscope.model import gauge
+from leakscope.model.errors import ours
+from leakscope.model.registries import REGISTRIES, CountedRegistry, Counting
 from leakscope.probes import GuardedProbe
 
 try:
@@ -54,6 +62,71 @@ class FiguresProbe(GuardedProbe):
         if helpers is None:
             return {}
         return {gauge.FIGURES: len(helpers.Gcf.figs)}
+
+
+class RegistriesProbe(GuardedProbe):
+    """Counts the entries of registries; a registry whose number stays the same is read out once."""
+
+    name = "registries"
+    slow = True
+
+    def __init__(self) -> None:
+        self._first: dict[str, int] = {}
+        self._changing: set[str] = set()
+
+    def measure(self) -> dict[str, int]:
+        """Return the number of entries of each registry that is new or has ever changed."""
+        gauges = {}
+        for registry in REGISTRIES:
+            count = entries_of(registry)
+            if count is None:
+                continue
+            first = self._first.get(registry.name)
+            if first is None:
+                self._first[registry.name] = count
+            elif count != first:
+                self._changing.add(registry.name)
+            if first is None or registry.name in self._changing:
+                gauges[gauge.registry(registry.name)] = count
+        return gauges
+
+
+def entries_of(registry: CountedRegistry) -> int | None:
+    """Return how many entries a registry has; None where none of its modules was imported."""
+    counts = [_count(place, registry.counting) for place in registry.places]
+    known = [count for count in counts if count is not None]
+    others = [_count(place, registry.counting) or 0 for place in registry.but]
+    return max(0, sum(known) - sum(others)) if known else None
+
+
+def _count(place: str, counting: Counting) -> int | None:
+    module, _, way = place.partition(":")
+    found: Any = sys.modules.get(module)
+    try:
+        for name in way.split("."):
+            found = _stored(found, name)
+        if counting is Counting.CALL:
+            return int(found()) if type(found) is BuiltinFunctionType else None
+        return _length(found)
+    except ours(Exception):
+        return None
+
+
+def _stored(owner: Any, name: str) -> Any:
+    """Return an attribute as it is stored with an object or a class: nothing is computed."""
+    names = type.__dict__["__dict__"].__get__(owner) if issubclass(type(owner), type) else None
+    return (object.__getattribute__(owner, "__dict__") if names is None else names)[name]
+
+
+_LENGTHS = (dict, list, set, tuple, deque)
+
+
+def _length(container: Any) -> int | None:
+    """Return how many items a container has; of weak ones those that may have gone count too."""
+    for kind in _LENGTHS:
+        if issubclass(type(container), kind):
+            return int(kind.__len__(container))
+    return _length(_stored(container, "data"))
 
 
 FIRST = 4

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from synthetic_runs import MIB, Program, Thing
+from synthetic_runs import MIB, Program, Size, Thing
 
 from leakscope.analysis import analyse
+from leakscope.model import gauge
 from leakscope.model.census import RootKind
-from leakscope.model.report import Finding
+from leakscope.model.report import Finding, Severity
 
 LOOP = "import atexit, codecs, contextvars, sys\nfor epoch in range(9):\n    "
 
@@ -54,3 +55,60 @@ def test_what_only_looks_like_a_registration_is_not_blamed(text: str, type_name:
     found = found_in(text, type_name)
     assert found.title == f"{type_name} objects that only native code holds"
     assert found.fed_at == []
+
+
+def counted(entries: Size, memory: Size, name: str = "operators") -> Program:
+    program = Program(epochs=12).gauge(gauge.registry(name), entries)
+    return program.swell(memory)
+
+
+def registries_in(program: Program, text: str = "") -> list[Finding]:
+    run = program.build()
+    run.main.sources["/project/train.py"] = text
+    return [f for f in analyse(run).findings if f.kind == "registry"]
+
+
+def test_memory_without_a_name_is_put_down_to_a_registry_that_grows_with_it() -> None:
+    text = f"import torch\n{LOOP}library.define(schema)\n"
+    program = counted(lambda s: 900 + s.epochs_done * 5, lambda s: s.epochs_done * 9 * MIB)
+    (found,) = registries_in(program, text)
+    assert found.severity is Severity.WARNING
+    assert found.bytes_per_unit == pytest.approx(9 * MIB, rel=0.1)
+    assert found.fed_at == ["train.py:4"]
+    assert "torch.library._defs" in found.text
+
+
+def test_a_registry_that_grows_while_memory_rests_is_a_note() -> None:
+    (found,) = registries_in(counted(lambda s: 900 + s.epochs_done * 5, lambda s: 0.0))
+    assert (found.severity, found.total_bytes) == (Severity.NOTE, 0.0)
+
+
+def test_memory_that_grows_at_other_times_is_not_put_down_to_it() -> None:
+    program = counted(
+        lambda s: 900 + s.epochs_done * 5, lambda s: 20 * MIB * (s.epochs_done % 3 == 0)
+    )
+    assert all(f.severity is Severity.NOTE for f in registries_in(program))
+
+
+@pytest.mark.parametrize(
+    ("name", "entries"),
+    [
+        pytest.param("operators", lambda s: 900 + min(s.epochs_done, 3) * 20, id="filled at first"),
+        pytest.param("operators", lambda s: 900 + s.epochs_done, id="a few"),
+        pytest.param("patterns", lambda s: 100 + s.epochs_done * 20, id="one with a bound"),
+        pytest.param("operators", lambda s: 900 + 40 * (s.step % 2), id="taken back"),
+    ],
+)
+def test_what_ends_to_grow_is_no_registry_that_leaks(name: str, entries: Size) -> None:
+    assert registries_in(counted(entries, lambda s: s.epochs_done * 9 * MIB, name)) == []
+
+
+def test_of_two_registries_the_one_that_the_program_fills_has_the_memory() -> None:
+    program = counted(lambda s: 900 + s.epochs_done * 50, lambda s: s.epochs_done * 9 * MIB)
+    program.gauge(gauge.registry("finalizers"), lambda s: s.epochs_done * 3)
+    found = registries_in(program, f"import weakref\n{LOOP}weakref.finalize(model, save)\n")
+    titles = {f.title: f.severity for f in found}
+    assert titles == {
+        "More and more finalizers of objects that are alive": Severity.WARNING,
+        "More and more operators and kernels that were registered": Severity.NOTE,
+    }

@@ -31,7 +31,11 @@ CHILDREN = "child processes"
 ELSEWHERE = "new objects held by libraries and native code"
 MAPPED_FILES = "pages of files: the kernel takes them back when it needs room"
 CHILDREN_BEYOND = "child processes, beyond what they share with this one"
-_TERM_OF_FINDING = {"open_figures": "open figures"}
+_TERM_OF_FINDING = {
+    "open_figures": "open figures",
+    "registry": "entries of registries",
+    "deep_graph": "graphs that aren't walked",
+}
 """The term of each kind of finding."""
 _GAUGES_WITHOUT_NAMES = {
     gauge.DEVICE_BY_TREE,

@@ -212,29 +212,29 @@ def contents_of_growers(case: RunContext, growers: Sequence[Grower]) -> dict[int
     return found
 
 
-def with_contents(case: RunContext, grower: Grower, native: NativeGrowth | None) -> Grower:
-    """Return a grower with the native memory that it keeps in its rate and gain."""
-    if native is None:
+def with_contents(case: RunContext, grower: Grower, more: Trend | None) -> Grower:
+    """Return a grower with what more of memory it keeps, by the boundary, in its rate and gain."""
+    if more is None:
         return grower
     if grower.per_boundary <= 0:
         return grower
     begin, end = case.working[0], case.track.last_work
     boundaries = max(float(case.track.work[end] - case.track.work[begin]), 1.0)
     units_per_boundary = float(case.work_done[end] - case.work_done[begin]) / boundaries
-    per_boundary = native.trend.bytes_per_unit * units_per_boundary
+    per_boundary = more.bytes_per_unit * units_per_boundary
     # Boundaries to one unit of the container's, by its own rate in both.
     factor = units_per_boundary * grower.trend.bytes_per_unit / grower.per_boundary
-    low, high = (edge * factor for edge in native.trend.interval)
+    low, high = (edge * factor for edge in more.interval)
     trend = msgspec.structs.replace(
         grower.trend,
-        bytes_per_unit=grower.trend.bytes_per_unit + native.trend.bytes_per_unit * factor,
+        bytes_per_unit=grower.trend.bytes_per_unit + more.bytes_per_unit * factor,
         interval=(grower.trend.interval[0] + low, grower.trend.interval[1] + high),
-        net_bytes=grower.trend.net_bytes + native.gained_bytes,
+        net_bytes=grower.trend.net_bytes + more.net_bytes,
     )
     return replace(
         grower,
         trend=trend,
-        gained=grower.gained + native.gained_bytes,
+        gained=grower.gained + more.net_bytes,
         per_boundary=grower.per_boundary + per_boundary,
     )
 

@@ -197,7 +197,7 @@ def _gauged(case: RunContext) -> list[Gauged]:
         values = case.track.gauge(name)[case.track.known(name)]
         if not len(values):
             continue
-        unit, meaning = gauge.DESCRIPTIONS.get(name.rpartition(".")[2], ("bytes", ""))
+        unit, meaning = gauge.describe(name)
         found.append(
             Gauged(
                 metric=name,

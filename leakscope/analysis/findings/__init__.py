@@ -15,6 +15,7 @@ from leakscope.analysis.allocator import run_findings
 from leakscope.analysis.findings import (
     garbage,
     gauge_rules,
+    native_references,
     out_of_memory,
     training_loop,
     unnamed,
@@ -36,6 +37,7 @@ DIAGNOSES: tuple[Callable[[RunContext, SearchResult, list[Ledger]], list[Finding
     run_findings.diagnose_devices,
     training_loop.diagnose_outliving,
     training_loop.diagnose_gradients,
+    unnamed.diagnose_deep_graphs,
     unnamed.diagnose_unexplained,
     gauge_rules.diagnose_watched,
 )
@@ -43,6 +45,8 @@ _KINDS_FROM_WITHIN = {"unexplained", "children"}
 """What they say of their process is the whole of what can be said of one that is only watched."""
 _EXPLAINING_KINDS = {
     "open_figures",
+    "registry",
+    "deep_graph",
     "garbage",
     "collector_off",
     "collector_frozen",
@@ -61,6 +65,7 @@ def find_findings(
     found = out_of_memory.diagnose_out_of_memory(case, ended)
     found += diagnose_compiled_code(case)
     found += [finding for diagnose in DIAGNOSES for finding in diagnose(case, growth, ledgers)]
+    found = native_references.with_registries(case, growth, ledgers, found)
     if case.is_watched:
         found = [f for f in found if f.kind not in _KINDS_FROM_WITHIN]
     if any(f.kind in _EXPLAINING_KINDS for f in found if f.severity is not Severity.NOTE):

@@ -27,13 +27,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import msgspec
 import numpy as np
 
-from leakscope.analysis.accounting.ledger import unexplained_bytes
 from leakscope.analysis.allocator.devices import device_series, snapshot_trend
 from leakscope.analysis.columns.series import HOST, FloatArray
-from leakscope.analysis.findings.unnamed import is_named
+from leakscope.analysis.findings.native_references import imputed_trend, without_name
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.search import SearchResult
 from leakscope.analysis.run_context import RunContext
@@ -137,8 +135,8 @@ def _gauge_finding(
     shown_trend, total, severity = trend, last, rule.severity
     text = rule.text.format(**figures)
     if rule.counts:
-        total = _without_name(case, growth, ledgers) if rule.holds_memory else 0.0
-        shown_trend = _imputed(trend, total)
+        total = without_name(case, growth, ledgers) if rule.holds_memory else 0.0
+        shown_trend = imputed_trend(trend, total)
     if rule.holds_memory and total >= policy.NOTEWORTHY_BYTES:
         severity = Severity.WARNING
         text += f" They may hold the {human_bytes(total)} that nothing else explains (estimate)."
@@ -159,30 +157,6 @@ def _gauge_finding(
         else [],
         known=case.known_by(rule.library) if rule.library else None,
         falsifier=(rule.falsifier, None),
-    )
-
-
-def _without_name(case: RunContext, growth: SearchResult, ledgers: list[Ledger]) -> float:
-    """Return what memory gained without a name, where it goes on and in the stretch accounted.
-
-    What may go on counts as well: that of which there is ever more tells that it does.
-    """
-    terms = (growth.terms.get(kind) for kind in ("unexplained", "elsewhere"))
-    going = [t for t in terms if t is not None and (t.grows or t.may_grow)]
-    named = [t for t in going if t.kind == "elsewhere" and is_named(case, growth, t)]
-    going_on = sum(t.trend.net_bytes for t in going if t not in named)
-    return going_on if named else max(unexplained_bytes(ledgers), going_on)
-
-
-def _imputed(trend: Trend, total: float) -> Trend:
-    """Return the trend of a count as one of the bytes that are put down to it."""
-    scale = total / max(trend.net_bytes, 1.0)
-    low, high = trend.interval
-    return msgspec.structs.replace(
-        trend,
-        bytes_per_unit=trend.bytes_per_unit * scale,
-        interval=(low * scale, high * scale),
-        net_bytes=total,
     )
 
 

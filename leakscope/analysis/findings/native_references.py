@@ -8,28 +8,36 @@ as it only grows; one that drains is not meant here.
 Registries of the interpreter, such as that of ``atexit``, refer to their entries from C alone. No
 walk finds a name for what they keep. What tells is the type of the objects and a call in the
 program's sources that is run again and again.
+
+Many registries are counted as the program runs. Where one has ever more entries, memory that grows
+without a name is put down to it.
 """
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 
+from leakscope.analysis.accounting.ledger import unexplained_bytes
 from leakscope.analysis.accounting.terms import Term
 from leakscope.analysis.columns.series import FloatArray, IntArray
 from leakscope.analysis.growth import policy
+from leakscope.analysis.growth.exclusions import is_named
 from leakscope.analysis.growth.search import SearchResult
 from leakscope.analysis.run_context import RunContext
-from leakscope.analysis.source.index import places_that_call
-from leakscope.analysis.source.program import own_nodes
+from leakscope.analysis.source.index import SourceIndex, lines_that_fill, places_that_call
+from leakscope.analysis.source.program import CodeScope, own_nodes
 from leakscope.analysis.source.types import imported_name
 from leakscope.analysis.verdict.wording import to_finding
+from leakscope.model import gauge
 from leakscope.model.census import CensusRow, HeadObjects, RootKind
-from leakscope.model.report import Finding, Remedy, Severity
-from leakscope.model.text import human_bytes, plural
+from leakscope.model.registries import REGISTRIES, CountedRegistry
+from leakscope.model.report import Finding, Ledger, Remedy, Severity
+from leakscope.model.text import human_bytes, human_count, plural
 from leakscope.model.trend import Trend
 
 GIVE_BACK = Remedy(
@@ -39,6 +47,13 @@ GIVE_BACK = Remedy(
         "returned needs no Py_INCREF, and one that was appended or stored elsewhere a Py_DECREF "
         "after it. If the extension keeps the objects on purpose, empty or bound that. Until it is "
         "mended call it less often, or in a process that ends."
+    ),
+)
+NATIVE_REMEDY = Remedy(
+    title="Look for what keeps them in native code",
+    text=(
+        "An autograd graph, a queue of a C++ extension, atexit or a hook registered again "
+        "and again may hold them: detach what is kept, and remove what is registered."
     ),
 )
 _CALLABLES = frozenset({"function", "method", "functools.partial"})
@@ -176,7 +191,7 @@ def _remedy(call: _LibraryCall | None) -> Remedy:
 
 @dataclass(frozen=True)
 class Registry:
-    """What keeps all that it is given until the program ends."""
+    """What keeps all that it is given until the program ends, known by the objects it has."""
 
     owners: frozenset[str]
     """What stands before the function's name in a call; none for a method of any object."""
@@ -189,7 +204,7 @@ class Registry:
     remedy: Remedy
 
 
-REGISTRIES = (
+_WITHOUT_COUNT = (
     Registry(
         frozenset({"atexit"}),
         "register",
@@ -269,7 +284,7 @@ class Registration:
 def find_registration(case: RunContext, row: CensusRow) -> Registration | None:
     """Return what is registered again and again and would keep what a row has, if it is known."""
     types = {row.type, row.path.rpartition("·")[2]}
-    for registry in REGISTRIES:
+    for registry in _WITHOUT_COUNT:
         if types & registry.types:
             places = places_that_call(
                 case.sources, set(registry.owners), {registry.function}, repeatedly=True
@@ -277,3 +292,185 @@ def find_registration(case: RunContext, row: CensusRow) -> Registration | None:
             if places:
                 return Registration(registry, places)
     return None
+
+
+_TAKE_BACK = "Register once before the loop, or take back in each round what it added."
+
+
+@dataclass(frozen=True)
+class _Growing:
+    """A registry that has ever more entries."""
+
+    registry: CountedRegistry
+    trend: Trend
+    places: list[str]
+    """Lines that add entries again and again."""
+
+    @property
+    def entries(self) -> float:
+        """How many it gained."""
+        return self.trend.net_bytes + self.trend.gained_before
+
+
+def with_registries(
+    case: RunContext, growth: SearchResult, ledgers: list[Ledger], found: list[Finding]
+) -> list[Finding]:
+    """Return findings and one for each registry that has ever more entries and no culprit names.
+
+    Memory without a name is put down to one of them: to one that the program's own lines fill, and
+    of those to the one with the most entries. What else was found of objects that the same function
+    makes, and that tells no holder, is left out then. May be confused with a registry that is
+    filled while libraries are imported, or has a bound: both end to grow.
+
+    Args:
+        case: the run.
+        growth: what grows in it.
+        ledgers: where its growth went.
+        found: what was found before, which may name the memory.
+
+    """
+    growing = [each for each in map(_growing(case), REGISTRIES) if each is not None]
+    growing = [each for each in growing if not _is_named_by_rows(case, growth, each.registry)]
+    if not growing:
+        return found
+    filling = _functions(case.sources, {line for each in growing for line in each.places})
+    held = [f for f in found if f.severity is not Severity.NOTE and f.kind in _NAMES_MEMORY]
+    taken = [
+        f
+        for f in held
+        if f.remedy.title in _KNOWS_NO_HOLDER
+        and filling.intersection(_functions(case.sources, set(f.fed_at)))
+    ]
+    held = [f for f in held if f not in taken]
+    lines = {line for finding in held for line in finding.fed_at}
+    growing = [each for each in growing if not lines.intersection(each.places)]
+    growing.sort(key=lambda each: (not each.places, -each.entries))
+    nameless = without_name(case, growth, ledgers) - sum(f.total_bytes for f in held)
+    filled = []
+    for each in growing:
+        is_memory = nameless >= policy.NOTEWORTHY_BYTES and _moves_with_memory(case, each)
+        trend = _nameless_trend(growth, each.trend, nameless) if is_memory else None
+        filled.append(_registry_finding(case, each, trend))
+        nameless = 0.0 if is_memory else nameless
+    if any(f.severity is not Severity.NOTE for f in filled):
+        found = [f for f in found if f not in taken]
+    return found + filled
+
+
+_NAMES_MEMORY = frozenset(
+    {"native_held", "leaked_references", "open_figures", "autograd_loop", "deep_graph"}
+)
+"""Findings that say what memory without a Python name is."""
+_KNOWS_NO_HOLDER = frozenset({NATIVE_REMEDY.title, GIVE_BACK.title})
+
+
+def _functions(sources: SourceIndex, lines: set[str]) -> set[CodeScope]:
+    """Return the functions that have these lines."""
+    return {
+        statement.scope
+        for statement in (sources.program.statements if lines else ())
+        for line in range(statement.node.lineno, (statement.node.end_lineno or 0) + 1)
+        if sources.location(statement.scope.module.file, line) in lines
+    }
+
+
+def _nameless_trend(growth: SearchResult, count: Trend, nameless: float) -> Trend:
+    """Return how memory without a name grows: as it was weighed, else as the count does."""
+    term = growth.terms.get("elsewhere")
+    if term is None or not (term.grows or term.may_grow):
+        return imputed_trend(count, nameless)
+    share = min(nameless / max(term.trend.net_bytes, 1.0), 1.0)
+    low, high = term.trend.interval
+    return msgspec.structs.replace(
+        term.trend,
+        bytes_per_unit=term.trend.bytes_per_unit * share,
+        interval=(low * share, high * share),
+        net_bytes=term.trend.net_bytes * share,
+    )
+
+
+def _growing(case: RunContext) -> Callable[[CountedRegistry], _Growing | None]:
+    def judged(registry: CountedRegistry) -> _Growing | None:
+        name = gauge.registry(registry.name)
+        if registry.is_bounded or not case.track.has_gauge(name):
+            return None
+        trend = case.gauge_trend(name, policy.COUNT_NOISE)
+        each = _Growing(registry, trend, lines_that_fill(case.sources, registry))
+        return each if trend.is_growing and each.entries >= policy.REGISTRY_ENTRIES else None
+
+    return judged
+
+
+def _moves_with_memory(case: RunContext, growing: _Growing) -> bool:
+    """Return whether memory grows with the number of entries, and not at other times."""
+    x, counts = case.gauge_series(gauge.registry(growing.registry.name))
+    done, memory = case.gauge_series(case.host_metric)
+    if len(x) < policy.FEWEST_READINGS or len(done) < policy.FEWEST_READINGS:
+        return False
+    beside = np.interp(x, done, memory)
+    if np.ptp(beside) <= 0 or np.ptp(counts) <= 0:
+        return False
+    return bool(np.corrcoef(counts, beside)[0, 1] >= policy.MAIN_SHARE)
+
+
+def _is_named_by_rows(case: RunContext, growth: SearchResult, registry: CountedRegistry) -> bool:
+    """Return whether a culprit is what has a registry's entries, or lies in it."""
+    ways = [f".{place.partition(':')[2]}" for place in registry.places]
+    rows = (case.table.latest[grower.path] for grower in growth.growers)
+    return any(way in row.name for row in rows if not row.user for way in ways)
+
+
+def _registry_finding(case: RunContext, growing: _Growing, memory: Trend | None) -> Finding:
+    """Return the finding; ``memory`` is the growth that is put down to the registry."""
+    registry, trend = growing.registry, growing.trend
+    place = registry.places[0].replace(":", ".")
+    lines = growing.places or (case.unnamed_lines if memory else [])
+    added = f" They are added at {', '.join(lines)}." if growing.places else ""
+    nameless = memory.net_bytes if memory else 0.0
+    holds = f" They may hold the {human_bytes(nameless)} that nothing else explains (estimate)."
+    resident = case.gauge_gain(case.host_metric) or 0.0
+    return to_finding(
+        "registry",
+        f"More and more {registry.noun}",
+        f"{human_count(growing.entries)} more {registry.noun} than at the beginning, "
+        f"{human_count(trend.bytes_per_unit)} per {trend.unit}: {place} keeps each until it is "
+        f"taken back.{added}{holds if memory else ''}",
+        Remedy(
+            title=f"Take back what {place} keeps, or add it once",
+            text=f"{registry.advice} {_TAKE_BACK}".strip(),
+        ),
+        severity=Severity.WARNING if memory else Severity.NOTE,
+        trend=memory or imputed_trend(trend, 0.0),
+        share=nameless / resident if resident > 0 else 0.0,
+        total_bytes=nameless,
+        fed_at=lines,
+        falsifier=(
+            f"If {place} is emptied in each round and memory grows on, it was not this.",
+            None,
+        ),
+        subject=registry.name,
+    )
+
+
+def without_name(case: RunContext, growth: SearchResult, ledgers: list[Ledger]) -> float:
+    """Return what memory gained without a name, where it goes on and in the stretch accounted.
+
+    What may go on counts as well: that of which there is ever more tells that it does.
+    """
+    terms = (growth.terms.get(kind) for kind in ("unexplained", "elsewhere"))
+    going = [t for t in terms if t is not None and (t.grows or t.may_grow)]
+    named = [t for t in going if t.kind == "elsewhere" and is_named(case, growth.growers, t)]
+    going_on = sum(t.trend.net_bytes for t in going if t not in named)
+    return going_on if named else max(unexplained_bytes(ledgers), going_on)
+
+
+def imputed_trend(trend: Trend, total: float) -> Trend:
+    """Return the trend of a count as one of the bytes that are put down to it."""
+    scale = total / max(trend.net_bytes, 1.0)
+    low, high = trend.interval
+    return msgspec.structs.replace(
+        trend,
+        bytes_per_unit=trend.bytes_per_unit * scale,
+        interval=(low * scale, high * scale),
+        net_bytes=total,
+    )

@@ -15,6 +15,7 @@ from leakscope.analysis.columns.series import HOST, FloatArray, IntArray
 from leakscope.analysis.findings.loops import explain_loop
 from leakscope.analysis.findings.native_references import (
     GIVE_BACK,
+    NATIVE_REMEDY,
     Registration,
     diagnose_leaked_references,
     find_registration,
@@ -22,8 +23,8 @@ from leakscope.analysis.findings.native_references import (
 from leakscope.analysis.findings.training_loop import gradient_cycle, is_gradient_cycle
 from leakscope.analysis.growth import judge, policy
 from leakscope.analysis.growth.exclusions import (
+    is_named,
     may_come_with_shapes,
-    named_in_libraries,
     new_shapes,
 )
 from leakscope.analysis.growth.search import SearchResult
@@ -32,7 +33,7 @@ from leakscope.analysis.verdict.wording import to_finding
 from leakscope.model.census import CensusRow, RootKind
 from leakscope.model.record import NativeOwner
 from leakscope.model.report import Finding, Ledger, LedgerEntry, Remedy, Severity
-from leakscope.model.text import human_bytes, human_share, plural
+from leakscope.model.text import human_bytes, human_count, human_share, plural
 from leakscope.model.trend import Trend
 
 FALSIFIER = (
@@ -98,8 +99,10 @@ def diagnose_unexplained(
     the first time.
     """
     ledger, found = host_ledger(ledgers), []
+    if growth.deep is not None:
+        return []
     elsewhere, term = growth.terms.get("elsewhere"), growth.terms.get("unexplained")
-    if elsewhere is not None and elsewhere.grows and not is_named(case, growth, elsewhere):
+    if elsewhere is not None and elsewhere.grows and not is_named(case, growth.growers, elsewhere):
         found.append(_unnamed_objects_finding(case, elsewhere))
     if ledger is None or term is None or not term.trend.is_growing or not term.is_much:
         return found
@@ -111,12 +114,6 @@ def diagnose_unexplained(
     if may_come_with_shapes(case, term, unexplained_series(case, growth.growers)):
         return [*found, _of_shapes(case, term)]
     return [*found, _leak(case, term, ledger)]
-
-
-def is_named(case: RunContext, growth: SearchResult, term: Term) -> bool:
-    """Return whether culprits name most of what grows in libraries."""
-    named = named_in_libraries(case, growth.growers)
-    return named >= policy.MOST_SHARE * term.trend.net_bytes
 
 
 def _unnamed_objects_finding(case: RunContext, term: Term) -> Finding:
@@ -286,15 +283,6 @@ def in_use(ledger: Ledger) -> int:
     return sum(max(entry.bytes, 0) for entry in ledger.entries if entry.kind in _IN_USE)
 
 
-NATIVE_REMEDY = Remedy(
-    title="Look for what keeps them in native code",
-    text=(
-        "An autograd graph, a queue of a C++ extension, atexit or a hook registered again "
-        "and again may hold them: detach what is kept, and remove what is registered."
-    ),
-)
-
-
 def diagnose_native(case: RunContext, growth: SearchResult, ledgers: list[Ledger]) -> list[Finding]:
     """Return a finding for each kind of object that grows and that only native code holds.
 
@@ -401,3 +389,45 @@ def _carries(
         interval=(low * share, high * share),
         net_bytes=term.trend.net_bytes * share,
     )
+
+
+def diagnose_deep_graphs(
+    case: RunContext, growth: SearchResult, ledgers: list[Ledger]
+) -> list[Finding]:
+    """Return a finding where memory grows without a name behind a graph that is too deep to walk.
+
+    It is a note where the rate of a culprit has that memory in it already. May be confused with a
+    graph that is cut now and then, which had become smaller before, while other memory grows.
+    """
+    deep = growth.deep
+    if deep is None:
+        return []
+    table, row = case.table, case.table.latest[deep.path]
+    nodes = human_count(float(np.nanmax(table.nodes[deep.path])))
+    lines = case.sources.feeding(row.owner, row) if row.owner is not None else []
+    fed_at = list(dict.fromkeys(case.sources.location(f.file, f.line) for f in lines[:MOST_SITES]))
+    counted = " and counts in its rate" if deep.is_counted else ""
+    return [
+        to_finding(
+            "deep_graph",
+            f"The graph of {row.name} is too deep to be walked",
+            f"{row.name} kept {nodes} autograd nodes when it was last walked, and more since. So "
+            f"long a chain is not walked again, for torch frees what was asked for by recursion. "
+            f"What grows without a name, {human_bytes(deep.trend.net_bytes)}, is probably the "
+            f"graph's{counted} (estimate).",
+            Remedy(
+                title=f"Detach {row.name} between steps",
+                text=(
+                    f"{row.name} = {row.name}.detach() lets the graph of earlier steps go; keep "
+                    "numbers or detached tensors of what is read later."
+                ),
+            ),
+            severity=Severity.NOTE if deep.is_counted else Severity.WARNING,
+            trend=deep.trend,
+            share=deep.share,
+            total_bytes=deep.trend.net_bytes,
+            fed_at=fed_at or case.unnamed_lines,
+            falsifier=(f"With {row.name} detached in each step memory would rest.", None),
+            subject=row.path,
+        )
+    ]

@@ -325,6 +325,11 @@ def named_in_libraries(case: RunContext, growers: Iterable[Grower]) -> float:
     )
 
 
+def is_named(case: RunContext, growers: Iterable[Grower], term: Term) -> bool:
+    """Return whether culprits name most of what grows in libraries."""
+    return named_in_libraries(case, growers) >= policy.MOST_SHARE * term.trend.net_bytes
+
+
 def _with_rule(case: RunContext, term: Term, growers: Sequence[Grower]) -> Term:
     if not (term.grows or term.may_grow):
         return term

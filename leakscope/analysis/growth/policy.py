@@ -158,6 +158,10 @@ UNNAMED_SHARE = 0.3
 """Part of the growth of memory that must lack a name for one to be missed."""
 FEWEST_COUNTED = 8
 """Fewer new figures, files, threads or processes than this are no diagnosis."""
+REGISTRY_ENTRIES = 20
+"""The same of entries of a registry: importing a library brings some."""
+DEEP_GRAPH = 4000.0
+"""Nodes of a graph that a census may have left: chains of five thousand aren't walked again."""
 TINY_BLOCKS = 500
 """Tiny blocks of a device's allocator, live or new, that are worth a word."""
 

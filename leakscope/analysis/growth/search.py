@@ -17,14 +17,14 @@ growth.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise, takewhile
 
 import msgspec
 import numpy as np
 
-from leakscope.analysis.accounting.native import NativeGrowth
+from leakscope.analysis.accounting.native import NativeGrowth, with_contents
 from leakscope.analysis.accounting.terms import (
     Term,
     judge_terms,
@@ -55,6 +55,24 @@ _TABLES = {"DataFrame", "Series"}
 
 
 @dataclass(frozen=True)
+class DeepGraph:
+    """A graph of which censuses show no more, and memory that grows without a name meanwhile.
+
+    Of a chain of thousands of autograd nodes no more is asked, for torch would free what was asked
+    for by recursion.
+    """
+
+    path: int
+    """The innermost that kept it."""
+    trend: Trend
+    """Of what grows without a name."""
+    share: float
+    """Of the growth of memory."""
+    is_counted: bool = False
+    """Whether a grower has it in its rate."""
+
+
+@dataclass(frozen=True)
 class SearchResult:
     """What grows, and what was looked at."""
 
@@ -69,6 +87,8 @@ class SearchResult:
     """What private memory is made of without a name, by kind; empty where it is bounded."""
     native: dict[int, NativeGrowth] = field(default_factory=dict)
     """By path, what libraries allocate for the items of what grows."""
+    deep: DeepGraph | None = None
+    """The graph that has become too deep for later censuses, if one has."""
 
 
 def search_growth(case: RunContext) -> SearchResult:
@@ -102,7 +122,62 @@ def search_growth(case: RunContext) -> SearchResult:
     growers = across + within
     terms = judge_terms(case, growers, named, trends)
     terms = with_rules_applied(case, terms, growers, filling)
-    return SearchResult(growers, filling, trends, owners, terms)
+    deep = _deep_graph(case, terms) if table.truncated.any() else None
+    own = next((g for g in across if deep and _is_about(table, g.path, deep.path)), None)
+    if deep is None or own is None:
+        return SearchResult(growers, filling, trends, owners, terms, deep=deep)
+    # What was seen too seldom to be judged by itself is what grows in that which holds it.
+    inner = deep.path if table.paths[deep.path].startswith(table.paths[own.path]) else own.path
+    whole = replace(with_contents(case, own, deep.trend), path=inner)
+    growers = [whole if g is own else g for g in growers]
+    deep = replace(deep, path=inner, is_counted=True)
+    return SearchResult(growers, filling, trends, owners, terms, deep=deep)
+
+
+_SAME_DEPTH = 0.9
+"""Names that keep as much of the greatest depth keep the same graph."""
+
+
+def _deep_graph(case: RunContext, terms: Mapping[str, Term]) -> DeepGraph | None:
+    """Return the graph that was too deep for the later censuses, if what grows may be its."""
+    named = (terms.get(kind) for kind in ("unexplained", "elsewhere"))
+    going = [t for t in named if t is not None and t.trend.is_growing and not t.excluded_by]
+    nameless, path = sum(term.trend.net_bytes for term in going), _deepest(case)
+    if path is None or nameless < policy.NOTEWORTHY_BYTES:
+        return None
+    most = max((term.trend for term in going), key=lambda trend: trend.net_bytes)
+    rate = sum(term.trend.bytes_per_unit for term in going)
+    low, high = (edge * rate / max(most.bytes_per_unit, 1.0) for edge in most.interval)
+    trend = msgspec.structs.replace(
+        most, bytes_per_unit=rate, interval=(low, high), net_bytes=nameless
+    )
+    return DeepGraph(path, trend, sum(term.share for term in going))
+
+
+def _deepest(case: RunContext) -> int | None:
+    """Return the path that keeps the deepest graph, if that never became smaller until it was too
+    deep, and what it hangs on is there still; of several the innermost.
+    """
+    table = case.table
+    until = int(np.argmax(table.truncated)) + 1
+    last = {table.paths[p] for p in np.flatnonzero(np.isfinite(table.count[:, -1]))}
+    found = []
+    for path in np.flatnonzero(table.keeps_graphs):
+        seen = np.nan_to_num(table.nodes[path, :until])
+        name = table.paths[path]
+        is_there = name in last or any(name.startswith(above) for above in last)
+        if table.latest[path].user and is_there and (np.diff(seen) >= 0).all():
+            found.append((float(seen[-1]), len(name), int(path)))
+    most = max((deep for deep, *_ in found), default=0.0)
+    if most < policy.DEEP_GRAPH:
+        return None
+    return max((length, path) for deep, length, path in found if deep >= most * _SAME_DEPTH)[1]
+
+
+def _is_about(table: RowTable, path: int, deep: int) -> bool:
+    """Return whether one of two paths lies within the other."""
+    paths = (table.paths[path], table.paths[deep])
+    return max(paths, key=len).startswith(min(paths, key=len))
 
 
 def _note_trends(case: RunContext, trends: dict[int, Trend]) -> None:

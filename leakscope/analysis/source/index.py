@@ -46,6 +46,7 @@ from leakscope.analysis.source.program import (
 from leakscope.analysis.source.references import References
 from leakscope.analysis.source.types import TypeInference, dotted
 from leakscope.model.census import CensusRow, Owner
+from leakscope.model.registries import REGISTRIES, CountedRegistry
 from leakscope.model.report import Excerpt
 
 _ASSIGNED = frozenset({"assign", "setattr"})
@@ -377,6 +378,29 @@ def places_that_call(
         if isinstance(node, ast.Call) and _is_one_of(node.func, owners, functions)
     ]
     return list(dict.fromkeys(found))
+
+
+_ANYTHING = "*"
+"""Stands for any owner of a function in :attr:`CountedRegistry.filled_by`."""
+_MOST_LINES = 3
+
+
+def lines_that_fill(sources: SourceIndex, registry: CountedRegistry) -> list[str]:
+    """Return where the program adds entries to a registry again and again."""
+    found: list[str] = []
+    for call in registry.filled_by:
+        owner, _, function = call.rpartition(".")
+        owners = set() if owner == _ANYTHING else {owner}
+        found += places_that_call(sources, owners, {function}, repeatedly=True)
+    return list(dict.fromkeys(found))[:_MOST_LINES]
+
+
+def lines_that_fill_registry_of(sources: SourceIndex, row: CensusRow) -> list[str]:
+    """Return the same for the registry that a library's container is, if it is one."""
+    for registry in () if row.user else REGISTRIES:
+        if any(row.name.endswith(f".{place.partition(':')[2]}") for place in registry.places):
+            return lines_that_fill(sources, registry)
+    return []
 
 
 def calls_that_create_graphs(sources: SourceIndex) -> list[FeedingLine]:

@@ -41,7 +41,7 @@ from leakscope.analysis.remedies.graphs import keeps_its_gradients
 from leakscope.analysis.remedies.records import errors_in
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.source import FeedingLine, SourceIndex
-from leakscope.analysis.source.index import calls_that_create_graphs
+from leakscope.analysis.source.index import calls_that_create_graphs, lines_that_fill_registry_of
 from leakscope.analysis.verdict import severity
 from leakscope.analysis.verdict.severity import SEVERITY_ORDER, forecast
 from leakscope.analysis.verdict.wording import (
@@ -98,7 +98,8 @@ def find_culprits(
 
     """
     contents = native or {}
-    growers = [with_contents(case, g, contents.get(g.path)) for g in growers]
+    kept = {path: each.trend for path, each in contents.items()}
+    growers = [with_contents(case, g, kept.get(g.path)) for g in growers]
     judged = [*_judge_across(case, growers), *_judge_within(case, growers)]
     judged.sort(key=lambda j: (SEVERITY_ORDER[j.severity], *_sort_key(case, j.grower, growers)))
     serious = [j for j in judged if j.severity is not Severity.NOTE]
@@ -504,7 +505,8 @@ def find_origins(
     allocated_at = [sources.location(s.file, s.line) for s in sites[:MOST_LINES]]
     return Origins(
         defined_at=defined,
-        fed_at=fed_at or ([] if row.user else allocated_at),
+        fed_at=fed_at
+        or ([] if row.user else allocated_at or lines_that_fill_registry_of(sources, row)),
         allocated_at=allocated_at if row.user else [],
         excerpts=_excerpts(sources, shown),
         remedy=propose(

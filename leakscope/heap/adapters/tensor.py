@@ -124,11 +124,13 @@ def no_overrides(access: TensorAccess) -> AbstractContextManager[None]:
 def tensor_memory(tensor: object, access: TensorAccess) -> Memory | None:
     """Return the memory of a tensor; None where it has none (meta, fake, sparse, a wrapper)."""
     try:
-        storage = access.untyped_storage(tensor)
         address = None if access.tensor_address is None else access.tensor_address(tensor)
+        if address == 0:  # what a wrapper claims would get a Python object that torch keeps
+            return None
+        storage = access.untyped_storage(tensor)
     except ours(Exception):
         return None
-    return None if address == 0 else _memory(storage, access, address)
+    return _memory(storage, access, address)
 
 
 def lacks_storage(tensor: object, access: TensorAccess) -> bool:

@@ -129,10 +129,20 @@ PyObject *wrapped_by(Walk *w, PyObject *tensor) {
     return inner;
 }
 
+/* Say whether the storage of a wrapper has no memory. It isn't asked for: that would make a Python
+ * object of it, which torch keeps, and which by itself tells of the memory that the wrapper claims. */
+static int claims_memory(Walk *w, PyObject *tensor) {
+    PyObject *found = PyObject_CallOneArg(w->access.tensor_address, tensor);
+    int is_known = found != NULL;
+    uint64_t address = read_size(found);
+    return is_known && address == 0;
+}
+
 /* Wrapper subclasses claim the memory of what they wrap. That they have none is seen by its address,
  * where torch tells; otherwise by their dispatch. */
 static void follow_data(Walk *w, uint32_t node, PyObject *tensor, const TypeFacts *facts) {
-    if (!(facts->flags & TYPE_STORAGE) && w->access.tensor_address == Py_None)
+    if (!(facts->flags & TYPE_STORAGE) &&
+        (w->access.tensor_address == Py_None || claims_memory(w, tensor)))
         return;
     PyObject *storage = PyObject_CallOneArg(w->access.untyped_storage, tensor);
     PyErr_Clear();

@@ -95,6 +95,18 @@ _RULES = (
         "No Python name reaches them: a C++ queue, a registry or an extension holds them.",
     ),
     Rule(
+        "deep_graph",
+        "A graph is too deep to be walked",
+        "A state that is carried on with its graph keeps thousands of nodes in a row. Detach it "
+        "between steps.",
+    ),
+    Rule(
+        "registry",
+        "A registry has ever more entries",
+        "What is registered with the interpreter or a library stays until it is taken back. "
+        "Register once, or take back what each round adds.",
+    ),
+    Rule(
         "leaked_references",
         "Native code leaks references",
         "An extension takes a reference to each object and never gives it back, or keeps the "

@@ -1,0 +1,388 @@
+"""Registries: what the interpreter and libraries keep for life, and how their entries are counted.
+
+A table. A new registry is an entry of :data:`REGISTRIES`: a name, what it has, where it lies and
+what fills it. Places are counted in modules that the program has imported and nowhere else. Weak
+registries are listed where an entry costs memory of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Counting(Enum):
+    """How the number of entries is read."""
+
+    LENGTH = "length"
+    """How long the containers are."""
+    CALL = "call"
+    """What a function written in C returns."""
+
+
+@dataclass(frozen=True)
+class CountedRegistry:
+    """Something with entries that stay until they are taken back."""
+
+    name: str
+    noun: str
+    """What its entries are called, in the plural."""
+    places: tuple[str, ...]
+    """``module:attribute.attribute``, of one thing each; what several have is added up."""
+    filled_by: tuple[str, ...] = ()
+    """Calls that add entries: ``owner.function``, ``.function`` without an owner, ``*.function`` of
+    any object.
+    """
+    advice: str = ""
+    """How entries are taken back, where more can be said than that."""
+    counting: Counting = Counting.LENGTH
+    is_bounded: bool = False
+    """Whether it is emptied by itself when it is full: then it is counted, and no culprit."""
+    but: tuple[str, ...] = ()
+    """Places whose entries don't count."""
+
+
+REGISTRIES = (
+    # The interpreter and its library.
+    CountedRegistry(
+        "exit-handlers",
+        "functions that are to be called when the program ends",
+        ("atexit:_ncallbacks",),
+        ("atexit.register",),
+        "atexit.unregister(function) takes back all calls of a function.",
+        counting=Counting.CALL,
+    ),
+    CountedRegistry(
+        "finalizers",
+        "finalizers of objects that are alive",
+        ("weakref:finalize._registry",),
+        ("weakref.finalize", ".finalize"),
+        "A finalizer keeps its function and arguments as long as its object lives: give it to an "
+        "object that goes, or call its detach().",
+    ),
+    CountedRegistry(
+        "interned-strings",
+        "interned strings",
+        ("sys:_getunicodeinternedsize", "sys:getunicodeinternedsize"),
+        ("sys.intern", ".intern"),
+        counting=Counting.CALL,
+    ),
+    CountedRegistry(
+        "collector-callbacks",
+        "callbacks of the collector",
+        ("gc:callbacks",),
+        ("callbacks.append",),
+        "Take them back with gc.callbacks.remove(callback).",
+    ),
+    CountedRegistry(
+        "import-paths",
+        "paths on which modules are looked for",
+        ("sys:path", "sys:meta_path", "sys:path_hooks", "sys:path_importer_cache"),
+        ("path.append", "path.insert", "path.extend", "meta_path.append", "meta_path.insert"),
+        "Add a path only where it isn't among them.",
+    ),
+    CountedRegistry(
+        "modules",
+        "imported modules",
+        ("sys:modules",),
+        ("importlib.import_module", ".import_module", "*.exec_module", ".module_from_spec"),
+        "Import code under one name, or take it out of sys.modules when it is done.",
+    ),
+    CountedRegistry(
+        "picklers",
+        "classes with picklers of their own",
+        ("copyreg:dispatch_table", "copyreg:_extension_registry"),
+        ("copyreg.pickle", "copyreg.add_extension"),
+        "Make each class once.",
+    ),
+    CountedRegistry("encodings", "encodings", ("encodings:_cache",)),
+    CountedRegistry(
+        "source-lines",
+        "files of source text",
+        ("linecache:cache", "linecache:_interactive_cache"),
+        ("linecache.getlines", "linecache.updatecache", "linecache.lazycache"),
+        "linecache.clearcache() empties it; code that is made at run time is best given one name.",
+    ),
+    CountedRegistry("patterns", "compiled patterns", ("re:_cache", "re:_cache2"), is_bounded=True),
+    CountedRegistry(
+        "warning-filters",
+        "filters of warnings",
+        ("warnings:filters",),
+        ("warnings.filterwarnings", "warnings.simplefilter", ".filterwarnings", ".simplefilter"),
+        "Filter once at the top of the program, or within `with warnings.catch_warnings()`.",
+    ),
+    CountedRegistry("warnings-once", "warnings that were shown", ("warnings:onceregistry",)),
+    CountedRegistry(
+        "loggers",
+        "loggers",
+        ("logging:Logger.manager.loggerDict",),
+        ("logging.getLogger", ".getLogger"),
+        "Use one logger, and a LoggerAdapter for what varies.",
+    ),
+    CountedRegistry(
+        "log-handlers",
+        "handlers of logs that are alive",
+        ("logging:_handlerList",),
+        ("*.addHandler",),
+        "Add handlers once, or take each back with removeHandler(handler) and close it.",
+    ),
+    CountedRegistry(
+        "finished-threads",
+        "threads that have ended and are kept",
+        ("threading:_dangling",),
+        ("threading.Thread", ".Thread"),
+        "Let go of Thread objects when they are joined.",
+        but=("threading:_active",),
+    ),
+    CountedRegistry(
+        "executors",
+        "threads of executors",
+        ("concurrent.futures.thread:_threads_queues",),
+        ("*.ThreadPoolExecutor", ".ThreadPoolExecutor"),
+        "Make one executor outside the loop, or use it as a context manager.",
+    ),
+    CountedRegistry(
+        "tasks",
+        "tasks that are alive",
+        ("asyncio.tasks:_all_tasks", "asyncio.tasks:_scheduled_tasks"),
+        ("*.create_task", "asyncio.ensure_future"),
+        "Await or cancel tasks, and let go of those that are done.",
+    ),
+    CountedRegistry(
+        "foreign-types",
+        "types of pointers and functions",
+        (
+            "_ctypes:_pointer_type_cache",
+            "ctypes:_c_functype_cache",
+            "ctypes:_win_functype_cache",
+        ),
+        ("ctypes.POINTER", ".POINTER", "ctypes.CFUNCTYPE", ".CFUNCTYPE", "ctypes.pointer"),
+        "Define structures and prototypes once, outside of functions.",
+    ),
+    CountedRegistry(
+        "process-finalizers",
+        "finalizers of multiprocessing",
+        ("multiprocessing.util:_finalizer_registry", "multiprocessing.util:_afterfork_registry"),
+        ("*.Manager", ".Manager", "*.Queue", ".Queue", "*.Pool", ".Pool"),
+        "Close and join pools, queues and managers, or make them once.",
+    ),
+    CountedRegistry(
+        "process-children",
+        "child processes that weren't joined",
+        ("multiprocessing.process:_children",),
+        ("*.Process", ".Process"),
+        "join() them.",
+    ),
+    CountedRegistry(
+        "sent-handles",
+        "handles that wait for their receiver",
+        ("multiprocessing.resource_sharer:_resource_sharer._cache",),
+    ),
+    CountedRegistry(
+        "patches",
+        "patches of mock that weren't stopped",
+        ("unittest.mock:_patch._active_patches",),
+        ("*.patch",),
+        "Call mock.patch.stopall() when each round is over.",
+    ),
+    # torch.
+    CountedRegistry(
+        "tree-nodes",
+        "classes registered as nodes of trees",
+        (
+            "torch.utils._pytree:SUPPORTED_NODES",
+            "torch.utils._pytree:SUPPORTED_SERIALIZED_TYPES",
+        ),
+        ("*.register_pytree_node", ".register_pytree_node", "*.register_dataclass"),
+        "Define each class once and register it there.",
+    ),
+    CountedRegistry(
+        "operators",
+        "operators and kernels that were registered",
+        (
+            "torch.library:_defs",
+            "torch.library:_impls",
+            "torch.library:_keep_alive",
+            "torch._library.custom_ops:OPDEF_TO_LIB",
+        ),
+        ("*.custom_op", ".custom_op", "*.define", "*.impl", "*.register_kernel", "*.Library"),
+        "Register each operator once when a module is imported; a Library that is let go takes its "
+        "operators with it.",
+    ),
+    CountedRegistry(
+        "module-hooks",
+        "hooks of all modules",
+        (
+            "torch.nn.modules.module:_global_forward_hooks",
+            "torch.nn.modules.module:_global_forward_pre_hooks",
+            "torch.nn.modules.module:_global_backward_hooks",
+            "torch.nn.modules.module:_global_backward_pre_hooks",
+            "torch.nn.modules.module:_global_parameter_registration_hooks",
+            "torch.nn.modules.module:_global_buffer_registration_hooks",
+            "torch.nn.modules.module:_global_module_registration_hooks",
+        ),
+        (
+            "*.register_module_forward_hook",
+            ".register_module_forward_hook",
+            "*.register_module_forward_pre_hook",
+            ".register_module_forward_pre_hook",
+            "*.register_module_full_backward_hook",
+            ".register_module_full_backward_hook",
+        ),
+        "Keep the handle that is returned, and call its remove().",
+    ),
+    CountedRegistry(
+        "optimizer-hooks",
+        "hooks of all optimizers",
+        (
+            "torch.optim.optimizer:_global_optimizer_pre_hooks",
+            "torch.optim.optimizer:_global_optimizer_post_hooks",
+        ),
+        (
+            "*.register_optimizer_step_pre_hook",
+            ".register_optimizer_step_pre_hook",
+            "*.register_optimizer_step_post_hook",
+            ".register_optimizer_step_post_hook",
+        ),
+        "Keep the handle that is returned, and call its remove().",
+    ),
+    CountedRegistry(
+        "shared-tensors",
+        "handles of tensors shared with processes",
+        ("torch.multiprocessing.reductions:shared_cache",),
+    ),
+    CountedRegistry(
+        "process-groups",
+        "process groups",
+        ("torch.distributed.distributed_c10d:_pg_map",),
+        ("*.new_group", ".new_group", "*.new_subgroups", "*.init_device_mesh"),
+        "Make each group once, or end it by destroy_process_group(group).",
+    ),
+    CountedRegistry(
+        "traced-sources",
+        "source texts of traced graphs",
+        ("torch.fx.graph_module:_loader.eval_cache",),
+        ("*.symbolic_trace", ".symbolic_trace", "*.GraphModule", ".GraphModule", "*.recompile"),
+        "Trace a module once. The text of each graph is kept for tracebacks.",
+    ),
+    CountedRegistry(
+        "script-types",
+        "types of scripted modules",
+        (
+            "torch.jit._recursive:concrete_type_store.type_store",
+            "torch.jit._state:_script_classes",
+            "torch.jit._state:_name_to_pyclass",
+        ),
+        ("jit.script", "jit.trace"),
+        "Script a module once: each class that is scripted anew makes types of its own.",
+    ),
+    CountedRegistry(
+        "compilers",
+        "compiler backends that torch.compile was given",
+        ("torch._dynamo.eval_frame:cached_backends",),
+        ("torch.compile", ".compile"),
+        "Define the backend once and pass the same function each time.",
+    ),
+    CountedRegistry(
+        "compiled-modules",
+        "modules of generated code",
+        (
+            "torch._inductor.codecache:PyCodeCache.modules",
+            "torch._dynamo.convert_frame:input_codes.seen",
+            "torch._dynamo.convert_frame:output_codes.seen",
+        ),
+        ("torch.compile", ".compile"),
+        "Compile once; inputs whose shapes vary are compiled once with dynamic=True.",
+    ),
+    CountedRegistry(
+        "compilation-records",
+        "records of compilations",
+        (
+            "torch._dynamo.utils:compilation_time_metrics",
+            "torch._dynamo.utils:guard_failures",
+            "torch._subclasses.fake_tensor:FakeTensorMode.cache",
+        ),
+        ("torch.compile", ".compile"),
+    ),
+    CountedRegistry(
+        "kernels",
+        "kernels that traced graphs refer to",
+        (
+            "torch._higher_order_ops.triton_kernel_wrap:kernel_side_table.id_to_kernel",
+            "torch._higher_order_ops.triton_kernel_wrap:kernel_side_table.constant_args",
+        ),
+    ),
+    # Other libraries.
+    CountedRegistry(
+        "image-formats",
+        "formats of images",
+        ("PIL.Image:ID", "PIL.Image:SAVE", "PIL.Image:EXTENSION", "PIL.Image:MIME"),
+        ("*.register_open", "*.register_save", "*.register_extension"),
+        "Register a format once when its module is imported.",
+    ),
+    CountedRegistry(
+        "arrow-types",
+        "extension types of Arrow",
+        ("pyarrow.lib:_python_extension_types_registry",),
+        ("*.register_extension_type",),
+        "pyarrow.unregister_extension_type(name) takes a type back.",
+    ),
+    CountedRegistry(
+        "frame-options",
+        "options and types of data frames",
+        ("pandas._config.config:_registered_options", "pandas.core.dtypes.base:_registry.dtypes"),
+        ("*.register_extension_dtype", ".register_extension_dtype", "*.register_option"),
+        "Define each type once.",
+    ),
+    CountedRegistry(
+        "colormaps",
+        "colormaps",
+        ("matplotlib:colormaps._cmaps", "matplotlib.units:registry"),
+        ("colormaps.register", "*.register_cmap"),
+        "Register a colormap once; colormaps.unregister(name) takes it back.",
+    ),
+    CountedRegistry(
+        "expressions",
+        "compiled expressions",
+        ("numexpr.necompiler:_numexpr_cache", "numexpr.necompiler:_names_cache"),
+        is_bounded=True,
+    ),
+    CountedRegistry(
+        "configurations",
+        "configurations of models that were registered",
+        ("transformers.models.auto.configuration_auto:CONFIG_MAPPING._extra_content",),
+        ("AutoConfig.register",),
+        "Register a configuration once when its module is imported.",
+    ),
+    CountedRegistry(
+        "progress-bars",
+        "progress bars that weren't closed",
+        ("tqdm.std:tqdm._instances",),
+        (".tqdm", "tqdm.tqdm", ".trange"),
+        "Close each bar, or use it as a context manager.",
+    ),
+    CountedRegistry(
+        "metrics",
+        "metrics of a service",
+        ("prometheus_client.registry:REGISTRY._collector_to_names",),
+        (".Counter", ".Gauge", ".Histogram", ".Summary"),
+        "Make each metric once, at the top of a module; labels tell things apart.",
+    ),
+    CountedRegistry(
+        "event-listeners",
+        "listeners of events of the database",
+        ("sqlalchemy.event.registry:_key_to_collection",),
+        ("event.listen", "event.listens_for", ".listen", ".listens_for"),
+        "Listen once, or take a listener back with event.remove(…).",
+    ),
+    CountedRegistry(
+        "custom-objects",
+        "custom objects and global state of models",
+        (
+            "keras.src.saving.object_registration:GLOBAL_CUSTOM_OBJECTS",
+            "keras.src.saving.object_registration:GLOBAL_CUSTOM_NAMES",
+        ),
+        ("*.register_keras_serializable", ".register_keras_serializable"),
+        "Define each class once.",
+    ),
+)

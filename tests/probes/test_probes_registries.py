@@ -1,0 +1,115 @@
+"""Entries of registries are counted in what is imported, without running anything of theirs."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import types
+import weakref
+from collections.abc import Iterator
+from time import perf_counter
+
+import pytest
+
+from leakscope.model import gauge
+from leakscope.model.registries import REGISTRIES, CountedRegistry, Counting
+from leakscope.probes.interpreter import RegistriesProbe, entries_of
+
+MODULE = "registry_of_a_test"
+
+
+class Loud(dict):  # type: ignore[type-arg]
+    """A container whose own length must not be asked for."""
+
+    def __len__(self) -> int:
+        raise AssertionError
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    made = types.ModuleType(MODULE)
+    monkeypatch.setitem(sys.modules, MODULE, made)
+    return made
+
+
+def registry(*places: str, **more: object) -> CountedRegistry:
+    return CountedRegistry("test", "entries", places, **more)  # type: ignore[arg-type]
+
+
+def test_names_are_told_apart_and_name_no_device() -> None:
+    names = [each.name for each in REGISTRIES]
+    assert len(set(names)) == len(names)
+    for name in names:
+        assert "." not in gauge.registry(name)
+        unit, meaning = gauge.describe(gauge.registry(name))
+        assert (unit, bool(meaning)) == ("count", True)
+
+
+def test_nothing_is_imported_or_computed(module: types.ModuleType) -> None:
+    def refuse(name: str) -> object:
+        raise AssertionError(name)
+
+    module.__getattr__ = refuse  # type: ignore[method-assign]
+    before = set(sys.modules)
+    assert entries_of(registry(f"{MODULE}:lazy", "no_such_module:entries")) is None
+    assert set(sys.modules) == before
+
+
+def test_a_containers_own_length_is_not_asked(module: types.ModuleType) -> None:
+    module.entries = Loud(a=1, b=2)  # type: ignore[attr-defined]
+    assert entries_of(registry(f"{MODULE}:entries")) == 2
+
+
+def test_properties_are_not_run(module: types.ModuleType) -> None:
+    class Holder:
+        @property
+        def entries(self) -> list[int]:
+            raise AssertionError
+
+    module.holder = Holder()  # type: ignore[attr-defined]
+    assert entries_of(registry(f"{MODULE}:holder.entries")) is None
+
+
+def test_functions_of_the_program_are_not_called(module: types.ModuleType) -> None:
+    module.count = lambda: 1 / 0  # type: ignore[attr-defined]
+    assert entries_of(registry(f"{MODULE}:count", counting=Counting.CALL)) is None
+
+
+def test_places_are_added_up_and_others_left_out(module: types.ModuleType) -> None:
+    module.some = [1, 2, 3]  # type: ignore[attr-defined]
+    module.more = weakref.WeakValueDictionary()  # type: ignore[attr-defined]
+    module.but = {1}  # type: ignore[attr-defined]
+    both = (f"{MODULE}:some", f"{MODULE}:more")
+    assert entries_of(registry(*both)) == 3
+    assert entries_of(registry(*both, but=(f"{MODULE}:but",))) == 2
+
+
+def test_only_what_changes_is_read_out_again() -> None:
+    probe, handlers = RegistriesProbe(), gauge.registry("log-handlers")
+    first = probe.gauges()
+    assert handlers in first
+    assert handlers not in probe.gauges()
+    handler = logging.NullHandler()
+    filled = probe.gauges()
+    assert filled[handlers] == first[handlers] + 1
+    del handler
+    assert probe.gauges()[handlers] == first[handlers]
+
+
+@pytest.fixture
+def many_libraries() -> Iterator[None]:
+    pytest.importorskip("torch")
+    pytest.importorskip("torch._dynamo")
+    yield
+
+
+@pytest.mark.usefixtures("many_libraries")
+def test_counting_all_takes_less_than_a_millisecond() -> None:
+    probe = RegistriesProbe()
+    probe.gauges()
+    seconds = []
+    for _ in range(50):
+        began = perf_counter()
+        probe.gauges()
+        seconds.append(perf_counter() - began)
+    assert min(seconds) < 0.001
