@@ -347,7 +347,7 @@ def start_session(
         LeakscopeError: the run directory can't be made, in a sentence.
 
     """
-    from leakscope.capture.gauges import ShapesReader
+    from leakscope.capture.gauges import ShapesReader, WaitingReader
     from leakscope.heap import CensusTaker
     from leakscope.heap.pausing import remember_allocators
     from leakscope.probes import sources
@@ -364,12 +364,13 @@ def start_session(
         failed = writer.failed.removesuffix(".")
         why = f"{failed}: choose another folder with --out (in Python: out=)."
         raise UnwritableError(why, slug="unwritable")
+    taker = CensusTaker(project_root=root)
     session = Session(
         options,
         path,
         writer=writer,
-        taker=CensusTaker(project_root=root),
-        probes=[*sources.default_probes(), ShapesReader()],
+        taker=taker,
+        probes=[*sources.default_probes(), ShapesReader(), WaitingReader(taker)],
         window=partial(AllocationWindow, before=remember_allocators),
         devices=device_memory,
         history=AllocationHistory(),

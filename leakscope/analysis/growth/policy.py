@@ -295,6 +295,8 @@ lies between their parts."""
 GAUGE_BYTES = float(32 << 20)
 """What a gauge without names must have gained to be a diagnosis; so must a process tree that is
 watched from outside, and memory that garbage is said to raise."""
+PILED_UP = 100
+"""So many tasks or threads of one function, still growing, are a leak whatever they weigh."""
 IMPUTED_BYTES = float(8 << 20)
 """Growth that nothing else explains is put down to things that are counted from so much on."""
 FIGURES = 5
