@@ -163,7 +163,20 @@ class _Looker:
         values = locals_of(frame)
         first = values[0][1] if values and frame.f_code.co_argcount else None
         name = self._definitions.qualname(frame.f_code, first).replace("<locals>.", "")
-        return f"{module_of(frame.f_globals).partition('.')[0]}.{name}" if spoken else name
+        return f"{_public_module(frame, name)}.{name}" if spoken else name
+
+
+def _public_module(frame: types.FrameType, name: str) -> str:
+    """Return ``asyncio`` for ``asyncio.tasks``, where that has the same function or class."""
+    module = module_of(frame.f_globals)
+    first = name.partition(".")[0]
+    value = frame.f_globals.get(first)
+    parts = module.split(".")
+    for end in range(1, len(parts) if value is not None else 1):
+        package = sys.modules.get(".".join(parts[:end]))
+        if (anatomy.instance_dict(package) or {}).get(first) is value:
+            return ".".join(parts[:end])
+    return module
 
 
 def alive_tasks() -> list[Any]:

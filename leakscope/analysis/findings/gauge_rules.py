@@ -585,19 +585,21 @@ _ENDS = {
     WaitKind.THREAD: Remedy(
         title="End the threads of {name}",
         text=(
-            "Let each end with what it is for: set the event that it waits for and join() it there, "
-            "or make one pool outside the loop and shut it down at the end. Every thread keeps a "
+            "Let each end with what it is for: set the event that it waits for and join() it, or "
+            "make one pool outside the loop and shut it down at the end. Every thread keeps a "
             "stack and often an arena of its own."
         ),
     ),
 }
+_POOLS_WORKER = "concurrent.futures.thread._worker"
+_POOL = "ThreadPoolExecutor"
 _LOST = {
     WaitKind.TASK: (
         "Nothing else refers to what they wait for, so that nothing can wake them: keep the future "
         "or event where somebody sets it, or wait with a limit."
     ),
     WaitKind.THREAD: (
-        "Nothing else refers to what they wait for, so that nothing can wake them or end them: keep "
+        "Nothing else refers to what they wait for, so that nothing can wake or end them: keep "
         "the event or queue where somebody sets or fills it, or wait with a timeout."
     ),
 }
@@ -611,13 +613,18 @@ def find_pileups(case: RunContext) -> list[Pileup]:
     """
     latest = {group.key: group for census in case.table.censuses for group in census.waiting}
     found = []
-    for key, group in latest.items():
+    for key, seen in latest.items():
         trend = case.gauge_trend(gauge.waiting(key), policy.COUNT_NOISE)
         gained = trend.net_bytes + trend.gained_before
         if not trend.is_growing or gained < policy.THREADS:
             continue
         _, counts = case.gauge_series(gauge.waiting(key))
-        started_at = places_that_start(case.sources, group.name, group.file, group.line)
+        is_pools = seen.name == _POOLS_WORKER
+        group = msgspec.structs.replace(seen, name=_POOL) if is_pools else seen
+        if is_pools:
+            started_at = places_that_call(case.sources, {"", "futures"}, {_POOL})
+        else:
+            started_at = places_that_start(case.sources, group.name, group.file, group.line)
         places = [_where(case, place) for place in group.places[:MOST_PLACES]]
         found.append(
             Pileup(
@@ -703,7 +710,7 @@ def diagnose_pileups(
                 f" They may hold the {human_bytes(unnamed)} that nothing else explains (estimate)."
             )
         resident = case.gauge_gain(case.host_metric) or 0.0
-        shown = _imputed(pileup.trend, unnamed)
+        shown = _imputed(pileup.trend, unnamed if unnamed >= policy.IMPUTED_BYTES else 0.0)
         found.append(
             to_finding(
                 f"{kind.value}s",
@@ -715,7 +722,7 @@ def diagnose_pileups(
                 else Severity.NOTE,
                 trend=shown,
                 share=shown.net_bytes / resident if resident > 0 else 0.0,
-                total_bytes=unnamed,
+                total_bytes=shown.net_bytes,
                 fed_at=told.started_at,
                 falsifier=(
                     "If load had risen and they end with it, there would be fewer when it falls.",

@@ -112,10 +112,21 @@ def find_culprits(
 _OF_TASKS = frozenset(
     {"_asyncio.Task", "_asyncio.Future", "asyncio.events.TimerHandle", "coroutine"}
 )
-_OF_THREADS = frozenset({"threading.Thread", "threading.Event", "queue.Queue", "_thread.lock"})
+_OF_THREADS = frozenset(
+    {
+        "threading.Thread",
+        "threading.Event",
+        "queue.Queue",
+        "_thread.lock",
+        "concurrent.futures.thread.ThreadPoolExecutor",
+    }
+)
 _KEEPING = {WaitKind.TASK: _OF_TASKS, WaitKind.THREAD: _OF_THREADS}
-_ALIKE = 2.0
-"""What gains so many times as many items as there are tasks, or one item for so many, keeps them."""
+_ALIKE = 64.0
+"""What holds tasks or pools of threads keeps them where it gains items at most so many times as
+fast, or as slowly, as there are more of them, …"""
+_SAME = 1.1
+"""… and what is not seen to hold anything where it gains as many."""
 
 
 def with_pileups(
@@ -169,13 +180,17 @@ def _keeps(case: RunContext, culprit: Culprit, pileup: Pileup) -> bool:
     row = table.latest[path]
     owner = row.owner
     is_theirs = owner is not None and (owner.file, owner.line) == (group.file, group.line)
-    if is_theirs and row.count * _ALIKE >= group.count:
+    if is_theirs and row.count * 2 >= group.count:
         return True
     inside = [row, *(table.latest[below] for below in table.descendants(path))]
     types = {one.type for one in inside} | {c.type for one in inside for c in one.holds}
+    is_seen = not types.isdisjoint(_KEEPING[group.kind])
+    if culprit.unit != told.unit or not (is_seen or not row.holds):
+        return False
+    # What others keep alive as well, as the loop does its tasks, no container is seen to hold.
+    most = _ALIKE if is_seen else _SAME
     pace = culprit.items_per_unit or 0.0
-    is_alike = told.count_per_unit / _ALIKE <= pace <= told.count_per_unit * _ALIKE
-    return not types.isdisjoint(_KEEPING[group.kind]) and culprit.unit == told.unit and is_alike
+    return told.count_per_unit / most <= pace <= told.count_per_unit * most
 
 
 def _is_ordinary(judged: Judged) -> bool:

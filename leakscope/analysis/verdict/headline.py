@@ -399,9 +399,11 @@ def _says(culprit: Culprit) -> str:
 def _says_piled_up(culprit: Culprit, piled_up: PiledUp, name: str, rate: str) -> str:
     ends = f"; {culprit.forecast.text}" if _is_near(culprit) and culprit.forecast else ""
     started = f", started at {piled_up.started_at[0]}" if piled_up.started_at else ""
-    waits = f", at {piled_up.waits_at[0]}" if piled_up.waits_at else ""
+    ever = " for ever" if piled_up.is_lost else ""
+    waits = f" at {piled_up.waits_at[0]}" if piled_up.waits_at else ""
     return (
-        f"Memory leaks: {plural(piled_up.count, piled_up.kind)} of {piled_up.name} wait{waits}"
+        f"Memory leaks: {plural(piled_up.count, piled_up.kind)} of {piled_up.name} wait{ever}"
+        f"{waits}"
         f"{started}; {name} keeps them and grows by {rate}{ends}."
     )
 
