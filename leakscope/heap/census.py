@@ -151,7 +151,7 @@ class CensusTaker:
 
     def waiting(self) -> list[Waiting]:
         """Return the tasks and threads that run the same function, the most numerous first."""
-        return waiting_groups(self._ownership, self._definitions)
+        return without_collector(waiting_groups, self._ownership, self._definitions)
 
     def take_aside(self, scope: CensusScope) -> Census:
         """Return the rows as :meth:`take` does; the next census is not compared with this one."""
