@@ -216,6 +216,7 @@ def loop_of(task: Any) -> object:
 def _threads(me: int) -> list[tuple[Any, list[types.FrameType]]]:
     """Return the threads but the main one and this, with their frames, the outermost first."""
     tops = sys._current_frames()
+    tops.pop(me, None)  # this frame would have itself, and with it all that called us
     left_out = {me, threading.main_thread().ident}
     found = []
     for number, thread in list(threading._active.items()):  # type: ignore[attr-defined]
@@ -252,7 +253,7 @@ def _is_lost_thread(thread: Any) -> bool:
     """Return whether nothing but a thread itself refers to the event or queue it waits for."""
     if type(thread) is not threading.Thread:  # its own attributes may be what wakes it
         return False
-    frame = sys._current_frames().get(thread.ident or 0)
+    frame = _frame_of_thread(thread)
     inward: list[types.FrameType] = []
     while frame is not None and module_of(frame.f_globals) in {"threading", "queue"}:
         inward.append(frame)
@@ -274,6 +275,12 @@ def _is_lost_thread(thread: Any) -> bool:
     number = id(waits_for)
     del waits_for, own, locals_, state, inward, thread
     return not around.is_held_elsewhere(number)
+
+
+def _frame_of_thread(thread: Any) -> types.FrameType | None:
+    tops = sys._current_frames()
+    tops.pop(threading.get_ident(), None)
+    return tops.get(thread.ident or 0)
 
 
 def module_name_of(obj: object) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
 import traceback
 import weakref
 from itertools import islice
@@ -449,30 +448,6 @@ class TestPrograms:
         for thread in threads:
             thread.join()
         assert run.session.tracker.step == 60
-
-    def test_calls_of_all_threads_count_while_the_followed_one_is_in_a_call_too(self, run):
-        """Threads of a server, in calls at the same time; those of DataParallel are parts."""
-
-        class Slow(nn.Module):
-            def forward(self, x):
-                time.sleep(0.002)
-                return x
-
-        model = Slow().eval()
-
-        def serve() -> None:
-            for _ in range(50):
-                model(torch.ones(1))
-                time.sleep(0.001)
-
-        threads = [threading.Thread(target=serve) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        (phase,) = run.session.tracker.open_phases()
-        assert phase.name == "inference"
-        assert 180 <= phase.batch <= 200
 
     def test_a_thread_follows_one_that_has_ended(self, run):
         def work() -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
+import threading
 import types
+import weakref
 
 import pytest
 
@@ -189,3 +191,36 @@ def test_looking_keeps_nothing_alive_and_changes_nothing(tmp_path):
         await asyncio.gather(*tasks)
 
     asyncio.run(look())
+
+
+def test_looking_makes_no_circles_that_keep_frames_alive(tmp_path):
+    taker = CensusTaker(project_root=str(tmp_path))
+    ready, end = threading.Event(), threading.Event()
+
+    class Kept:
+        pass
+
+    def wait(kept: Kept) -> None:
+        ready.set()
+        end.wait()
+
+    def look(kept: Kept) -> None:
+        taker.waiting()
+        taker.take(CensusScope.FOCUSED)
+
+    for each in (Kept(), Kept()):  # what the first census learns stays
+        thread = threading.Thread(target=wait, args=(each,))
+        thread.start()
+        ready.wait()
+        gc.collect()
+        gc.disable()
+        try:
+            look(each)
+            end.set()
+            thread.join()
+            reference = weakref.ref(each)
+            del each, thread
+            assert reference() is None
+        finally:
+            gc.enable()
+        end.clear()
