@@ -208,7 +208,8 @@ def test_looking_makes_no_circles_that_keep_frames_alive(tmp_path):
         taker.waiting()
         taker.take(CensusScope.FOCUSED)
 
-    for each in (Kept(), Kept()):  # what the first census learns stays
+    for _ in range(2):  # what the first census learns stays
+        each = Kept()
         thread = threading.Thread(target=wait, args=(each,))
         thread.start()
         ready.wait()
