@@ -23,6 +23,7 @@ SLOW_SAMPLE: dict[str, tuple[str, ...]] = {
     "cli/test_out_of_memory_runs.py": (
         "test_the_kernels_kill_is_told_with_the_last_census_before_it",
     ),
+    "cli/test_run_until_leak.py": ("test_a_soak_test_of_a_real_program[True]",),
     "cli/test_show_command.py": ("test_a_run_is_shown_while_it_goes_on",),
     "cli/test_snapshot_command.py": ("TestACensusIsTaken::test_it_reads_well_and_names_the_run",),
     "docs/test_diagnosis_pages.py": (
@@ -50,6 +51,7 @@ SLOW_SAMPLE: dict[str, tuple[str, ...]] = {
         "test_leak_is_named_with_its_line_and_rate[scalar that keeps every graph]",
         "test_look_alike_is_clean",
     ),
+    "end_to_end/test_pileups.py": ("test_tasks_that_never_end_are_told_as_tasks",),
     "end_to_end/test_ranks.py": ("test_a_rank_that_leaks_alone_is_told_from_the_others",),
     "end_to_end/test_torch_leaks.py": ("test_look_alike_is_clean",),
     "end_to_end/test_trainers.py": (
@@ -110,6 +112,7 @@ SLOW_SAMPLE: dict[str, tuple[str, ...]] = {
         "TestTrainingIsUndisturbed::test_the_result_is_the_same_bit_by_bit",
     ),
     "frameworks/test_transformers.py": ("TestPhasesAndSteps",),
+    "notebook/test_left_behind.py": ("test_cells_say_what_they_leave_behind[plainly]",),
     "notebook/test_notebook.py": ("TestThePage::test_the_leak_is_shown_below_its_cell",),
     "release/test_distributions.py": (),
     "release/test_elsewhere.py": (

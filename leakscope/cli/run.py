@@ -53,7 +53,7 @@ from leakscope.model.record import RunManifest
 from leakscope.recording import RunDirectory
 
 if TYPE_CHECKING:
-    from leakscope.model.report import Report
+    from leakscope.model.report import Culprit, Finding, Report
 
 _NO_PROGRAM = 2
 """As Python has it for a file that it can't open."""
@@ -333,11 +333,8 @@ class LeakWatch:
         """Return the signature of what leaks most by now, and the first line; None of no leak."""
         with suppress(Exception):
             report = conclude(self._path)
-            grave = [
-                each
-                for each in (*report.culprits, *report.findings)
-                if each.severity.value != "note"
-            ]
+            suspects: list[Culprit | Finding] = [*report.culprits, *report.findings]
+            grave = [each for each in suspects if each.severity.value != "note"]
             if report.verdict.value == LEAK and grave:
                 return grave[0].signature, report.headline
         return None
