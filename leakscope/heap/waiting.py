@@ -27,7 +27,7 @@ from leakscope.model.census import Waiting, WaitKind, WaitPlace
 MOST_GROUPS = 12
 FEWEST_ALIKE = 4
 """Fewer that run the same are no group."""
-MOST_LOOKED_AT = 2000
+MOST_LOOKED_AT = 500
 """Of more tasks or threads, so many are looked at evenly."""
 _MOST_PLACES = 3
 _MOST_FRAMES = 64
@@ -117,6 +117,7 @@ class _Looker:
         self._definitions = definitions
         self._groups = groups
         self._owned: dict[int, bool] = {}
+        self._names: dict[tuple[int, bool], str] = {}
 
     def add_task(self, task: Any) -> None:
         self._add(WaitKind.TASK, [*awaiting(type(task).get_coro(task))], task)
@@ -160,6 +161,12 @@ class _Looker:
         return known
 
     def _name(self, frame: types.FrameType, *, spoken: bool) -> str:
+        key = id(frame.f_code), spoken
+        if key not in self._names:
+            self._names[key] = self._name_of(frame, spoken=spoken)
+        return self._names[key]
+
+    def _name_of(self, frame: types.FrameType, *, spoken: bool) -> str:
         values = locals_of(frame)
         first = values[0][1] if values and frame.f_code.co_argcount else None
         name = self._definitions.qualname(frame.f_code, first).replace("<locals>.", "")

@@ -106,7 +106,7 @@ def test_tasks_that_pile_up_are_a_leak_with_where_they_start_and_wait():
     (finding,) = (f for f in found.findings if f.kind == "tasks")
     assert finding.severity is Severity.WARNING
     assert "started at service.py:18" in finding.text
-    assert "all wait at `await asyncio.sleep` (service.py:11)" in finding.text
+    assert "all wait at await asyncio.sleep (service.py:11)" in finding.text
     assert finding.remedy.title == "End the tasks of Service.heartbeat"
     assert "nothing can wake" not in finding.text
 

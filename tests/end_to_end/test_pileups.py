@@ -88,7 +88,7 @@ def test_tasks_that_never_end_are_told_as_tasks(tmp_path: Path) -> None:
     starts = 1 + next(n for n, line in enumerate(lines) if "create_task(self.heartbeat" in line)
     waits = 1 + next(n for n, line in enumerate(lines) if "asyncio.sleep(3600)" in line)
     assert report.verdict is RunVerdict.LEAK
-    assert "tasks of Service.heartbeat wait at `await asyncio.sleep`" in report.headline
+    assert "tasks of Service.heartbeat wait at await asyncio.sleep" in report.headline
     (culprit, *_) = report.culprits
     assert culprit.piled_up is not None
     assert culprit.piled_up.started_at == [f"service.py:{starts}"]

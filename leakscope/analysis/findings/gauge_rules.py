@@ -683,13 +683,13 @@ class Pileup:
 
 
 def _where(case: RunContext, place: WaitPlace) -> str:
-    """Return ``await asyncio.sleep (service.py:12)``, or the line itself."""
+    """Return ``await asyncio.sleep (service.py:12)``; where C waits, the line itself."""
     at = case.sources.location(place.file, place.line)
     text = case.sources.files.text_at(place.file, place.line)
     if place.at:
         awaits = "await " if "await " in text or text.startswith("async ") else ""
-        return f"`{awaits}{place.at}` ({at})"
-    return f"`{clipped(text, LONGEST_LINE)}` ({at})" if text else f"{place.function} ({at})"
+        return f"{awaits}{place.at} ({at})"
+    return f"{clipped(text, LONGEST_LINE)} ({at})" if text else f"{place.function} ({at})"
 
 
 def diagnose_pileups(
