@@ -23,6 +23,7 @@ SLOW_SAMPLE: dict[str, tuple[str, ...]] = {
     "cli/test_out_of_memory_runs.py": (
         "test_the_kernels_kill_is_told_with_the_last_census_before_it",
     ),
+    "cli/test_run_until_leak.py": ("test_a_soak_test_of_a_real_program[True]",),
     "cli/test_show_command.py": ("test_a_run_is_shown_while_it_goes_on",),
     "cli/test_snapshot_command.py": ("TestACensusIsTaken::test_it_reads_well_and_names_the_run",),
     "docs/test_diagnosis_pages.py": (
@@ -55,6 +56,7 @@ SLOW_SAMPLE: dict[str, tuple[str, ...]] = {
         "test_a_function_that_is_compiled_for_each_name_leaks_where_the_limit_was_raised",
         "test_the_same_function_with_the_limit_as_it_is_ends_there_and_is_no_leak",
     ),
+    "end_to_end/test_pileups.py": ("test_tasks_that_never_end_are_told_as_tasks",),
     "end_to_end/test_ranks.py": ("test_a_rank_that_leaks_alone_is_told_from_the_others",),
     "end_to_end/test_registries.py": (
         "test_a_registry_that_grows_is_named_with_the_line_that_registers[finalizers]",
@@ -121,6 +123,7 @@ SLOW_SAMPLE: dict[str, tuple[str, ...]] = {
         "TestTrainingIsUndisturbed::test_the_result_is_the_same_bit_by_bit",
     ),
     "frameworks/test_transformers.py": ("TestPhasesAndSteps",),
+    "notebook/test_left_behind.py": ("test_cells_say_what_they_leave_behind[plainly]",),
     "notebook/test_notebook.py": ("TestThePage::test_the_leak_is_shown_below_its_cell",),
     "release/test_distributions.py": (),
     "release/test_elsewhere.py": (

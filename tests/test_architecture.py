@@ -94,7 +94,7 @@ def test_reading_rooms_never_import_torch(module: Path) -> None:
 MOST_MODULES = {
     "": 7,
     "model": 18,
-    "heap": 26,
+    "heap": 27,
     "probes": 12,
     "recording": 6,
     "configuration": 2,
@@ -113,7 +113,7 @@ def test_no_room_falls_apart_into_fragments() -> None:
     counted = Counter(map(room, MODULES))
     assert counted.keys() == MOST_MODULES.keys()
     assert not {name for name, count in counted.items() if count > MOST_MODULES[name]}
-    assert sum(MOST_MODULES.values()) <= 264
+    assert sum(MOST_MODULES.values()) <= 265
 
 
 def import_graph() -> dict[str, set[str]]:

@@ -215,6 +215,8 @@ class EventDispatcher:
 
     def _catch_up(self) -> None:
         for _ in range(len(self._late)):
+            if not self._late:  # one that was passed on has caught up with the rest
+                return
             event, args = self._late.popleft()
             self.dispatch(event, *args)
 

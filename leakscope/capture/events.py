@@ -129,6 +129,23 @@ PASSAGES = (
     Passage("subprocess", "Popen", "_execute_child", Event.PROCESS),
     Passage("multiprocessing.util", "", "spawnv_passfds", Event.PROCESS),
     Passage("multiprocessing.popen_forkserver", "Popen", "_launch", Event.PROCESS),
+    Passage("uvicorn.protocols.http.h11_impl", "RequestResponseCycle", "run_asgi", Event.REQUEST),
+    Passage(
+        "uvicorn.protocols.http.httptools_impl", "RequestResponseCycle", "run_asgi", Event.REQUEST
+    ),
+    Passage("aiohttp.web_protocol", "RequestHandler", "_handle_request", Event.REQUEST),
+    Passage("werkzeug.serving", "WSGIRequestHandler", "run_wsgi", Event.REQUEST),
+    Passage("wsgiref.handlers", "BaseHandler", "run", Event.REQUEST),
+    Passage("gunicorn.workers.sync", "SyncWorker", "handle_request", Event.REQUEST),
+    Passage("gunicorn.workers.gthread", "ThreadWorker", "handle_request", Event.REQUEST),
+    Passage(
+        "transformers.generation.utils",
+        "GenerationMixin",
+        "_update_model_kwargs_for_generation",
+        Event.DECODE_STEP,
+    ),
+    Passage("vllm.v1.engine.core", "EngineCore", "step", Event.DECODE_STEP),
+    Passage("optuna.study._optimize", "", "_run_trial", Event.TRIAL),
     Passage("torch.cuda.graphs", "CUDAGraph", "capture_begin", Event.GRAPH_CAPTURE),
 )
 _WRITES = frozenset({Event.SAVE, Event.FIGURE, Event.IMAGE})

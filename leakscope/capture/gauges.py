@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import sys
 from collections import UserDict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -31,6 +31,7 @@ from leakscope.capture.dispatch import Guard
 from leakscope.heap.anatomy import locals_of
 from leakscope.heap.compiled_code import compiled_code
 from leakscope.model import gauge
+from leakscope.model.census import Waiting
 from leakscope.model.errors import OUR_FILES
 
 if TYPE_CHECKING:
@@ -392,6 +393,27 @@ class CompiledReader:
         """Return how many entries dynamo's cache has; nothing before something was compiled."""
         entries = sum(len(code.entries) for code in compiled_code())
         return {gauge.COMPILED: entries} if entries else {}
+
+
+class WaitingGroups(Protocol):
+    """What :class:`leakscope.heap.CensusTaker` offers."""
+
+    def waiting(self) -> Sequence[Waiting]:
+        """Return the tasks and threads that run the same function."""
+
+
+class WaitingReader:
+    """Counts tasks and threads by what they run; a source of gauges."""
+
+    name = "waiting"
+    slow = True
+
+    def __init__(self, taker: WaitingGroups) -> None:
+        self._taker = taker
+
+    def gauges(self) -> dict[str, int]:
+        """Return how many run each function of which many are alive."""
+        return {gauge.waiting(group.key): group.count for group in self._taker.waiting()}
 
 
 class CopiedShares(Protocol):

@@ -324,10 +324,14 @@ class ForwardPasses:
         elif self._calls >= self._enough(call, stepped=stepped, optimizers=optimizers):
             self._begin(trains=stepped or optimizers, place=place)
 
-    def called_elsewhere(self) -> None:
-        """Another thread than the one that is heard calls a module, as those of a server do."""
+    def called_elsewhere(self, module: int) -> None:
+        """Another thread than the one that is heard calls a module, as those of a server do.
+
+        ``decode(encode(batch))`` is one batch there, too.
+        """
         phase = self._phase
-        if phase is not None and phase.name == INFERENCE:
+        is_counted = not self._leader or module == self._leader
+        if is_counted and phase is not None and phase.name == INFERENCE:
             phase.batch += 1
 
     def hand_over(self) -> tuple[Phase, Site] | None:

@@ -348,7 +348,7 @@ def start_session(
 
     """
     from leakscope.capture import gauges
-    from leakscope.capture.gauges import ShapesReader
+    from leakscope.capture.gauges import ShapesReader, WaitingReader
     from leakscope.heap import CensusTaker
     from leakscope.heap.pausing import remember_allocators
     from leakscope.probes.allocations import AllocationCounter, AllocationWindow
@@ -364,12 +364,18 @@ def start_session(
         failed = writer.failed.removesuffix(".")
         why = f"{failed}: choose another folder with --out (in Python: out=)."
         raise UnwritableError(why, slug="unwritable")
+    taker = CensusTaker(project_root=root)
     session = Session(
         options,
         path,
         writer=writer,
-        taker=CensusTaker(project_root=root),
-        probes=[*gauges.default_probes(), ShapesReader(), gauges.CompiledReader()],
+        taker=taker,
+        probes=[
+            *gauges.default_probes(),
+            ShapesReader(),
+            gauges.CompiledReader(),
+            WaitingReader(taker),
+        ],
         window=partial(AllocationWindow, before=remember_allocators),
         devices=device_memory,
         history=AllocationHistory(),

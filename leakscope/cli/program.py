@@ -13,7 +13,7 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
@@ -87,10 +87,13 @@ class ProgramEnding:
         return found
 
 
-def supervise(command: list[str]) -> ProgramEnding:
-    """Run a command in our own process group and terminal until it ends."""
+def supervise(command: list[str], on_start: Callable[[int], None] | None = None) -> ProgramEnding:
+    """Run a command in our own process group and terminal until it ends.
+
+    ``on_start`` is called with its number; signals are blocked there and in threads begun there.
+    """
     before = memory_events()
-    status = _run(command)
+    status = _run(command, on_start)
     after = memory_events()
     kills = _more(before.oom_kills, after.oom_kills)
     hits = _more(before.limit_hits, after.limit_hits)
@@ -121,7 +124,7 @@ def _more(before: int | None, after: int | None) -> int:
     return 0 if before is None or after is None else max(0, after - before)
 
 
-def _run(command: list[str]) -> int:
+def _run(command: list[str], on_start: Callable[[int], None] | None) -> int:
     """Return the wait status. Signals are taken one by one, so that none is lost or races."""
     watched = {*FORWARDED_SIGNALS, signal.SIGCHLD}
     # A blocked signal whose default is to be ignored waits on Linux; elsewhere it may be dropped.
@@ -130,6 +133,8 @@ def _run(command: list[str]) -> int:
     try:
         with SignalWitness() as witness:
             child = os.posix_spawn(command[0], command, os.environ, setsigmask=mask)
+            if on_start is not None:
+                on_start(child)
             return _wait(child, witness, watched)
     finally:
         while signal.sigpending() & watched:

@@ -13,6 +13,7 @@ import os
 import re
 import signal
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -44,15 +45,15 @@ from leakscope.cli.program import (
     supervise,
     to_lengthening,
 )
-from leakscope.cli.report import finish
+from leakscope.cli.report import conclude, finish
 from leakscope.configuration import is_off
 from leakscope.model import __version__
-from leakscope.model.errors import LeakscopeError, UnwritableError
+from leakscope.model.errors import EXIT_LEAK, LeakscopeError, UnwritableError
 from leakscope.model.record import RunManifest
 from leakscope.recording import RunDirectory
 
 if TYPE_CHECKING:
-    from leakscope.model.report import Report
+    from leakscope.model.report import Culprit, Finding, Report
 
 _NO_PROGRAM = 2
 """As Python has it for a file that it can't open."""
@@ -78,6 +79,7 @@ program runs so, too, after one sentence that says why.
 Exit codes: the program's own; if a signal ended it, leakscope ends by the same signal.
   1  --out holds a run already; nothing was started
   2  no such script, or an invalid command line; nothing was started
+  3  with --until-leak: a leak was found
 With --until-verdict the code of the second run counts.
 """
 
@@ -106,6 +108,12 @@ With --until-verdict the code of the second run counts.
     help="Run once more with twice NUMBER if the first run is inconclusive. NUMBER replaces {NAME} "
     "in the program's arguments; env:NAME=NUMBER sets an environment variable instead.",
 )
+@click.option(
+    "--until-leak",
+    is_flag=True,
+    help="End the program (SIGTERM) as soon as a leak is found in two verdicts, the later after "
+    "half as long again; exit code 3 then, or if there is one in the end.",
+)
 @setting_options("report", "quiet", "label")
 @click.pass_obj
 def run(
@@ -115,6 +123,7 @@ def run(
     out: Path | None,
     force: bool,
     lengthening: Lengthening | None,
+    until_leak: bool,
     **chosen: Any,
 ) -> NoReturn:
     """Run a Python program and record its memory.
@@ -138,17 +147,28 @@ def run(
     )
     if lengthening is not None:
         _require_second_run(options, world)
+    if until_leak and (world.size > 1 or lengthening is not None or not options.report):
+        raise click.UsageError(
+            "--until-leak watches one program by its report: not one of several ranks, not with "
+            "--until-verdict, and not with --no-report."
+        )
     directory = _destination(program, options, world)
     if directory is None:
         _run_plainly(program, python)
     launch = Launch(program, str(directory.path.absolute()), options.to_json(), os.getpid())
-    ending = supervise(launch.command(python))
+    watch = LeakWatch(directory.path) if until_leak else None
+    ending = supervise(launch.command(python), watch.follow if watch is not None else None)
+    if watch is not None:
+        watch.end()
     if world.leads:
         with _never_in_the_way(directory.path):
             leave_outcome(directory, world, ending)
             concluded = finish(directory.path, report=options.report, quiet=options.quiet)
             if lengthening is not None and concluded is not None:
                 _run_again_if_open(concluded, ending, lengthening, bare, options.out)
+            leaks = concluded is not None and concluded.verdict.value == LEAK
+            if watch is not None and (leaks or watch.found):
+                ending = ProgramEnding(EXIT_LEAK)
     else:
         with suppress(Exception):
             leave_outcome(directory, world, ending)
@@ -256,6 +276,74 @@ def _never_in_the_way(path: Path) -> Iterator[None]:
         notify(f"no report: {fault}")
     except Exception as fault:
         notify(f"no report: {explain(fault)} {again}")
+
+
+LEAK = "leak"
+WATCH_AFTER_SECONDS = 10.0
+"""The first verdict on a program that runs."""
+WATCH_LEAST_SECONDS = 1.0
+WATCH_SHARE = 0.1
+"""Further ones come after this part of the time so far, …"""
+WATCH_COST = 0.05
+"""… and take no more than this part of it."""
+HOLDS_AFTER = 1.5
+"""A leak is one where a verdict after so many times as long names the same."""
+GRACE_SECONDS = 30.0
+"""A program has so long to end when asked, as a server that closes its connections."""
+
+
+class LeakWatch:
+    """Concludes from a recording while its program runs, and ends the program by a leak."""
+
+    def __init__(self, path: Path) -> None:
+        self.found = False
+        self._path = path
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def follow(self, number: int) -> None:
+        """Watch the program that was started with this process number."""
+        self._thread = threading.Thread(target=self._watch, args=(number,), daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Conclude no more: the program has ended."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _watch(self, number: int) -> None:
+        began, wait = time.monotonic(), WATCH_AFTER_SECONDS
+        first, first_at = "", 0.0
+        while not self._over.wait(wait):
+            at = time.monotonic() - began
+            told = self._told()
+            took = time.monotonic() - began - at
+            if told is None or told[0] != first:
+                first, first_at = ("", at) if told is None else (told[0], at)
+            elif at >= HOLDS_AFTER * first_at:
+                self.found = True
+                since = time.strftime("%H:%M", time.localtime(time.time() - (at - first_at)))
+                notify(f"since {since}: {told[1]} The program is ended (--until-leak).")
+                self._end(number)
+                return
+            wait = max(WATCH_LEAST_SECONDS, WATCH_SHARE * at, took / WATCH_COST)
+
+    def _told(self) -> tuple[str, str] | None:
+        """Return the signature of what leaks most by now, and the first line; None of no leak."""
+        with suppress(Exception):
+            report = conclude(self._path)
+            suspects: list[Culprit | Finding] = [*report.culprits, *report.findings]
+            grave = [each for each in suspects if each.severity.value != "note"]
+            if report.verdict.value == LEAK and grave:
+                return grave[0].signature, report.headline
+        return None
+
+    def _end(self, number: int) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(number, signal.SIGTERM)
+            if not self._over.wait(GRACE_SECONDS):
+                os.kill(number, signal.SIGKILL)
 
 
 LONGEST_NAME = 60

@@ -42,7 +42,8 @@ from leakscope.heap.row_details import (
     with_shares,
 )
 from leakscope.heap.rows import Draft, RowMaker, SealedRows
-from leakscope.model.census import Census, CensusRow, CensusScope, HeadObjects, Site
+from leakscope.heap.waiting import waiting_groups
+from leakscope.model.census import Census, CensusRow, CensusScope, HeadObjects, Site, Waiting
 from leakscope.model.device import DeviceStorages
 
 _OBJECTS_PER_ROW = 2
@@ -148,6 +149,10 @@ class CensusTaker:
         whole = self._census(CensusScope.FULL, ())
         return msgspec.structs.replace(whole, drift_bytes=_drift(resumed, _sums(whole)))
 
+    def waiting(self) -> list[Waiting]:
+        """Return the tasks and threads that run the same function, the most numerous first."""
+        return without_collector(waiting_groups, self._ownership, self._definitions)
+
     def take_aside(self, scope: CensusScope) -> Census:
         """Return the rows as :meth:`take` does; the next census is not compared with this one."""
         memory, self._memory = self._memory, self._memory.copy()
@@ -245,6 +250,7 @@ class CensusTaker:
 
     def _census_of(self, scope: CensusScope, unwound: Sequence[FrameType]) -> Census:
         full = scope is CensusScope.FULL
+        waiting = waiting_groups(self._ownership, self._definitions, judges=True)
         is_whole = full and (not can_seal() or self._seal.is_empty)
         # A full walk has rows for what hangs elsewhere, but no sum to compare with others.
         weighed = self._weigh(unwound) if full else None
@@ -275,6 +281,7 @@ class CensusTaker:
             walker=result.engine,
             whole=is_whole,
             native_bytes=result.native_bytes,
+            waiting=waiting,
             sealed=self._seal.count,
         )
 

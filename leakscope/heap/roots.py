@@ -15,7 +15,7 @@ import re
 import sys
 import threading
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,20 +34,15 @@ from leakscope.heap.compiled_code import (
 from leakscope.heap.graph import SEALED_ROOT, WalkRequest
 from leakscope.heap.labels import Stands, frame_of, is_generator
 from leakscope.heap.ownership import Definitions, Ownership, all_modules, is_own_file, module_of
+from leakscope.heap.waiting import alive_tasks, awaiting, loop_of
 from leakscope.model.census import OUTPUT_HISTORY, Owner, RootKind
 
 WORKER = "worker"
 """The function that a worker's own names are said to belong to."""
 _PACKAGE = __name__.partition(".")[0]
 _SHELLS = frozenset({"IPython", "ipykernel"})
-_TASK_SETS = ("_all_tasks", "_scheduled_tasks")
-"""Weak sets of :mod:`asyncio.tasks`: of CPython up to 3.11, and of 3.12 and 3.13."""
 _MOST_TASKS = 500
 """Tasks whose variables are looked at: a service may have thousands that are alike."""
-_AWAITED: dict[type, Any] = {
-    types.CoroutineType: vars(types.CoroutineType)["cr_await"],
-    types.GeneratorType: vars(types.GeneratorType)["gi_yieldfrom"],
-}
 _NO_NAME = ".@"
 """What variables begin with that nobody wrote: those of comprehensions, and of pytest's asserts."""
 _HISTORY = re.compile(r"__main__·_(_{0,2}|\d+|i{1,3}|i\d+|ih|oh|dh)")
@@ -224,7 +219,7 @@ def find_roots(
     if full:
         objects = sealed.objects(ownership) if sealed else _library_objects(ownership)
     hidden += [anatomy.module_dict(module) for module in ownership.own_modules()]
-    loops = {id(loop): loop for loop in map(_loop_of, tasks)}
+    loops = {id(loop): loop for loop in map(loop_of, tasks)}
     return Roots(
         user + library,
         len(user),
@@ -320,15 +315,8 @@ def _outermost_first(unwound: Sequence[types.FrameType]) -> list[types.FrameType
 
 def _tasks() -> list[Any]:
     """Return asyncio's tasks, the oldest first."""
-    task_type = getattr(sys.modules.get("_asyncio"), "Task", None)
-    if task_type is None:
-        return []
-    found: dict[int, Any] = {}
-    for name in _TASK_SETS:
-        known = anatomy.instance_dict(getattr(sys.modules.get("asyncio.tasks"), name, None))
-        alive = [reference() for reference in list((known or {}).get("data", ()))]
-        found |= {id(task): task for task in alive if type(task) is task_type}
-    return sorted(found.values(), key=lambda task: _age(task_type.get_name(task)))
+    tasks = alive_tasks()
+    return sorted(tasks, key=lambda task: _age(type(task).get_name(task)))
 
 
 def _locals_of_tasks(
@@ -342,14 +330,14 @@ def _locals_of_tasks(
     whichever is running: each leads to others that wait for the same, and names must not depend on
     that.
     """
-    oldest = {id(_loop_of(task)): task for task in reversed(tasks)}
-    mains = [task for task in tasks if task is oldest[id(_loop_of(task))]]
-    others = [task for task in tasks if task is not oldest[id(_loop_of(task))]]
+    oldest = {id(loop_of(task)): task for task in reversed(tasks)}
+    mains = [task for task in tasks if task is oldest[id(loop_of(task))]]
+    others = [task for task in tasks if task is not oldest[id(loop_of(task))]]
     return [
         [
             root
             for task in some[:_MOST_TASKS]
-            for frame in _awaiting(type(task).get_coro(task))
+            for frame in awaiting(type(task).get_coro(task))
             if ownership.owns_code(frame.f_code, frame.f_globals)
             for root in _locals(frame, ownership, definitions, hidden)
         ]
@@ -357,23 +345,9 @@ def _locals_of_tasks(
     ]
 
 
-def _loop_of(task: Any) -> object:
-    return vars(type(task))["_loop"].__get__(task)
-
-
 def _age(name: str) -> tuple[int, str]:
     """Order tasks as asyncio numbers them: ``Task-9`` before ``Task-10``."""
     return len(name), name
-
-
-def _awaiting(coroutine: Any) -> Iterator[types.FrameType]:
-    """Yield the frames of a coroutine and of those that it awaits."""
-    while type(coroutine) in _AWAITED:
-        frame = frame_of(coroutine)
-        if frame is None:
-            return
-        yield frame
-        coroutine = anatomy.slot_value(_AWAITED[type(coroutine)], coroutine)
 
 
 def _globals(ownership: Ownership, definitions: Definitions, hidden: list[Any]) -> list[Root]:

@@ -212,6 +212,48 @@ class HeadObjects(msgspec.Struct, frozen=True, kw_only=True):
     """How many such references one of them has."""
 
 
+class WaitKind(str, Enum):
+    """What waits."""
+
+    TASK = "task"
+    """A task of asyncio."""
+    THREAD = "thread"
+
+
+class WaitPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """Where some of a group wait."""
+
+    count: Whole
+    file: str
+    """Of the innermost line of the user's; of a library's where there is none."""
+    line: Whole
+    function: str
+    at: str = ""
+    """The library's function that is called or awaited there, such as ``asyncio.sleep``; empty
+    where it is not written in Python."""
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    """Tasks or threads that are alive and run the same function."""
+
+    kind: WaitKind
+    name: str
+    """The function: the outermost of the user's, ``Service.heartbeat``; else a library's."""
+    file: str
+    line: Whole
+    """The first line of the function."""
+    count: Whole
+    lost: Whole = 0
+    """How many of them nothing else can wake: nobody else refers to what they wait for."""
+    places: list[WaitPlace] = []
+    """Where they wait, the most frequent first."""
+
+    @property
+    def key(self) -> str:
+        """What identifies the group between censuses."""
+        return f"{self.kind.value} {self.file}:{self.line}"
+
+
 class CensusScope(str, Enum):
     """How much of the heap was walked."""
 
@@ -270,6 +312,8 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     sealed: they look at what is new and at what changed, and their sums count the rest."""
     sealed: Whole = 0
     """Objects that are sealed after this census."""
+    waiting: list[Waiting] = []
+    """Tasks and threads that run the same function, the most numerous first."""
     native_bytes: Whole | None = None
     """Host bytes that only native code holds; None in a focused census."""
     drift_bytes: dict[str, int] | None = None

@@ -19,6 +19,8 @@ OUR_FILES = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 EXIT_OK = 0
 EXIT_ERROR = 1
+EXIT_LEAK = 3
+"""Of `leakscope run --until-leak`: a leak was found."""
 EXIT_THRESHOLD = 2
 
 

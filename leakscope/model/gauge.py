@@ -52,6 +52,7 @@ SHAPES = "shapes"
 COMPILED = "compiled_entries"
 COPIED = "copied"
 REGISTRY = "registry"
+WAITING = "waiting"
 MAPPED_HEAP = "mapped_heap"
 MAPPED_ARENAS = "mapped_arenas"
 MAPPED_STACKS = "mapped_stacks"
@@ -154,6 +155,7 @@ DESCRIPTIONS: dict[str, tuple[GaugeUnit, str]] = {
         "count",
         "of 1,000 sampled objects of a structure, those in pages of the worker alone",
     ),
+    WAITING: ("count", "tasks or threads that run one function"),
     MAPPED_HEAP: ("bytes", "resident in the main heap, where small blocks of malloc lie"),
     MAPPED_ARENAS: ("bytes", "resident in arenas of malloc that threads have to themselves"),
     MAPPED_STACKS: ("bytes", "resident in stacks of threads"),
@@ -196,6 +198,11 @@ def copied(path: str) -> str:
     Paths have dots, which would stand for a device.
     """
     return f"{COPIED} {crc32(path.encode()):08x}"
+
+
+def waiting(key: str) -> str:
+    """Return the name of the gauge for how many tasks or threads run one function, by its key."""
+    return f"{WAITING} {crc32(key.encode()):08x}"
 
 
 def is_copied(gauge: str) -> bool:

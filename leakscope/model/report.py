@@ -386,6 +386,25 @@ class EventGrowth(msgspec.Struct, frozen=True, kw_only=True):
     """All that in a sentence or two, and which run would decide; empty where work explains it."""
 
 
+class PiledUp(msgspec.Struct, frozen=True, kw_only=True):
+    """Tasks or threads of one function of which there are ever more."""
+
+    kind: str
+    """``task`` (of asyncio) or ``thread``."""
+    name: str
+    """The function that they run."""
+    count: int
+    """The most that were alive at once."""
+    count_per_unit: float
+    unit: str
+    started_at: list[str] = []
+    """The lines that start them, as far as the sources tell."""
+    waits_at: list[str] = []
+    """Where they wait, the most frequent first: ``await asyncio.sleep (service.py:12)``."""
+    is_lost: bool = False
+    """Whether nothing else can wake them: nobody else refers to what they wait for."""
+
+
 class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     """A ranked explanation of growth: a container, graph or other object with a name."""
 
@@ -464,6 +483,8 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     known: Recognised | None = None
     native: NativeContents | None = None
     """What its items keep in native code; a part of its rate and gain, and of no retained size."""
+    piled_up: PiledUp | None = None
+    """The tasks or threads that it keeps, where it is these that grow."""
 
 
 class Circle(msgspec.Struct, frozen=True, kw_only=True):

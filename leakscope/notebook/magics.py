@@ -7,6 +7,8 @@ import ast
 import inspect
 import shlex
 import sys
+from collections import OrderedDict
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -18,7 +20,10 @@ from IPython.display import display
 
 from leakscope.capture.scope import profile
 from leakscope.capture.session import current_session
-from leakscope.model.errors import LeakscopeError
+from leakscope.heap import CensusTaker
+from leakscope.model.census import OUTPUT_HISTORY, CensusScope
+from leakscope.model.errors import LeakscopeError, ours
+from leakscope.model.text import human_bytes
 from leakscope.notebook import RunAnswer, run
 
 _MAGIC = "%%leakscope"
@@ -34,11 +39,101 @@ class _Arguments(argparse.ArgumentParser):
         raise UsageError(f"{message}\n{self.format_usage()}")
 
 
+LEAST_LEFT = 16 << 10
+"""What gained less is not named."""
+MOST_LEFT = 5
+RUNS_FOR_A_VERDICT = 3
+SAME_PACE = 4
+"""Growth goes on where no run of a cell brought so many times as much as another."""
+MOST_CELLS = 64
+MOST_RUNS = 20
+
+
+class LeftBehind:
+    """What cells leave behind, by name: censuses before and after each that is recorded."""
+
+    def __init__(self) -> None:
+        self._taker = CensusTaker(project_root=str(Path.cwd()), cutoff_bytes=LEAST_LEFT // 4)
+        self._before: dict[str, int] | None = None
+        self._after: dict[str, int] | None = None
+        """What names held after the last of them."""
+        self._runs: OrderedDict[str, list[dict[str, int]]] = OrderedDict()
+        """What names held after each run of a cell, by its text."""
+
+    def begin(self) -> list[str]:
+        """Look before a cell is run; return what came since the last that was recorded."""
+        self._before = before = self._held()
+        if before is None or self._after is None:
+            return []
+        since = _largest({name: before[name] - self._after.get(name, 0) for name in before})
+        return [f"since the last recorded cell: {since}"] if since else []
+
+    def end(self, cell: str, number: int) -> list[str]:
+        """Look after it; return what is to be told."""
+        before = self._before
+        self._before, self._after = None, (after := self._held())
+        if before is None or after is None:
+            return []
+        runs = self._runs.pop(cell, [])
+        self._runs[cell] = runs = [*runs, after][-MOST_RUNS:]
+        if len(self._runs) > MOST_CELLS:
+            self._runs.popitem(last=False)
+        gained = {name: after[name] - before.get(name, 0) for name in after}
+        left = _largest({_of_cell(name, number): size for name, size in gained.items()})
+        told = [f"left behind: {left}"] if left else []
+        return told + per_run(runs)
+
+    def _held(self) -> dict[str, int] | None:
+        """Return the bytes that each name of the user's, and what IPython keeps, holds."""
+        try:
+            census = self._taker.take(CensusScope.FULL)
+        except ours(Exception):
+            return None
+        held: dict[str, int] = {}
+        for row in census.rows:
+            if not row.parent and (row.user or row.name.startswith(_KEEPERS)):
+                size = row.host_bytes + sum(row.device_bytes.values())
+                held[row.name] = held.get(row.name, 0) + size
+        return held
+
+
+_KEEPERS = ("sys.last_", "IPython.")
+"""What libraries keep for a notebook: the last exception with its frames, the shell's own."""
+
+
+def per_run(runs: list[dict[str, int]]) -> list[str]:
+    """Return the verdict on a cell that was run several times: what each run adds to what."""
+    if len(runs) < RUNS_FOR_A_VERDICT:
+        return []
+    recent = runs[-max(RUNS_FOR_A_VERDICT, len(runs) // 2 + 1) :]
+    growing: dict[str, int] = {}
+    for name in recent[-1]:
+        rises = [b.get(name, 0) - a.get(name, 0) for a, b in pairwise(recent)]
+        if min(rises) >= max(LEAST_LEFT, max(rises) / SAME_PACE):
+            spoken = "Out" if name == OUTPUT_HISTORY else name
+            growing[spoken] = sorted(rises)[len(rises) // 2]
+    if not growing:
+        return [f"✓ per run of this cell ({len(runs)} runs): nothing grows with each"]
+    return [f"✗ per run of this cell ({len(runs)} runs): {_largest(growing)}"]
+
+
+def _largest(gained: dict[str, int]) -> str:
+    """Return ``old_models +566 KiB, Out[7] +400 KiB``, the largest first."""
+    named = [(name, size) for name, size in gained.items() if size >= LEAST_LEFT]
+    named.sort(key=lambda each: -each[1])
+    return ", ".join(f"{name} +{human_bytes(size)}" for name, size in named[:MOST_LEFT])
+
+
+def _of_cell(name: str, number: int) -> str:
+    return f"Out[{number}]" if name == OUTPUT_HISTORY else name
+
+
 @magics_class
 class LeakscopeMagics(Magics):  # type: ignore[misc]
     """``%%leakscope`` and ``%leakscope``."""
 
     _last: Path | None = None
+    _left: LeftBehind | None = None
 
     @line_cell_magic  # type: ignore[untyped-decorator]
     def leakscope(self, line: str, cell: str | None = None) -> RunAnswer | None:
@@ -59,6 +154,7 @@ class LeakscopeMagics(Magics):  # type: ignore[misc]
     def _record(self, line: str, cell: str) -> None:
         options = _cell_arguments().parse_args(shlex.split(line))
         code = self._compiled(cell)
+        left = self._left = self._left or LeftBehind()
         scope = profile(
             options.out,
             force=options.force,
@@ -69,6 +165,7 @@ class LeakscopeMagics(Magics):  # type: ignore[misc]
         )
         path: Path | None = None
         joined = current_session() is not None
+        told = [] if joined else left.begin()
         try:
             with scope:
                 path = scope.run_path
@@ -76,8 +173,11 @@ class LeakscopeMagics(Magics):  # type: ignore[misc]
                     exec(part, self.shell.user_ns)  # noqa: S102
         finally:
             if path is not None and not joined:
+                told += left.end(cell, _number_of_cell(self.shell))
                 self._last = path
                 display(run(path))
+                for line in told:
+                    print(line)
 
     def _compiled(self, cell: str) -> list[Any]:
         """Return the cell's code, its last expression by itself so that its value is shown.

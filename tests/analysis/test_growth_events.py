@@ -303,3 +303,19 @@ def test_what_comes_late_after_a_save_in_this_thread_is_not_put_down_to_it() -> 
     (culprit,) = found.culprits
     assert culprit.per_event is not None
     assert not culprit.per_event.is_by_event
+
+
+def test_growth_with_requests_is_told_by_them_even_where_they_come_evenly() -> None:
+    minutes = read_at(40, 3) / 60
+    requests = np.floor(100 * minutes)
+    found = fit(4096 * requests, minutes, request=requests)
+    assert found.is_by_event
+    assert named(found) == ["request"]
+    assert found.rates[0].rate == EXACT(4096, rel=0.02)
+
+
+def test_growth_in_time_is_not_told_by_requests_that_come_unevenly() -> None:
+    minutes = read_at(40, 3) / 60
+    requests = np.floor(100 * np.minimum(minutes, 10) + 5 * np.maximum(minutes - 10, 0))
+    found = fit(1e6 * minutes, minutes, request=requests)
+    assert not found.is_by_event

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
 import threading
 import traceback
 import weakref
 from itertools import islice
+from pathlib import Path
 
 import pytest
 import torch
@@ -803,3 +807,44 @@ class TestCompiledTraining:
         step(torch.ones(2, 1))
         other.close()
         assert len(compiled) == expected
+
+
+def test_calls_of_all_threads_count_while_the_followed_one_is_in_a_call_too(tmp_path):
+    """In a process of its own: optimizers of other tests would make it a training."""
+    code = """
+import threading, time, torch, leakscope
+from leakscope.capture.session import current_session
+
+class Slow(torch.nn.Module):
+    def forward(self, x):
+        time.sleep(0.002)
+        return x
+
+model = Slow().eval()
+
+def serve():
+    for _ in range(50):
+        model(torch.ones(1))
+        time.sleep(0.001)
+
+with leakscope.profile("run", report=False, quiet=True):
+    threads = [threading.Thread(target=serve) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (phase,) = current_session().tracker.open_phases()
+    print(phase.name, phase.batch)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=100,
+    )
+    name, batches = done.stdout.split()
+    assert name == "inference"
+    assert 170 <= int(batches) <= 201

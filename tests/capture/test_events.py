@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import logging
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -123,6 +124,29 @@ def test_threads_and_processes_are_counted_as_they_start(counts: EventCounts) ->
     thread.join()
     subprocess.run([sys.executable, "-c", ""], check=True)
     assert counted(counts, Event.THREAD, Event.PROCESS) == [1, 1]
+
+
+def test_requests_of_a_server_are_counted(counts: EventCounts) -> None:
+    from wsgiref.handlers import SimpleHandler
+
+    def app(environ: dict[str, str], respond: Callable[..., object]) -> list[bytes]:
+        respond("200 OK", [])
+        return [b"done"]
+
+    for _ in range(3):
+        SimpleHandler(io.BytesIO(), io.BytesIO(), io.StringIO(), {}).run(app)
+    assert counted(counts, Event.REQUEST) == [3]
+
+
+def test_requests_to_coroutines_are_counted(counts: EventCounts) -> None:
+    module = pytest.importorskip("uvicorn.protocols.http.h11_impl")
+    patched = vars(module.RequestResponseCycle)["run_asgi"]
+    assert inspect.iscoroutinefunction(inspect.unwrap(patched))
+    cycle = object.__new__(module.RequestResponseCycle)
+    running = patched(cycle, None)
+    assert inspect.iscoroutine(running)
+    running.close()
+    assert counted(counts, Event.REQUEST) == [1]
 
 
 def test_what_a_tracker_is_given_is_counted_and_what_we_give_it_is_not(

@@ -183,6 +183,16 @@ class TestTurnedAway:
         gate.dispatch(outer)
         assert seen == ["outer", "late"]
 
+    def test_several_that_come_late_are_each_heard_once(self, run):
+        gate, seen = run.session.gate, []
+
+        def outer() -> None:
+            for number in range(3):
+                gate.dispatch_deferred(seen.append, number)
+
+        gate.dispatch(outer)
+        assert seen == [0, 1, 2]
+
 
 def test_a_forked_child_is_deaf_and_writes_nothing(run):
     run.train_pass(2)

@@ -6,7 +6,7 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -25,7 +25,7 @@ from leakscope.analysis.remedies.catalogue import prefer_known_remedy
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.verdict.severity import SEVERITY_ORDER
 from leakscope.model.device import OutOfMemory
-from leakscope.model.report import Finding, Ledger, Severity
+from leakscope.model.report import Culprit, Finding, Ledger, Severity
 
 DIAGNOSES: tuple[Callable[[RunContext, SearchResult, list[Ledger]], list[Finding]], ...] = (
     garbage.diagnose_collector,
@@ -39,7 +39,7 @@ DIAGNOSES: tuple[Callable[[RunContext, SearchResult, list[Ledger]], list[Finding
     training_loop.diagnose_gradients,
     unnamed.diagnose_deep_graphs,
     unnamed.diagnose_unexplained,
-    gauge_rules.diagnose_watched,
+    unnamed.diagnose_watched,
 )
 _KINDS_FROM_WITHIN = {"unexplained", "children"}
 """What they say of their process is the whole of what can be said of one that is only watched."""
@@ -47,6 +47,8 @@ _EXPLAINING_KINDS = {
     "open_figures",
     "registry",
     "deep_graph",
+    "tasks",
+    "threads",
     "garbage",
     "collector_off",
     "collector_frozen",
@@ -59,13 +61,20 @@ _EXPLAINING_KINDS = {
 
 
 def find_findings(
-    case: RunContext, growth: SearchResult, ledgers: list[Ledger], ended: OutOfMemory | None = None
+    case: RunContext,
+    growth: SearchResult,
+    ledgers: list[Ledger],
+    ended: OutOfMemory | None = None,
+    culprits: Sequence[Culprit] = (),
 ) -> list[Finding]:
     """Return what all diagnoses found, the worst first; ``ended`` is how memory ended the run."""
     found = out_of_memory.diagnose_out_of_memory(case, ended)
     found += diagnose_compiled_code(case)
     found += [finding for diagnose in DIAGNOSES for finding in diagnose(case, growth, ledgers)]
     found = native_references.with_registries(case, growth, ledgers, found)
+    piled_up = gauge_rules.diagnose_pileups(case, growth, ledgers, culprits)
+    told = {f.kind for f in piled_up} | {f"{c.piled_up.kind}s" for c in culprits if c.piled_up}
+    found = [f for f in found if f.kind != "threads" or "threads" not in told] + piled_up
     if case.is_watched:
         found = [f for f in found if f.kind not in _KINDS_FROM_WITHIN]
     if any(f.kind in _EXPLAINING_KINDS for f in found if f.severity is not Severity.NOTE):

@@ -17,35 +17,37 @@ than its gauge has a function of its own that makes the finding, or none.
 | ``shared_memory`` | named files in /dev/shm | 16 MiB | warning; critical near the limit |
 | ``shared_memory`` | mapped shared memory, but no named files | 16 MiB | warning |
 | ``children`` | memory of child processes | 4 MiB | warning; critical near the limit |
-| ``tree_grows`` | a process tree watched from outside | 32 MiB | warning; critical near the limit |
+| ``tasks``, ``threads`` | those that run one function | 8 | note; warning from 100 on |
 
+Tasks and threads are grouped by the function that they run, each group with a gauge of its own.
 Diagnoses of torch's device allocator are in ``allocator.run_findings``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from leakscope.analysis.allocator.devices import device_series, snapshot_trend
-from leakscope.analysis.columns.series import HOST, FloatArray
+from leakscope.analysis.columns.series import HOST
 from leakscope.analysis.findings.native_references import imputed_trend, without_name
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.search import SearchResult
 from leakscope.analysis.run_context import RunContext
-from leakscope.analysis.source.index import places_that_call
-from leakscope.analysis.verdict.severity import forecast
-from leakscope.analysis.verdict.wording import to_finding
+from leakscope.analysis.source.index import places_that_call, places_that_start
+from leakscope.analysis.verdict.wording import listed, to_finding
 from leakscope.model import gauge
-from leakscope.model.census import SHARED
-from leakscope.model.report import Finding, Ledger, Remedy, Severity
-from leakscope.model.text import human_bytes, human_count
+from leakscope.model.census import SHARED, Waiting, WaitKind, WaitPlace
+from leakscope.model.report import Culprit, Finding, Ledger, PiledUp, Remedy, Severity
+from leakscope.model.text import clipped, human_bytes, human_count
 from leakscope.model.trend import Trend
 
 MOST_NAMED = 3
-MORE_THAN_ALL_FACTOR = 1.2
+LONGEST_LINE = 60
+"""Characters of a line of source that stands in a sentence."""
 WARM_UP = "A warm-up would have ended within the run."
 _THINGS = "{gained} more {noun} than at the beginning, {rate} per {unit}."
 _PROBABLY_OF_OTHERS = (
@@ -544,77 +546,163 @@ def diagnose_gauges(case: RunContext, growth: SearchResult, ledgers: list[Ledger
     return found
 
 
-FROM_WITHIN = Remedy(
-    title="Run it under leakscope to learn what grows",
-    text=(
-        "From outside nothing has a name. Put `leakscope run` in front of the command, or one "
-        "`with leakscope.profile():` around the loop: the report then names what grows and the "
-        "line that feeds it, in DataLoader workers too."
+MOST_PLACES = 3
+_ENDS = {
+    WaitKind.TASK: Remedy(
+        title="End the tasks of {name}",
+        text=(
+            "Let each end with what it is for: cancel() and await it there, start it inside an "
+            "asyncio.TaskGroup or with asyncio.timeout(), or let one task do the work of all."
+        ),
     ),
-)
+    WaitKind.THREAD: Remedy(
+        title="End the threads of {name}",
+        text=(
+            "Let each end with what it is for: set the event that it waits for and join() it, or "
+            "make one pool outside the loop and shut it down at the end. Every thread keeps a "
+            "stack and often an arena of its own."
+        ),
+    ),
+}
+_POOLS_WORKER = "concurrent.futures.thread._worker"
+_POOL = "ThreadPoolExecutor"
+_LOST = {
+    WaitKind.TASK: (
+        "Nothing else refers to what they wait for, so that nothing can wake them: keep the future "
+        "or event where somebody sets it, or wait with a limit."
+    ),
+    WaitKind.THREAD: (
+        "Nothing else refers to what they wait for, so that nothing can wake or end them: keep "
+        "the event or queue where somebody sets or fills it, or wait with a timeout."
+    ),
+}
 
 
-def diagnose_watched(
-    case: RunContext, growth: SearchResult, ledgers: list[Ledger]
-) -> list[Finding]:
-    """Return a finding when the memory of a process tree watched from outside grows.
+def find_pileups(case: RunContext) -> list[Pileup]:
+    """Return the tasks and threads of one function of which there are ever more, most first.
 
-    May be confused with a warm-up or data that is read into memory, both of which end. Pages of
-    files that are mapped don't count: the kernel takes them back when it needs room.
+    May be confused with load that rises while it is recorded, which ends, and with a pool that
+    fills.
     """
-    if not case.is_watched:
-        return []
-    x, y = _tree_series(case)
-    trend = case.trend_of(x, y, noise=policy.HARMLESS_BYTES)
-    if (
-        not trend.is_growing
-        or trend.points < policy.FEW_READINGS
-        or trend.net_bytes < policy.GROWTH_BYTES
-    ):
-        return []
-    ahead = forecast(
-        limit_bytes=case.limit_bytes,
-        used_bytes=float(y[-1]),
-        rate=trend.bytes_per_unit,
-        unit=trend.unit,
-        done=float(x[-1]),
-    )
-    watched = float(x[-1] - x[0])
-    fatal = ahead is not None and ahead.units_left <= policy.HORIZON * watched
-    ends = f" It {ahead.text} of watching." if ahead is not None and fatal else ""
-    return [
-        to_finding(
-            "tree_grows",
-            "The process and its children take ever more",
-            f"{human_bytes(trend.bytes_per_unit)} more per {trend.unit}, "
-            f"{human_bytes(trend.net_bytes)} in all{_where_it_grows(case, trend)}.{ends}",
-            FROM_WITHIN,
-            severity=Severity.CRITICAL if fatal else Severity.WARNING,
-            trend=trend,
-            share=1.0,
-            total_bytes=float(y.max()),
-            falsifier=("A warm-up would have ended.", "It went on in each third."),
+    latest = {group.key: group for census in case.table.censuses for group in census.waiting}
+    found = []
+    for key, seen in latest.items():
+        trend = case.gauge_trend(gauge.waiting(key), policy.COUNT_NOISE)
+        gained = trend.net_bytes + trend.gained_before
+        if not trend.is_growing or gained < policy.FEWEST_COUNTED:
+            continue
+        _, counts = case.gauge_series(gauge.waiting(key))
+        is_pools = seen.name == _POOLS_WORKER
+        group = msgspec.structs.replace(seen, name=_POOL) if is_pools else seen
+        if is_pools:
+            started_at = places_that_call(case.sources, {"", "futures"}, {_POOL})
+        else:
+            started_at = places_that_start(case.sources, group.name, group.file, group.line)
+        places = [_where(case, place) for place in group.places[:MOST_PLACES]]
+        found.append(
+            Pileup(
+                group=group,
+                trend=trend,
+                told=PiledUp(
+                    kind=group.kind.value,
+                    name=group.name,
+                    count=int(counts.max()),
+                    count_per_unit=trend.bytes_per_unit,
+                    unit=trend.unit,
+                    started_at=started_at,
+                    waits_at=places,
+                    is_lost=group.lost > 0,
+                ),
+            )
         )
-    ]
+    return sorted(found, key=lambda pileup: -pileup.told.count)
 
 
-def _tree_series(case: RunContext) -> tuple[FloatArray, FloatArray]:
-    """Return minutes and the memory of the process with all its children at each reading, without
-    pages of files.
-    """
-    own = gauge.PSS if case.track.has_gauge(gauge.PSS) else gauge.RSS
-    values = case.track.gauge(own) + np.nan_to_num(case.track.gauge(gauge.CHILDREN_PSS))
-    values -= np.nan_to_num(case.track.gauge(gauge.TREE_FILES))
-    values = values[case.working]
-    known = np.isfinite(values)
-    return case.unit.done[case.working][known], values[known]
+@dataclass(frozen=True)
+class Pileup:
+    """Tasks or threads of one function of which there are ever more."""
+
+    group: Waiting
+    """As the last census that met them had it."""
+    trend: Trend
+    told: PiledUp
+
+    @property
+    def sentence(self) -> str:
+        """How many there are, where they were started, and where they wait."""
+        told, group = self.told, self.group
+        text = (
+            f"{human_count(told.count)} {group.kind.value}s of {group.name} are alive, "
+            f"{human_count(told.count_per_unit)} more per {told.unit}"
+        )
+        if told.started_at:
+            text += f", started at {listed(told.started_at[:MOST_PLACES])}"
+        if told.waits_at:
+            most, all_ = group.places[0].count, group.count
+            share = "all wait" if most >= all_ else f"{human_count(most)} of them wait"
+            text += f"; {share} at {told.waits_at[0]}"
+        return f"{text}.{' ' + _LOST[group.kind] if told.is_lost else ''}"
+
+    @property
+    def remedy(self) -> Remedy:
+        """What to change, wherever they are kept."""
+        remedy, where = _ENDS[self.group.kind], self.told.started_at
+        begins = f"They are started at {where[0]} and never end. " if where else "They never end. "
+        lost = f" {_LOST[self.group.kind]}" if self.told.is_lost else ""
+        return Remedy(
+            title=remedy.title.replace("{name}", self.group.name),
+            text=f"{begins}{remedy.text}{lost}",
+        )
 
 
-def _where_it_grows(case: RunContext, trend: Trend) -> str:
-    """Return where it grows, where that is clear."""
-    share = case.children_gain() / max(trend.net_bytes, 1.0)
-    if share > MORE_THAN_ALL_FACTOR:  # children read files, which don't count in the whole
-        return ""
-    if share >= policy.MOST_SHARE:
-        return ", most of it in child processes"
-    return ", most of it in the process itself" if share <= 1 - policy.MOST_SHARE else ""
+def _where(case: RunContext, place: WaitPlace) -> str:
+    """Return ``await asyncio.sleep (service.py:12)``; where C waits, the line itself."""
+    at = case.sources.location(place.file, place.line)
+    text = case.sources.files.text_at(place.file, place.line)
+    if place.at:
+        awaits = "await " if "await " in text or text.startswith("async ") else ""
+        return f"{awaits}{place.at} ({at})"
+    return f"{clipped(text, LONGEST_LINE)} ({at})" if text else f"{place.function} ({at})"
+
+
+def diagnose_pileups(
+    case: RunContext, growth: SearchResult, ledgers: list[Ledger], culprits: Sequence[Culprit]
+) -> list[Finding]:
+    """Return a finding for tasks and threads of one function that no culprit's name holds."""
+    named = {(c.piled_up.kind, c.piled_up.name) for c in culprits if c.piled_up is not None}
+    found = []
+    unnamed = without_name(case, growth, ledgers)
+    for pileup in find_pileups(case):
+        told, kind = pileup.told, pileup.group.kind
+        if (told.kind, told.name) in named:
+            continue
+        text = pileup.sentence
+        is_many = told.count >= policy.PILED_UP
+        if unnamed >= policy.NOTEWORTHY_BYTES:
+            text += (
+                f" They may hold the {human_bytes(unnamed)} that nothing else explains (estimate)."
+            )
+        resident = case.gauge_gain(case.host_metric) or 0.0
+        shown = imputed_trend(pileup.trend, unnamed if unnamed >= policy.NOTEWORTHY_BYTES else 0.0)
+        found.append(
+            to_finding(
+                f"{kind.value}s",
+                f"{kind.value.capitalize()}s of {told.name} pile up",
+                text,
+                pileup.remedy,
+                severity=Severity.WARNING
+                if is_many or unnamed >= policy.NOTEWORTHY_BYTES
+                else Severity.NOTE,
+                trend=shown,
+                share=shown.net_bytes / resident if resident > 0 else 0.0,
+                total_bytes=shown.net_bytes,
+                fed_at=told.started_at,
+                falsifier=(
+                    "If load had risen and they end with it, there would be fewer when it falls.",
+                    None,
+                ),
+                subject=told.name,
+            )
+        )
+        unnamed = 0.0
+    return found

@@ -20,7 +20,7 @@ from leakscope.analysis.allocator.out_of_memory import (
 )
 from leakscope.analysis.allocator.segments import returnable
 from leakscope.analysis.columns.series import HOST
-from leakscope.analysis.findings.gauge_rules import FROM_WITHIN
+from leakscope.analysis.findings.unnamed import FROM_WITHIN
 from leakscope.analysis.growth import policy
 from leakscope.analysis.processes.endings import (
     EXCEPTION,

@@ -29,7 +29,9 @@ from leakscope.analysis.growth.exclusions import (
 )
 from leakscope.analysis.growth.search import SearchResult
 from leakscope.analysis.run_context import RunContext
+from leakscope.analysis.verdict.severity import forecast
 from leakscope.analysis.verdict.wording import to_finding
+from leakscope.model import gauge
 from leakscope.model.census import CensusRow, RootKind
 from leakscope.model.record import NativeOwner
 from leakscope.model.report import Finding, Ledger, LedgerEntry, Remedy, Severity
@@ -431,3 +433,80 @@ def diagnose_deep_graphs(
             subject=row.path,
         )
     ]
+
+
+MORE_THAN_ALL_FACTOR = 1.2
+FROM_WITHIN = Remedy(
+    title="Run it under leakscope to learn what grows",
+    text=(
+        "From outside nothing has a name. Put `leakscope run` in front of the command, or one "
+        "`with leakscope.profile():` around the loop: the report then names what grows and the "
+        "line that feeds it, in DataLoader workers too."
+    ),
+)
+
+
+def diagnose_watched(
+    case: RunContext, growth: SearchResult, ledgers: list[Ledger]
+) -> list[Finding]:
+    """Return a finding when the memory of a process tree watched from outside grows.
+
+    May be confused with a warm-up or data that is read into memory, both of which end. Pages of
+    files that are mapped don't count: the kernel takes them back when it needs room.
+    """
+    if not case.is_watched:
+        return []
+    x, y = _tree_series(case)
+    trend = case.trend_of(x, y, noise=policy.HARMLESS_BYTES)
+    if (
+        not trend.is_growing
+        or trend.points < policy.FEW_READINGS
+        or trend.net_bytes < policy.GROWTH_BYTES
+    ):
+        return []
+    ahead = forecast(
+        limit_bytes=case.limit_bytes,
+        used_bytes=float(y[-1]),
+        rate=trend.bytes_per_unit,
+        unit=trend.unit,
+        done=float(x[-1]),
+    )
+    watched = float(x[-1] - x[0])
+    fatal = ahead is not None and ahead.units_left <= policy.HORIZON * watched
+    ends = f" It {ahead.text} of watching." if ahead is not None and fatal else ""
+    return [
+        to_finding(
+            "tree_grows",
+            "The process and its children take ever more",
+            f"{human_bytes(trend.bytes_per_unit)} more per {trend.unit}, "
+            f"{human_bytes(trend.net_bytes)} in all{_where_it_grows(case, trend)}.{ends}",
+            FROM_WITHIN,
+            severity=Severity.CRITICAL if fatal else Severity.WARNING,
+            trend=trend,
+            share=1.0,
+            total_bytes=float(y.max()),
+            falsifier=("A warm-up would have ended.", "It went on in each third."),
+        )
+    ]
+
+
+def _tree_series(case: RunContext) -> tuple[FloatArray, FloatArray]:
+    """Return minutes and the memory of the process with all its children at each reading, without
+    pages of files.
+    """
+    own = gauge.PSS if case.track.has_gauge(gauge.PSS) else gauge.RSS
+    values = case.track.gauge(own) + np.nan_to_num(case.track.gauge(gauge.CHILDREN_PSS))
+    values -= np.nan_to_num(case.track.gauge(gauge.TREE_FILES))
+    values = values[case.working]
+    known = np.isfinite(values)
+    return case.unit.done[case.working][known], values[known]
+
+
+def _where_it_grows(case: RunContext, trend: Trend) -> str:
+    """Return where it grows, where that is clear."""
+    share = case.children_gain() / max(trend.net_bytes, 1.0)
+    if share > MORE_THAN_ALL_FACTOR:  # children read files, which don't count in the whole
+        return ""
+    if share >= policy.MOST_SHARE:
+        return ", most of it in child processes"
+    return ", most of it in the process itself" if share <= 1 - policy.MOST_SHARE else ""

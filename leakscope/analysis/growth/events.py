@@ -44,6 +44,11 @@ _NO_CANDIDATES = frozenset(
 what follows from growth."""
 
 
+_SERVED = frozenset({Event.REQUEST.value, Event.DECODE_STEP.value, Event.TRIAL.value})
+"""What a server, an engine or a search does all the time: where it explains growth as well as the
+work does, growth is told with it."""
+
+
 @dataclass(frozen=True)
 class Regressor:
     """Something that growth may go with, and how often it had happened at each reading."""
@@ -103,7 +108,8 @@ def fit_events(y: FloatArray, counters: list[Regressor], noise: float) -> EventF
     best = _preferred(single, tried)
     places, found, cost = [best], [alone[best]], single[best]
     alike = [tried[n] for n in _within(single, cost) if n != best]
-    if pair := _pair(rises, steps, single, costs, tried):
+    is_served = tried[best].name in _SERVED
+    if not is_served and (pair := _pair(rises, steps, single, costs, tried)):
         places, found, cost, alike = [*pair.places], [*pair.rates], pair.cost, pair.alike
     rates = [
         CounterRate(tried[place], rate, rate * tried[place].total / gained)
@@ -112,7 +118,8 @@ def fit_events(y: FloatArray, counters: list[Regressor], noise: float) -> EventF
     by_work = min(
         (c for c, each in zip(single, tried, strict=True) if each.is_work), default=np.inf
     )
-    is_by_event = cost + policy.BREAK_COST <= by_work and _are_events(rates)
+    is_better = is_served or cost + policy.BREAK_COST <= by_work
+    is_by_event = is_better and _are_events(rates)
     rates.sort(key=lambda rate: -rate.share)
     work = next((rate for rate in rates if rate.counter.name == counters[0].name), None)
     return EventFit(
@@ -233,8 +240,13 @@ def _single_rate(rises: FloatArray, steps: FloatArray) -> float:
 
 
 def _preferred(costs: list[float], counters: list[Regressor]) -> int:
-    """Return the counter that explains best; of those that do as well work comes before events."""
+    """Return the counter that explains best; of those that do as well what is served comes first,
+    then other work, then other events.
+    """
     alike = _within(costs, min(costs))
+    served = [n for n in alike if counters[n].name in _SERVED]
+    if served:
+        return served[0]
     return next((n for n in alike if counters[n].is_work), alike[0])
 
 

@@ -162,6 +162,8 @@ REGISTRY_ENTRIES = 20
 """The same of entries of a registry: importing a library brings some."""
 DEEP_GRAPH = 4000.0
 """Nodes of a graph that a census may have left: chains of five thousand aren't walked again."""
+PILED_UP = 100
+"""So many tasks or threads of one function, still growing, are a leak whatever they weigh."""
 TINY_BLOCKS = 500
 """Tiny blocks of a device's allocator, live or new, that are worth a word."""
 

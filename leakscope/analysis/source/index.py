@@ -459,6 +459,82 @@ def run_in_threads(sources: SourceIndex) -> dict[CodeScope, set[CodeScope]]:
     return found
 
 
+_TAKE_COROUTINES = frozenset({"start_soon", "run_coroutine_threadsafe"})
+
+
+def places_that_start(sources: SourceIndex, name: str, file: str, line: int) -> list[str]:
+    """Return where tasks or threads of a function are started, as ``file:line``, each once.
+
+    Where no call of a library that starts them has it as an argument, the places that call it, or
+    hand it on, count: ``self.spawn(self.heartbeat())``.
+
+    Args:
+        sources: Where to look.
+        name: The function's qualified name.
+        file: The file that has it.
+        line: Its first line.
+
+    """
+    found: list[tuple[Statement, ast.Call]] = []
+    if name.endswith(".run"):
+        found = _calls_of(sources, name.split(".")[-2])
+    for starter in sorted(_STARTERS | _TAKE_COROUTINES):
+        for statement in sources.program.mentioning(starter):
+            for node in own_nodes(statement.node):
+                if (
+                    isinstance(node, ast.Call)
+                    and _last_name_of(node.func) == starter
+                    and any(
+                        _is_at(function, file, line)
+                        for function in _functions_among_arguments(sources, statement, node)
+                    )
+                ):
+                    found.append((statement, node))
+    if not found:
+        last = name.rpartition(".")[2]
+        found = [
+            (statement, node)
+            for statement, node in _mentions(sources, last)
+            if not _is_awaited(statement, node)
+        ]
+    places = [sources.location(s.scope.module.file, node.lineno) for s, node in found]
+    return list(dict.fromkeys(places))
+
+
+def _calls_of(sources: SourceIndex, name: str) -> list[tuple[Statement, ast.Call]]:
+    return [
+        (statement, node)
+        for statement in sources.program.mentioning(name)
+        for node in own_nodes(statement.node)
+        if isinstance(node, ast.Call) and _last_name_of(node.func) == name
+    ]
+
+
+def _mentions(sources: SourceIndex, name: str) -> list[tuple[Statement, ast.Call]]:
+    """Return the calls of a function, and those that it is handed to."""
+    return _calls_of(sources, name) + [
+        (statement, node)
+        for statement in sources.program.mentioning(name)
+        for node in own_nodes(statement.node)
+        if isinstance(node, ast.Call)
+        and any(_last_name_of(given) == name for given in [*node.args, *_values(node)])
+    ]
+
+
+def _values(call: ast.Call) -> list[ast.expr]:
+    return [keyword.value for keyword in call.keywords]
+
+
+def _is_awaited(statement: Statement, call: ast.Call) -> bool:
+    return any(
+        isinstance(node, ast.Await) and node.value is call for node in own_nodes(statement.node)
+    )
+
+
+def _is_at(function: CodeScope, file: str, line: int) -> bool:
+    return _same_file(function.module.file, file) and function.first_line == line
+
+
 def _starts(sources: SourceIndex) -> list[CodeScope]:
     """Return the functions that a thread begins with."""
     program = sources.program

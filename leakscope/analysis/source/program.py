@@ -488,6 +488,11 @@ class SourceFiles:
             self._lines[path] = split_lines(self.texts.get(path, ""))
         return self._lines[path]
 
+    def text_at(self, path: str, line: int) -> str:
+        """Return a line without its indentation; empty where it isn't known."""
+        lines = self.lines(path)
+        return lines[line - 1].strip() if 0 < line <= len(lines) else ""
+
     def relative(self, file: str) -> str:
         """Return the path as a person of the project would write it."""
         if file in self._titles:

@@ -28,6 +28,7 @@ from leakscope.analysis.accounting.run_facts import (
 from leakscope.analysis.allocator.devices import find_devices
 from leakscope.analysis.columns.series import HOST
 from leakscope.analysis.findings import find_findings
+from leakscope.analysis.findings.gauge_rules import find_pileups
 from leakscope.analysis.findings.out_of_memory import find_out_of_memory, snapshot_notes
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.search import search_growth, with_siblings_joined
@@ -62,7 +63,7 @@ from leakscope.analysis.remedies.cleanup_calls import (
 )
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.verdict.cleared import find_cleared, find_undecided, with_cleared
-from leakscope.analysis.verdict.culprits import find_culprits, growth_per_event
+from leakscope.analysis.verdict.culprits import find_culprits, growth_per_event, with_pileups
 from leakscope.analysis.verdict.headline import headline, verdict_of
 from leakscope.model.device import OutOfMemory
 from leakscope.model.record import HeaderRecord
@@ -150,8 +151,9 @@ def _report(
     cures = find_cleanup_trials(case.recording)
     ledgers = find_ledgers(case, growth.growers)
     culprits = find_culprits(case, growth.growers, growth.native)
+    culprits = with_pileups(case, culprits, find_pileups(case))
     shortage = find_out_of_memory(case, culprits)
-    findings = find_findings(case, growth, ledgers, shortage)
+    findings = find_findings(case, growth, ledgers, shortage, culprits)
     if case.recording.header.child is not None:
         ranks = Ranks(culprits, [])
     else:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -30,6 +30,7 @@ from leakscope.analysis.columns.series import (
     RowTable,
     own_bytes,
 )
+from leakscope.analysis.findings.gauge_rules import Pileup
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.events import EventFit, counters_at, fit_events
 from leakscope.analysis.growth.exclusions import named_in_libraries
@@ -47,12 +48,13 @@ from leakscope.analysis.verdict.severity import SEVERITY_ORDER, forecast
 from leakscope.analysis.verdict.wording import (
     event_growth,
     falsifier,
+    listed,
     pinned_bytes,
     recompiled,
     sentence,
     with_other_holders,
 )
-from leakscope.model.census import CensusRow
+from leakscope.model.census import CensusRow, WaitKind
 from leakscope.model.known import KnownCulprit
 from leakscope.model.path_pattern import parse_steps
 from leakscope.model.report import (
@@ -111,6 +113,90 @@ def find_culprits(
         _culprit(case, j, rank, contents.get(j.grower.path))
         for rank, j in enumerate([*serious, *notes], 1)
     ]
+
+
+_OF_TASKS = frozenset(
+    {"_asyncio.Task", "_asyncio.Future", "asyncio.events.TimerHandle", "coroutine"}
+)
+_OF_THREADS = frozenset(
+    {
+        "threading.Thread",
+        "threading.Event",
+        "queue.Queue",
+        "_thread.lock",
+        "concurrent.futures.thread.ThreadPoolExecutor",
+    }
+)
+_KEEPING = {WaitKind.TASK: _OF_TASKS, WaitKind.THREAD: _OF_THREADS}
+_ALIKE = 64.0
+"""What holds tasks or pools of threads keeps them where it gains items at most so many times as
+fast, or as slowly, as there are more of them, …"""
+_SAME = 1.1
+"""… and what is not seen to hold anything where it gains as many."""
+
+
+def with_pileups(
+    case: RunContext, culprits: list[Culprit], pileups: Sequence[Pileup]
+) -> list[Culprit]:
+    """Return the culprits; what keeps tasks or threads that pile up is told as these.
+
+    Several that keep the same are one: the loop's timers, a set and the variables of the tasks.
+    """
+    found = list(culprits)
+    for pileup in pileups:
+        keep = [c for c in found if c.piled_up is None and _keeps(case, c, pileup)]
+        if not keep or all(c.severity is Severity.NOTE for c in keep):
+            continue
+        first, *others = keep
+        alike = [c for c in others if (c.device, c.unit) == (first.device, first.unit)]
+        found = [c for c in found if c not in alike]
+        found[found.index(first)] = _piled_up(first, alike, pileup)
+    return [msgspec.structs.replace(c, rank=rank) for rank, c in enumerate(found, 1)]
+
+
+def _piled_up(culprit: Culprit, others: list[Culprit], pileup: Pileup) -> Culprit:
+    """Return a culprit with those of the others that keep the same tasks or threads."""
+    every = [culprit, *others]
+    rate = sum(c.bytes_per_unit for c in every)
+    text = f"{pileup.sentence} {culprit.sentence}"
+    if others:
+        text += f" {listed([c.name for c in others])} {'grow' if others[1:] else 'grows'} with it."
+    started = pileup.told.started_at
+    return msgspec.structs.replace(
+        culprit,
+        bytes_per_unit=rate,
+        interval=tuple(sum(c.interval[end] for c in every) for end in (0, 1)),
+        share=min(sum(c.share for c in every), 1.0),
+        total_bytes=sum(c.total_bytes for c in every),
+        gained_bytes=sum(c.gained_bytes for c in every),
+        fed_at=list(dict.fromkeys([*started, *culprit.fed_at]))[:MOST_LINES],
+        remedy=pileup.remedy,
+        known=None,
+        sentence=text,
+        piled_up=pileup.told,
+    )
+
+
+def _keeps(case: RunContext, culprit: Culprit, pileup: Pileup) -> bool:
+    """Return whether a culprit grows by tasks or threads of a group."""
+    table, group, told = case.table, pileup.group, pileup.told
+    if culprit.growth != "across" or culprit.path not in table.paths:
+        return False
+    path = table.paths.index(culprit.path)
+    row = table.latest[path]
+    owner = row.owner
+    is_theirs = owner is not None and (owner.file, owner.line) == (group.file, group.line)
+    if is_theirs and row.count * 2 >= group.count:
+        return True
+    inside = [row, *(table.latest[below] for below in table.descendants(path))]
+    types = {one.type for one in inside} | {c.type for one in inside for c in one.holds}
+    is_seen = not types.isdisjoint(_KEEPING[group.kind])
+    if culprit.unit != told.unit or not (is_seen or not row.holds):
+        return False
+    # What others keep alive as well, as the loop does its tasks, no container is seen to hold.
+    most = _ALIKE if is_seen else _SAME
+    pace = culprit.items_per_unit or 0.0
+    return told.count_per_unit / most <= pace <= told.count_per_unit * most
 
 
 def _is_ordinary(judged: Judged) -> bool:

@@ -25,7 +25,7 @@ from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.device import OutOfMemory
 from leakscope.model.record import UNRECORDED_CHILDREN
-from leakscope.model.report import Culprit, Finding, RunVerdict, Severity, Work
+from leakscope.model.report import Culprit, Finding, PiledUp, RunVerdict, Severity, Work
 from leakscope.model.text import clipped, human_bytes, plural
 from leakscope.model.trend import Reason
 
@@ -390,8 +390,22 @@ def _says(culprit: Culprit) -> str:
         if not culprit.falls_back:
             return f"Memory grows through {culprit.phase}: {climb}, and nothing shows it freed."
         return f"Memory peaks in {culprit.phase}: {climb} and is freed only when it ends."
+    if culprit.piled_up is not None:
+        return _says_piled_up(culprit, culprit.piled_up, name, rate)
     ends = f"; {culprit.forecast.text}" if _is_near(culprit) and culprit.forecast else ""
     return f"Memory leaks: {name} grows by {rate}{_in_workers(culprit)}{place}{ends}."
+
+
+def _says_piled_up(culprit: Culprit, piled_up: PiledUp, name: str, rate: str) -> str:
+    ends = f"; {culprit.forecast.text}" if _is_near(culprit) and culprit.forecast else ""
+    started = f", started at {piled_up.started_at[0]}" if piled_up.started_at else ""
+    ever = " for ever" if piled_up.is_lost else ""
+    waits = f" at {piled_up.waits_at[0]}" if piled_up.waits_at else ""
+    return (
+        f"Memory leaks: {plural(piled_up.count, piled_up.kind)} of {piled_up.name} wait{ever}"
+        f"{waits}"
+        f"{started}; {name} keeps them and grows by {rate}{ends}."
+    )
 
 
 def _rate_of(culprit: Culprit) -> str:

@@ -144,6 +144,7 @@ _NOUNS = {
     Event.LOADER_ITERATOR.value: "new iterator of a loader",
     Event.THREAD.value: "started thread",
     Event.PROCESS.value: "started process",
+    Event.DECODE_STEP.value: "decode step",
     Event.GRAPH_CAPTURE.value: "captured graph",
     Event.COLLECTION_2.value: "full collection",
     Event.NEW_SHAPE.value: "new shape",

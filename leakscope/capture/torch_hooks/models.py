@@ -182,6 +182,8 @@ def _is_training(module: Any) -> bool:
 _MAPPINGS = (dict, OrderedDict)
 
 
+MOST_APART = 4096
+"""Threads that are remembered; a server may have one for each request."""
 LOOK_EVERY = 16
 """Calls that train, of which one is looked at."""
 KNOWN_METHOD = "unpatched_nn_module_call_impl"
@@ -203,6 +205,9 @@ class ForwardHooks:
         self._patch: PatchedMethod | None = None
         self._inside: set[int] = set()
         """Threads inside a module's call."""
+        self._apart: set[int] = set()
+        """Threads seen to call modules while the one that is followed was in no call: what they
+        call later is no part of its call, as that of DataParallel's threads is."""
         self._trained_calls = 0
         self._trained = 0
         """The size of what the last call that trains was given, of those looked at."""
@@ -296,10 +301,16 @@ class ForwardHooks:
     def _evaluates(self, module: Any, args: tuple[Any, ...], *, mode: bool) -> None:
         large = self._tracker.forwards.is_open or _size(args) >= AS_LARGE * self._trained
         call = Call(self._modes.number(module), mode=mode, large=large)
-        if self._gate.thread in (0, get_ident()):
+        me = get_ident()
+        if self._gate.thread in (0, me):
             self._gate.dispatch_found(self._tracker.forward, call)
         elif self._gate.thread not in self._inside:
+            if len(self._apart) >= MOST_APART:
+                self._apart.clear()
+            self._apart.add(me)
             self._in_another_thread(call)
+        elif me in self._apart:
+            self._tracker.forwards.called_elsewhere(call.module)
 
     def _in_another_thread(self, call: Call) -> None:
         """An engine may run in a thread of its own, requests be answered by many.
@@ -311,7 +322,7 @@ class ForwardHooks:
             self._gate.take_over()
             self._gate.dispatch_found(self._tracker.forward, call)
         else:
-            self._tracker.forwards.called_elsewhere()
+            self._tracker.forwards.called_elsewhere(call.module)
 
 
 class CompilerHooks:

@@ -233,7 +233,13 @@ _RULES = (
     Rule(
         "threads",
         "More and more threads",
-        "Each keeps a stack and often an arena of its own. Reuse one executor.",
+        "Each keeps a stack and often an arena of its own. End them, or reuse one executor.",
+    ),
+    Rule(
+        "tasks",
+        "Tasks of asyncio pile up",
+        "Each keeps its coroutine and all that this holds. Cancel and await them, or use a "
+        "TaskGroup.",
     ),
     Rule(
         "processes",

@@ -1,0 +1,365 @@
+"""Tasks of asyncio and threads, by what they run: how many there are, and where they wait.
+
+A few of each are looked at for whether anything but themselves can wake them: what they wait for is
+then referred to by nobody else. That is decided as the collector does it, by counting the
+references within some hundred objects around them. A reference that isn't found there counts as
+somebody else's, and so does a weak one.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import types
+import weakref
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from leakscope.heap import anatomy
+from leakscope.heap.anatomy import locals_of
+from leakscope.heap.labels import frame_of
+from leakscope.heap.ownership import Definitions, Ownership, is_own_file, module_of
+from leakscope.model.census import Waiting, WaitKind, WaitPlace
+
+MOST_GROUPS = 12
+FEWEST_ALIKE = 4
+"""Fewer that run the same are no group."""
+MOST_LOOKED_AT = 500
+"""Of more tasks or threads, so many are looked at evenly."""
+_MOST_PLACES = 3
+_MOST_FRAMES = 64
+_JUDGED = 3
+"""Of each group, so many are looked at for who can wake them."""
+_MOST_AROUND = 600
+_TASK_SETS = ("_all_tasks", "_scheduled_tasks")
+"""Weak sets of :mod:`asyncio.tasks`: of CPython up to 3.11, and of 3.12 and 3.13."""
+_AWAITED: dict[type, Any] = {
+    types.CoroutineType: vars(types.CoroutineType)["cr_await"],
+    types.GeneratorType: vars(types.GeneratorType)["gi_yieldfrom"],
+}
+_LIST_AND_ARGUMENT = 2
+"""References to an object that only our list has, while its number is read."""
+
+
+@dataclass
+class _Group:
+    kind: WaitKind
+    name: str
+    file: str
+    line: int
+    count: int = 0
+    places: Counter[tuple[str, int, str, str]] = field(default_factory=Counter)
+    samples: list[Any] = field(default_factory=list)
+
+
+def waiting_groups(
+    ownership: Ownership, definitions: Definitions, *, judges: bool = False
+) -> list[Waiting]:
+    """Return the tasks and threads that run the same function, the most numerous first.
+
+    ``judges`` also says of how many nothing else can wake them, judging by a few.
+    """
+    groups: dict[tuple[WaitKind, str, int], _Group] = {}
+    looker = _Looker(ownership, definitions, groups)
+    tasks = alive_tasks()
+    taken = _evenly(tasks)
+    for task in taken:
+        looker.add_task(task)
+    task_scale = len(tasks) / max(len(taken), 1)
+    threads = _threads(threading.get_ident())
+    taken_threads = _evenly(threads)
+    for thread, frames in taken_threads:
+        looker.add_thread(thread, frames)
+    thread_scale = len(threads) / max(len(taken_threads), 1)
+    del taken, tasks  # what is judged next has no references of ours
+    del taken_threads, threads
+    scales = {WaitKind.TASK: task_scale, WaitKind.THREAD: thread_scale}
+    found = [group for group in groups.values() if group.count >= FEWEST_ALIKE]
+    found.sort(key=lambda group: -group.count)
+    return [_told(group, scales[group.kind], judges=judges) for group in found[:MOST_GROUPS]]
+
+
+def _told(group: _Group, scale: float, *, judges: bool) -> Waiting:
+    samples, group.samples = group.samples, []
+    lost = 0.0
+    if judges and samples:
+        is_lost = _is_lost_task if group.kind is WaitKind.TASK else _is_lost_thread
+        lost = sum(map(is_lost, samples)) / len(samples)
+    return Waiting(
+        kind=group.kind,
+        name=group.name,
+        file=group.file,
+        line=group.line,
+        count=round(group.count * scale),
+        lost=round(group.count * scale * lost) if lost == 1.0 else 0,
+        places=[
+            WaitPlace(count=round(count * scale), file=file, line=line, function=function, at=at)
+            for (file, line, function, at), count in group.places.most_common(_MOST_PLACES)
+        ],
+    )
+
+
+def _evenly(every: Sequence[Any]) -> Sequence[Any]:
+    return every[:: -(-len(every) // MOST_LOOKED_AT)] if len(every) > MOST_LOOKED_AT else every
+
+
+class _Looker:
+    def __init__(
+        self,
+        ownership: Ownership,
+        definitions: Definitions,
+        groups: dict[tuple[WaitKind, str, int], _Group],
+    ) -> None:
+        self._ownership = ownership
+        self._definitions = definitions
+        self._groups = groups
+        self._owned: dict[int, bool] = {}
+        self._names: dict[tuple[int, bool], str] = {}
+
+    def add_task(self, task: Any) -> None:
+        self._add(WaitKind.TASK, [*awaiting(type(task).get_coro(task))], task)
+
+    def add_thread(self, thread: Any, frames: list[types.FrameType]) -> None:
+        if any(is_own_file(frame.f_code.co_filename) for frame in frames):
+            return
+        own = [frame for frame in frames if module_of(frame.f_globals) != "threading"]
+        begins = frames.index(own[0]) if own else 0
+        self._add(WaitKind.THREAD, frames[begins:], thread)
+
+    def _add(self, kind: WaitKind, frames: list[types.FrameType], sample: Any) -> None:
+        """Add what runs these frames, outermost first, to those that run the same."""
+        if not frames:
+            return
+        users = [at for at, frame in enumerate(frames) if self._is_users(frame)]
+        runs = frames[users[0]] if users else frames[0]
+        waits = users[-1] if users else len(frames) - 1
+        code = runs.f_code
+        key = kind, code.co_filename, code.co_firstlineno
+        group = self._groups.get(key)
+        if group is None:
+            name = self._name(runs, spoken=not users)
+            group = _Group(kind, name, code.co_filename, code.co_firstlineno)
+            self._groups[key] = group
+        group.count += 1
+        frame = frames[waits]
+        inner = frames[waits + 1] if waits + 1 < len(frames) else None
+        at = self._name(inner, spoken=True) if inner is not None else ""
+        function = self._name(frame, spoken=not users)
+        group.places[frame.f_code.co_filename, frame.f_lineno or 0, function, at] += 1
+        if len(group.samples) < _JUDGED:
+            group.samples.append(sample)
+
+    def _is_users(self, frame: types.FrameType) -> bool:
+        code = frame.f_code
+        known = self._owned.get(id(code))
+        if known is None:
+            known = self._ownership.owns_code(code, frame.f_globals)
+            self._owned[id(code)] = known
+        return known
+
+    def _name(self, frame: types.FrameType, *, spoken: bool) -> str:
+        key = id(frame.f_code), spoken
+        if key not in self._names:
+            self._names[key] = self._name_of(frame, spoken=spoken)
+        return self._names[key]
+
+    def _name_of(self, frame: types.FrameType, *, spoken: bool) -> str:
+        values = locals_of(frame)
+        first = values[0][1] if values and frame.f_code.co_argcount else None
+        name = self._definitions.qualname(frame.f_code, first).replace("<locals>.", "")
+        return f"{_public_module(frame, name)}.{name}" if spoken else name
+
+
+def _public_module(frame: types.FrameType, name: str) -> str:
+    """Return ``asyncio`` for ``asyncio.tasks``, where that has the same function or class."""
+    module = module_of(frame.f_globals)
+    first = name.partition(".")[0]
+    value = frame.f_globals.get(first)
+    parts = module.split(".")
+    for end in range(1, len(parts) if value is not None else 1):
+        package = sys.modules.get(".".join(parts[:end]))
+        if (anatomy.instance_dict(package) or {}).get(first) is value:
+            return ".".join(parts[:end])
+    return module
+
+
+def alive_tasks() -> list[Any]:
+    """Return asyncio's tasks that aren't done, in no order."""
+    task_type = getattr(sys.modules.get("_asyncio"), "Task", None)
+    if task_type is None:
+        return []
+    is_done = task_type.done
+    found: dict[int, Any] = {}
+    for name in _TASK_SETS:
+        known = anatomy.instance_dict(getattr(sys.modules.get("asyncio.tasks"), name, None))
+        alive = [reference() for reference in list((known or {}).get("data", ()))]
+        found |= {id(t): t for t in alive if type(t) is task_type and not is_done(t)}
+    return list(found.values())
+
+
+def awaiting(coroutine: Any) -> Iterator[types.FrameType]:
+    """Yield the frames of a coroutine and of those that it awaits."""
+    for waiting in _awaited(coroutine):
+        frame = frame_of(waiting)
+        if frame is None:
+            return
+        yield frame
+
+
+def _awaited(coroutine: Any) -> Iterator[Any]:
+    while type(coroutine) in _AWAITED:
+        yield coroutine
+        coroutine = anatomy.slot_value(_AWAITED[type(coroutine)], coroutine)
+
+
+def loop_of(task: Any) -> object:
+    """Return the event loop of a task."""
+    return vars(type(task))["_loop"].__get__(task)
+
+
+def _threads(me: int) -> list[tuple[Any, list[types.FrameType]]]:
+    """Return the threads but the main one and this, with their frames, the outermost first."""
+    tops = sys._current_frames()
+    tops.pop(me, None)  # this frame would have itself, and with it all that called us
+    left_out = {me, threading.main_thread().ident}
+    found = []
+    for number, thread in list(threading._active.items()):  # type: ignore[attr-defined]
+        frame = tops.get(number)
+        if number in left_out or frame is None:
+            continue
+        frames: list[types.FrameType] = []
+        while frame is not None and len(frames) < _MOST_FRAMES:
+            frames.append(frame)
+            frame = frame.f_back
+        found.append((thread, frames[::-1]))
+    return found
+
+
+def _is_lost_task(task: Any) -> bool:
+    """Return whether nothing but a task itself refers to what it waits for."""
+    waiter = vars(type(task))["_fut_waiter"].__get__(task)
+    if type(waiter) is not getattr(sys.modules.get("_asyncio"), "Future", None):
+        return False
+    coroutine = type(task).get_coro(task)
+    own = [task]
+    for each in _awaited(coroutine):
+        own.append(each)
+        if (frame := frame_of(each)) is not None:
+            own.append(frame)
+    del coroutine
+    around = _Around(own, [waiter], [loop_of(task)])
+    number = id(waiter)
+    del waiter, task, own
+    return not around.is_held_elsewhere(number)
+
+
+def _is_lost_thread(thread: Any) -> bool:
+    """Return whether nothing but a thread itself refers to the event or queue it waits for."""
+    if type(thread) is not threading.Thread:  # its own attributes may be what wakes it
+        return False
+    frame = _frame_of_thread(thread)
+    inward: list[types.FrameType] = []
+    while frame is not None and module_of(frame.f_globals) in {"threading", "queue"}:
+        inward.append(frame)
+        frame = frame.f_back
+    if not inward or frame is None:
+        return False
+    waits_for = dict(locals_of(inward[-1])).get("self")
+    if module_name_of(waits_for) not in {"threading", "queue"}:
+        return False
+    locals_: list[object] = []
+    while frame is not None:
+        inward.append(frame)
+        frame = frame.f_back
+    for each in inward:
+        locals_ += [value for _, value in locals_of(each)]
+    state = anatomy.instance_dict(thread) or {}
+    own = [thread, *(state.get(name) for name in ("_target", "_args", "_kwargs"))]
+    around = _Around([each for each in own if each is not None], [waits_for], [], locals_)
+    number = id(waits_for)
+    del waits_for, own, locals_, state, inward, thread
+    return not around.is_held_elsewhere(number)
+
+
+def _frame_of_thread(thread: Any) -> types.FrameType | None:
+    tops = sys._current_frames()
+    tops.pop(threading.get_ident(), None)
+    return tops.get(thread.ident or 0)
+
+
+def module_name_of(obj: object) -> str:
+    """Return the module of an object's class."""
+    return anatomy.module_name(type(obj))
+
+
+class _Around:
+    """Some hundred objects around one that waits, with the references between them."""
+
+    def __init__(
+        self,
+        own: list[Any],
+        others: list[Any],
+        barriers: list[Any],
+        held: Iterable[object] = (),
+    ) -> None:
+        """Look around.
+
+        Args:
+            own: What is the waiting one itself: where a way from it leads does not matter.
+            others: Where to begin as well.
+            barriers: What is not entered, so that its references count as somebody else's.
+            held: What variables of running frames hold, once for each of them.
+
+        """
+        self._own = {id(obj) for obj in own}
+        self._objects: list[Any] = []
+        self._index: dict[int, int] = {}
+        self._referrers: dict[int, list[int]] = {}
+        self._inside: Counter[int] = Counter()
+        outside = {id(obj) for obj in barriers}
+        for obj in [*own, *others, *held]:
+            self._add(obj)
+        at = 0
+        while at < len(self._objects) and at < _MOST_AROUND:
+            refers_to = () if id(self._objects[at]) in outside else _referents(self._objects[at])
+            for obj in refers_to:
+                if self._add(obj):
+                    self._inside[id(obj)] += 1
+                    self._referrers.setdefault(id(obj), []).append(id(self._objects[at]))
+            del refers_to
+            at += 1
+        for obj in held:
+            self._inside[id(obj)] += 1
+
+    def _add(self, obj: object) -> bool:
+        if id(obj) in self._index:
+            return True
+        if isinstance(obj, (type, types.ModuleType, str, int, float, type(None), types.CodeType)):
+            return False
+        self._index[id(obj)] = len(self._objects)
+        self._objects.append(obj)
+        return True
+
+    def is_held_elsewhere(self, number: int) -> bool:
+        """Return whether anything else leads to the object of this id."""
+        pending, seen = [number], {number}
+        while pending:
+            at = pending.pop()
+            if at in self._own:
+                continue
+            count = sys.getrefcount(self._objects[self._index[at]]) - _LIST_AND_ARGUMENT
+            if count > self._inside[at] or weakref.getweakrefcount(self._objects[self._index[at]]):
+                return True
+            further = set(self._referrers.get(at, ())) - seen
+            seen |= further
+            pending += further
+        return False
+
+
+def _referents(obj: object) -> list[Any]:
+    if type(obj) is types.FunctionType:  # its globals lead everywhere
+        return list(obj.__closure__ or ())
+    return gc.get_referents(obj)
