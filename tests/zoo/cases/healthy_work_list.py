@@ -12,7 +12,7 @@ class Pipeline:
 
     def step(self) -> None:
         sample = self.todo.pop()
-        for _ in range(60):
+        for _ in range(200):
             self.score += float(np.tanh(sample).mean())
         sample /= sample.max()
         self.done.append(sample)
