@@ -201,7 +201,7 @@ class Gauged(msgspec.Struct, frozen=True, kw_only=True):
 
     metric: str
     unit: str
-    """``bytes`` or ``count``."""
+    """``bytes``, ``count`` or ``microseconds``."""
     meaning: str
     readings: int
     lowest: float

@@ -326,6 +326,19 @@ GARBAGE_LOOK_BYTES = float(8 << 20)
 """What memory must have risen by for a single look to tell what rises."""
 COLLECTOR_OFF_SHARE = 0.5
 """The collector was off if it was at more than this part of the readings."""
+COLLECTOR_S = 0.5
+COLLECTOR_SHARE = 0.05
+"""What the collector takes by itself, or calls of one line that clean, is a note from so many
+seconds on, and from this part of the time: less is not worth a change of code."""
+LONG_PAUSE_S = 0.1
+"""Full collections that take ever longer are a note once they take so long: many steps do not."""
+PAUSE_NOISE_US = 20_000.0
+"""Microseconds by which full collections of the same objects differ on a busy machine."""
+COLLECTED_OBJECTS_SHARE = 0.2
+"""A container is named with the collector's time if it has this part of all objects."""
+CALL_FREES_BYTES = float(1 << 20)
+CALL_FINDS_OBJECTS = 1000
+"""A call that frees less, and a collection that finds fewer objects, need not have been made."""
 SLACK_HELD_BYTES = float(128 << 20)
 SLACK_HELD_SHARE = 0.3
 """Free memory in the C heap that doesn't grow is a note from so much on, and from this part of
