@@ -17,7 +17,7 @@ from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.source.index import places_that_call
 from leakscope.analysis.verdict.wording import to_finding
 from leakscope.model import gauge
-from leakscope.model.census import CensusRow, CensusScope, RootKind
+from leakscope.model.census import CensusRow, RootKind
 from leakscope.model.record import CleaningCall
 from leakscope.model.report import Circle, Finding, Ledger, Remedy, Severity
 from leakscope.model.text import human_bytes, human_count, human_share, plural
@@ -403,12 +403,6 @@ def diagnose_collector_time(
     grows = is_long and trend.is_growing
     if not is_much and not grows:
         return []
-    name, count, of = _most_objects(case)
-    because = (
-        f" `{name}` keeps {human_count(count)} of the {human_count(of)} objects that each visits."
-        if name
-        else ""
-    )
     taken = f"By itself the collector took {_time(seconds)}, {human_share(share)} of the time."
     return [
         to_finding(
@@ -416,7 +410,7 @@ def diagnose_collector_time(
             "Full collections take ever longer"
             if grows
             else f"The collector takes {human_share(share)} of the time",
-            f"{taken}{_lengths(pauses)}{_longer(case, trend) if grows else ''}{because}",
+            f"{taken}{_lengths(pauses)}{_longer(case, trend) if grows else ''}{_most_items(case)}",
             _FEWER_OBJECTS,
             severity=Severity.NOTE,
             falsifier=("With gc.freeze() after the set-up they become short.", None),
@@ -478,19 +472,22 @@ def _time(seconds: float) -> str:
     return f"{1e3 * seconds:,.0f} ms" if seconds >= 0.01 else f"{1e3 * seconds:.1g} ms"
 
 
-def _most_objects(case: RunContext) -> tuple[str, int, int]:
-    """Return the user's container with most items in the last census of the whole heap, how many,
-    and how many objects there were; no name where none has a good part of them.
+def _most_items(case: RunContext) -> str:
+    """Return which of the user's containers has most items, if these are a good part of what a full
+    collection visits; as a sentence.
     """
-    census = next((c for c in reversed(case.table.censuses) if c.scope is CensusScope.FULL), None)
-    if census is None:
-        return "", 0, 0
-    rows = [row for row in census.rows if row.user and row.root in _NAMED_BY_USER and row.length]
+    end = len(case.track) - 1
+    old, pending = (case.nearest(name, end) for name in (gauge.GC_LONG_LIVED, gauge.GC_PENDING))
+    walked = max((census.objects for census in case.table.censuses), default=0)
+    objects = walked if old is None else old + (pending or 0.0)
+    rows = [row for row in case.table.latest if row.root in _NAMED_BY_USER and row.length]
     most = max(rows, key=lambda row: (row.length or 0, -len(row.path)), default=None)
-    items = (most.length or 0) if most is not None else 0
-    if most is None or items < policy.COLLECTED_OBJECTS_SHARE * census.objects:
-        return "", 0, census.objects
-    return most.name, items, max(census.objects, items)
+    if most is None or (most.length or 0) < policy.COLLECTED_OBJECTS_SHARE * objects:
+        return ""
+    return (
+        f" `{most.name}` has {human_count(most.length or 0)} items; a full collection visits "
+        f"{human_count(objects)} objects."
+    )
 
 
 def diagnose_cleaning_calls(
