@@ -19,6 +19,8 @@ from leakscope.model.trend import Reason, Trend
 
 NOTEWORTHY_BYTES = 1 << 20
 MOST_CLEARED = 15
+FULL = ("bounded", "filling")
+"""What reasons begin with that speak of something which fills up to a bound, or has."""
 _CLEARED_PARTS = {"parameters", "buffers", "gradients", "code"}
 _HOLDERS = {"list", "dict", "set", "deque", "tuple", "lru_cache", "queue"} | {
     "tensor",
