@@ -32,6 +32,7 @@ from leakscope.model.device import (
     UnexplainedBlocks,
 )
 from leakscope.model.report import (
+    Answer,
     Cleared,
     Component,
     Culprit,
@@ -42,7 +43,9 @@ from leakscope.model.report import (
     Falsifier,
     Finding,
     Forecast,
+    GrowthKind,
     HeldLine,
+    KindAnswer,
     Ledger,
     LedgerEntry,
     Line,
@@ -59,6 +62,7 @@ from leakscope.model.report import (
     Report,
     RunFacts,
     RunVerdict,
+    Section,
     Severity,
     Timeline,
     Work,
@@ -341,6 +345,30 @@ def slack_finding() -> Finding:
     )
 
 
+KINDS = [
+    KindAnswer(
+        kind=GrowthKind.LEAK,
+        answer=Answer.YES,
+        bytes=9 * 1024 * MIB,
+        section=Section.CULPRITS,
+        subject="main.trainer.predictions",
+    ),
+    KindAnswer(
+        kind=GrowthKind.CACHE,
+        answer=Answer.YES,
+        bytes=40 * MIB,
+        section=Section.CLEARED,
+        subject="Tokenizer.cache",
+    ),
+    KindAnswer(kind=GrowthKind.PEAK, answer=Answer.NO),
+    KindAnswer(
+        kind=GrowthKind.ALLOCATOR, answer=Answer.YES, bytes=40 * MIB, section=Section.LEDGER
+    ),
+    KindAnswer(kind=GrowthKind.GARBAGE, answer=Answer.NOT_MEASURED),
+    KindAnswer(kind=GrowthKind.DEVICE_CACHE, answer=Answer.NO),
+]
+
+
 def leaking() -> Report:
     total = int(4.96 * GIB)
     entries = [
@@ -354,6 +382,7 @@ def leaking() -> Report:
     ]
     rest = total - sum(amount for _, amount, _, _ in entries)
     return Report(
+        kinds=KINDS,
         retained=retained_samples.retained(),
         verdict=RunVerdict.LEAK,
         headline="Trainer.all_pred_boxes grows by 298 MiB in every validation and is never "

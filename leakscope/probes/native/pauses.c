@@ -15,6 +15,8 @@
 #define Py_BUILD_CORE
 #include <Python.h>
 
+#include <frameobject.h> /* PyFrame_GetBack, before 3.11 */
+
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <malloc.h>
@@ -295,7 +297,7 @@ PyObject *unwatch_collections(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(n
     Py_RETURN_NONE;
 }
 
-PyObject *watch_collections(PyObject *module, PyObject *args) {
+PyObject *watch_collections(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *starts, *parts;
     if (!PyArg_ParseTuple(args, "O!O!", &PyTuple_Type, &starts, &PyTuple_Type, &parts))
         return NULL;
