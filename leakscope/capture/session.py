@@ -464,7 +464,8 @@ class Session:
     def _look(self, *, at_once: bool) -> None:
         moment = self._moment(BoundaryKind.REQUEST)
         snapshot = partial(self._measuring.snapshot, moment, at_once=at_once)
-        self._guard.call("requests", None, snapshot)
+        with self._cleaning.muted():
+            self._guard.call("requests", None, snapshot)
 
     def _idle(self) -> float:
         return self._now() - self._reached
