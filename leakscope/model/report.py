@@ -512,7 +512,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Where child processes recorded themselves: the process of which it is said."""
 
 
-class GrowthKind(str, Enum):
+class KindOfGrowth(str, Enum):
     """The rows of the table *Which kind of growth is it?*"""
 
     LEAK = "leak"
@@ -542,7 +542,7 @@ class Answer(str, Enum):
     """What would show it wasn't read."""
 
 
-class Section(str, Enum):
+class ShownIn(str, Enum):
     """Which part of a report shows something."""
 
     CULPRITS = "culprits"
@@ -555,12 +555,12 @@ class Section(str, Enum):
 class KindAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """Whether one kind of growth applies to a run, with how many bytes, and what shows it."""
 
-    kind: GrowthKind
+    kind: KindOfGrowth
     answer: Answer
     bytes: int | None = None
     """Where it applies and that is known: of a leak what the accused gained, of others what they
     came to. Kinds overlap, so that these are no terms of a sum."""
-    section: Section | None = None
+    section: ShownIn | None = None
     subject: str = ""
     """The culprit, finding or cleared name that shows it, the first or largest of several."""
     signature: str = ""

@@ -15,7 +15,7 @@ from leakscope.model.device import (
     OutOfMemory,
     UnexplainedBlocks,
 )
-from leakscope.model.report import Answer, Cure, Cures, Effect, KindAnswer, Report, Section
+from leakscope.model.report import Answer, Cure, Cures, Effect, KindAnswer, Report, ShownIn
 from leakscope.report import words
 from leakscope.report.device_map import SHADES, MapView, free_entries, map_entry, map_view
 from leakscope.report.snapshot import PoolView, figure_facts, parts_of, pool_views
@@ -72,7 +72,7 @@ class DeviceSection:
 
 
 @dataclass(frozen=True)
-class KindRow:
+class GrowthKindRow:
     """A kind of growth that applies to a run."""
 
     name: str
@@ -90,7 +90,7 @@ class KindRow:
 class KindsView:
     """Which kinds of growth a run shows, and which it doesn't."""
 
-    rows: list[KindRow]
+    rows: list[GrowthKindRow]
     others: list[Fact]
     """The names of those that don't apply, by the answer."""
 
@@ -115,15 +115,15 @@ def kinds_view(report: Report, anchors: Mapping[str, str]) -> KindsView | None:
     )
 
 
-def _kind_row(one: KindAnswer, anchors: Mapping[str, str]) -> KindRow:
+def _kind_row(one: KindAnswer, anchors: Mapping[str, str]) -> GrowthKindRow:
     section = one.section.value if one.section is not None else ""
-    return KindRow(
+    return GrowthKindRow(
         name=words.GROWTH_KINDS[one.kind],
         meaning=words.KIND_MEANINGS[one.kind],
         answer=words.ANSWERS[one.answer],
         size=size_of(one.bytes) if one.bytes is not None else None,
         shown=one.subject or words.SECTIONS.get(section, ""),
-        is_code=bool(one.subject) and one.section is not Section.FINDINGS,
+        is_code=bool(one.subject) and one.section is not ShownIn.FINDINGS,
         link=anchors.get(one.signature, section),
     )
 

@@ -19,8 +19,8 @@ from leakscope.model.report import (
     Culprit,
     Finding,
     Gauged,
-    GrowthKind,
     KindAnswer,
+    KindOfGrowth,
     Ledger,
     LedgerEntry,
     Overhead,
@@ -28,8 +28,8 @@ from leakscope.model.report import (
     Report,
     RunFacts,
     RunVerdict,
-    Section,
     Severity,
+    ShownIn,
     Work,
 )
 
@@ -82,11 +82,11 @@ def report(verdict: RunVerdict = RunVerdict.CLEAN, **more: object) -> Report:
     return Report(**{**fields, **more})  # type: ignore[arg-type]
 
 
-def answers(told: Report) -> dict[GrowthKind, Answer]:
+def answers(told: Report) -> dict[KindOfGrowth, Answer]:
     return {one.kind: one.answer for one in find_kinds(told)}
 
 
-def of(kind: GrowthKind, told: Report) -> KindAnswer:
+def of(kind: KindOfGrowth, told: Report) -> KindAnswer:
     return next(one for one in find_kinds(told) if one.kind is kind)
 
 
@@ -99,35 +99,35 @@ def ledger(**terms: int) -> Ledger:
 @pytest.mark.parametrize("verdict", [v for v in RunVerdict if v is not RunVerdict.LEAK])
 def test_a_leak_applies_where_the_verdict_is_one_and_nowhere_else(verdict: RunVerdict) -> None:
     found = answers(report(verdict, culprits=[culprit(severity=Severity.NOTE)]))
-    assert found[GrowthKind.LEAK] is LEAK_BY_VERDICT[verdict]
+    assert found[KindOfGrowth.LEAK] is LEAK_BY_VERDICT[verdict]
 
 
 def test_a_leak_has_the_bytes_of_all_accused_and_of_the_accused_alone() -> None:
     accused = [culprit("a"), culprit("b"), culprit("c", severity=Severity.NOTE)]
-    leak = of(GrowthKind.LEAK, report(RunVerdict.LEAK, culprits=accused))
-    assert (leak.answer, leak.bytes, leak.section) == (Answer.YES, 20 * MIB, Section.CULPRITS)
+    leak = of(KindOfGrowth.LEAK, report(RunVerdict.LEAK, culprits=accused))
+    assert (leak.answer, leak.bytes, leak.section) == (Answer.YES, 20 * MIB, ShownIn.CULPRITS)
     assert (leak.subject, leak.signature) == ("a", "a")
 
 
 def test_what_two_accused_hold_counts_once() -> None:
     accused = [culprit("a", also_held_by=["b"]), culprit("b", also_held_by=["a"])]
-    assert of(GrowthKind.LEAK, report(RunVerdict.LEAK, culprits=accused)).bytes == 10 * MIB
+    assert of(KindOfGrowth.LEAK, report(RunVerdict.LEAK, culprits=accused)).bytes == 10 * MIB
 
 
 def test_a_leak_without_a_name_is_shown_by_its_finding() -> None:
     told = report(RunVerdict.LEAK, findings=[finding("unexplained", 30 * MIB, Severity.WARNING)])
-    leak = of(GrowthKind.LEAK, told)
-    assert (leak.bytes, leak.section) == (30 * MIB, Section.FINDINGS)
+    leak = of(KindOfGrowth.LEAK, told)
+    assert (leak.bytes, leak.section) == (30 * MIB, ShownIn.FINDINGS)
 
 
 def test_a_run_that_ended_for_want_of_memory_may_still_be_open() -> None:
     told = report(RunVerdict.OUT_OF_MEMORY, missing=["profile longer"])
-    assert answers(told)[GrowthKind.LEAK] is Answer.UNDECIDED
+    assert answers(told)[KindOfGrowth.LEAK] is Answer.UNDECIDED
 
 
 def test_what_climbs_in_a_phase_is_its_peak() -> None:
     told = report(culprits=[culprit(growth="within", severity=Severity.NOTE)])
-    assert of(GrowthKind.PEAK, told).bytes == 10 * MIB
+    assert of(KindOfGrowth.PEAK, told).bytes == 10 * MIB
 
 
 def test_what_came_to_a_bound_is_a_cache_and_what_never_grew_is_none() -> None:
@@ -135,22 +135,22 @@ def test_what_came_to_a_bound_is_a_cache_and_what_never_grew_is_none() -> None:
         name="cache", path="", reason="bounded: 500 entries", kind="bounded", total_bytes=MIB
     )
     constant = msgspec.structs.replace(bounded, reason="constant: no growth across boundaries")
-    assert of(GrowthKind.CACHE, report(cleared=[bounded, constant])).bytes == MIB
-    assert answers(report(cleared=[constant]))[GrowthKind.CACHE] is Answer.NO
+    assert of(KindOfGrowth.CACHE, report(cleared=[bounded, constant])).bytes == MIB
+    assert answers(report(cleared=[constant]))[KindOfGrowth.CACHE] is Answer.NO
 
 
 @pytest.mark.parametrize(
     ("kind", "of_finding"),
     [
-        (GrowthKind.ALLOCATOR, "allocator_slack"),
-        (GrowthKind.GARBAGE, "garbage"),
-        (GrowthKind.COPY_ON_WRITE, "copy_on_write"),
-        (GrowthKind.CHILDREN, "children"),
-        (GrowthKind.DEVICE_CACHE, "device_cache"),
-        (GrowthKind.FRAGMENTATION, "fragmentation"),
+        (KindOfGrowth.ALLOCATOR, "allocator_slack"),
+        (KindOfGrowth.GARBAGE, "garbage"),
+        (KindOfGrowth.COPY_ON_WRITE, "copy_on_write"),
+        (KindOfGrowth.CHILDREN, "children"),
+        (KindOfGrowth.DEVICE_CACHE, "device_cache"),
+        (KindOfGrowth.FRAGMENTATION, "fragmentation"),
     ],
 )
-def test_a_finding_answers_for_its_kind_alone(kind: GrowthKind, of_finding: str) -> None:
+def test_a_finding_answers_for_its_kind_alone(kind: KindOfGrowth, of_finding: str) -> None:
     told = report(findings=[finding(of_finding, 200 * MIB)])
     assert of(kind, told).bytes == 200 * MIB
     assert [one for one, answer in answers(told).items() if answer is Answer.YES] == [kind]
@@ -159,45 +159,47 @@ def test_a_finding_answers_for_its_kind_alone(kind: GrowthKind, of_finding: str)
 @pytest.mark.parametrize(
     ("kind", "term"),
     [
-        (GrowthKind.ALLOCATOR, "slack"),
-        (GrowthKind.GARBAGE, "garbage"),
-        (GrowthKind.FILES, "mapped"),
-        (GrowthKind.CHILDREN, "children"),
-        (GrowthKind.DEVICE_CACHE, "cached"),
+        (KindOfGrowth.ALLOCATOR, "slack"),
+        (KindOfGrowth.GARBAGE, "garbage"),
+        (KindOfGrowth.FILES, "mapped"),
+        (KindOfGrowth.CHILDREN, "children"),
+        (KindOfGrowth.DEVICE_CACHE, "cached"),
     ],
 )
 def test_a_term_of_the_ledger_answers_for_its_kind_once_it_is_much(
-    kind: GrowthKind, term: str
+    kind: KindOfGrowth, term: str
 ) -> None:
     found = of(kind, report(ledgers=[ledger(**{term: 100 * MIB})]))
-    assert (found.answer, found.bytes, found.section) == (Answer.YES, 100 * MIB, Section.LEDGER)
+    assert (found.answer, found.bytes, found.section) == (Answer.YES, 100 * MIB, ShownIn.LEDGER)
     assert answers(report(ledgers=[ledger(**{term: 1000})]))[kind] is Answer.NO
 
 
 def test_a_collector_that_is_off_without_garbage_is_no_garbage() -> None:
-    assert answers(report(findings=[finding("collector_off", 0)]))[GrowthKind.GARBAGE] is Answer.NO
+    assert (
+        answers(report(findings=[finding("collector_off", 0)]))[KindOfGrowth.GARBAGE] is Answer.NO
+    )
 
 
 def test_what_was_not_read_is_not_said_to_be_absent() -> None:
     blind = report(overhead=Overhead(wall_share=0.0, peak_bytes=0))
     found = answers(blind)
-    assert found.pop(GrowthKind.LEAK) is Answer.NO
+    assert found.pop(KindOfGrowth.LEAK) is Answer.NO
     left = {kind for kind, answer in found.items() if answer is not Answer.NOT_MEASURED}
     assert not left
 
 
 def test_growth_in_a_child_is_the_childrens() -> None:
     told = report(RunVerdict.LEAK, culprits=[culprit(process="child 1 of 2")])
-    assert answers(told)[GrowthKind.CHILDREN] is Answer.YES
+    assert answers(told)[KindOfGrowth.CHILDREN] is Answer.YES
     own = report(RunVerdict.LEAK, culprits=[culprit(process="main process")])
-    assert answers(own)[GrowthKind.CHILDREN] is Answer.NO
-    workers = of(GrowthKind.CHILDREN, report(RunVerdict.LEAK, culprits=[culprit(workers=3)]))
+    assert answers(own)[KindOfGrowth.CHILDREN] is Answer.NO
+    workers = of(KindOfGrowth.CHILDREN, report(RunVerdict.LEAK, culprits=[culprit(workers=3)]))
     assert workers.bytes == 30 * MIB
 
 
 def test_a_report_has_an_answer_for_each_kind_in_the_order_of_the_table() -> None:
     told = analyse(Program().leak("main()·history", 1 * MIB).build())
-    assert [one.kind for one in told.kinds] == list(GrowthKind)
+    assert [one.kind for one in told.kinds] == list(KindOfGrowth)
     assert told.verdict is RunVerdict.LEAK
     assert told.kinds[0].subject == told.culprits[0].name
     assert told.kinds[0].bytes == told.culprits[0].gained_bytes
@@ -208,8 +210,8 @@ def test_a_run_that_is_only_watched_says_what_was_not_measured() -> None:
     run.main.header = msgspec.structs.replace(run.main.header, role="monitor")
     run.main.measurements = [replace(each, census=None) for each in run.main.measurements]
     found = {one.kind: one.answer for one in analyse(run).kinds}
-    assert found[GrowthKind.GARBAGE] is Answer.NOT_MEASURED
-    assert found[GrowthKind.DEVICE_CACHE] is Answer.NOT_MEASURED
+    assert found[KindOfGrowth.GARBAGE] is Answer.NOT_MEASURED
+    assert found[KindOfGrowth.DEVICE_CACHE] is Answer.NOT_MEASURED
 
 
 SIZES = st.integers(0, 1 << 40)
@@ -241,7 +243,7 @@ def test_whatever_a_report_has_its_verdict_is_never_contradicted(
     verdict = RunVerdict.LEAK if accused else verdict
     told = report(verdict, culprits=culprits, findings=findings)
     found = find_kinds(told)
-    assert [one.kind for one in found] == list(GrowthKind)
+    assert [one.kind for one in found] == list(KindOfGrowth)
     assert found[0].answer is LEAK_BY_VERDICT[verdict]
     for one in found:
         applies = one.answer is Answer.YES

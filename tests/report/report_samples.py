@@ -43,9 +43,9 @@ from leakscope.model.report import (
     Falsifier,
     Finding,
     Forecast,
-    GrowthKind,
     HeldLine,
     KindAnswer,
+    KindOfGrowth,
     Ledger,
     LedgerEntry,
     Line,
@@ -62,8 +62,8 @@ from leakscope.model.report import (
     Report,
     RunFacts,
     RunVerdict,
-    Section,
     Severity,
+    ShownIn,
     Timeline,
     Work,
     WorkerMemory,
@@ -347,25 +347,25 @@ def slack_finding() -> Finding:
 
 KINDS = [
     KindAnswer(
-        kind=GrowthKind.LEAK,
+        kind=KindOfGrowth.LEAK,
         answer=Answer.YES,
         bytes=9 * 1024 * MIB,
-        section=Section.CULPRITS,
+        section=ShownIn.CULPRITS,
         subject="main.trainer.predictions",
     ),
     KindAnswer(
-        kind=GrowthKind.CACHE,
+        kind=KindOfGrowth.CACHE,
         answer=Answer.YES,
         bytes=40 * MIB,
-        section=Section.CLEARED,
+        section=ShownIn.CLEARED,
         subject="Tokenizer.cache",
     ),
-    KindAnswer(kind=GrowthKind.PEAK, answer=Answer.NO),
+    KindAnswer(kind=KindOfGrowth.PEAK, answer=Answer.NO),
     KindAnswer(
-        kind=GrowthKind.ALLOCATOR, answer=Answer.YES, bytes=40 * MIB, section=Section.LEDGER
+        kind=KindOfGrowth.ALLOCATOR, answer=Answer.YES, bytes=40 * MIB, section=ShownIn.LEDGER
     ),
-    KindAnswer(kind=GrowthKind.GARBAGE, answer=Answer.NOT_MEASURED),
-    KindAnswer(kind=GrowthKind.DEVICE_CACHE, answer=Answer.NO),
+    KindAnswer(kind=KindOfGrowth.GARBAGE, answer=Answer.NOT_MEASURED),
+    KindAnswer(kind=KindOfGrowth.DEVICE_CACHE, answer=Answer.NO),
 ]
 
 

@@ -8,7 +8,7 @@ from page_reader import read_page
 from report_samples import KINDS, clean, leaking
 
 from leakscope.model.documents import PartKind
-from leakscope.model.report import Answer, GrowthKind, KindAnswer, Section
+from leakscope.model.report import Answer, KindAnswer, KindOfGrowth, ShownIn
 from leakscope.report import render_html, words
 from leakscope.report.explaining import explain_run
 from leakscope.report.page import report_page
@@ -44,7 +44,7 @@ def test_a_row_leads_to_the_culprit_that_shows_it_or_to_its_section() -> None:
 
 
 def test_a_leak_that_is_not_decided_has_a_row_without_bytes() -> None:
-    open_ = KindAnswer(kind=GrowthKind.LEAK, answer=Answer.UNDECIDED)
+    open_ = KindAnswer(kind=KindOfGrowth.LEAK, answer=Answer.UNDECIDED)
     view = report_page(msgspec.structs.replace(clean(), kinds=[open_])).kinds
     assert view is not None
     assert (view.rows[0].answer, view.rows[0].size) == ("Not decided yet", None)
@@ -67,8 +67,8 @@ def test_an_explanation_has_it_in_a_line() -> None:
     )
 
 
-@pytest.mark.parametrize("kind", GrowthKind)
-def test_every_kind_has_a_name_and_a_meaning(kind: GrowthKind) -> None:
+@pytest.mark.parametrize("kind", KindOfGrowth)
+def test_every_kind_has_a_name_and_a_meaning(kind: KindOfGrowth) -> None:
     assert words.GROWTH_KINDS[kind]
     assert words.KIND_MEANINGS[kind].endswith(".")
     assert set(words.ANSWERS) == set(Answer)
@@ -76,7 +76,7 @@ def test_every_kind_has_a_name_and_a_meaning(kind: GrowthKind) -> None:
 
 def test_every_section_that_shows_a_kind_stands_on_the_page() -> None:
     known = {"culprits", "findings", "cleared", "ledger", "workers"}
-    assert {section.value for section in Section} == known
+    assert {section.value for section in ShownIn} == known
 
 
 def test_names_of_the_programs_are_text_on_the_page() -> None:

@@ -13,7 +13,7 @@ from forms import FORMS, Form, length_constants
 from judge import ACCEPTED, SAMPLE, changes, judge
 from record import Task
 
-from leakscope.model.report import GrowthKind
+from leakscope.model.report import KindOfGrowth
 from leakscope.recording import open_run
 
 RECORDINGS = sorted(SAMPLE.glob(f"*{SUFFIX}"))
@@ -31,7 +31,7 @@ def test_a_recorded_program_is_judged_as_accepted(archive: Path) -> None:
     accepted = json.loads(ACCEPTED.read_text())
     assert list(changes(accepted[one.key], one.verdict)) == []
     assert one.kinds["leak"] == LEAK_APPLIES[one.verdict["verdict"]]
-    assert set(one.kinds) == {kind.value for kind in GrowthKind}
+    assert set(one.kinds) == {kind.value for kind in KindOfGrowth}
 
 
 def test_the_sample_has_leaks_and_healthy_programs() -> None:

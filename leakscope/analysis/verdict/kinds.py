@@ -17,12 +17,12 @@ from leakscope.model.report import (
     Answer,
     Culprit,
     Finding,
-    GrowthKind,
     KindAnswer,
+    KindOfGrowth,
     Report,
     RunVerdict,
-    Section,
     Severity,
+    ShownIn,
 )
 
 _OF_GARBAGE = frozenset({"garbage", "collector_off", "collector_frozen"})
@@ -38,7 +38,7 @@ def find_kinds(report: Report) -> list[KindAnswer]:
 
 
 def _leak(report: Report) -> KindAnswer:
-    kind = GrowthKind.LEAK
+    kind = KindOfGrowth.LEAK
     if report.verdict is RunVerdict.LEAK:
         return _accused(report)
     if report.verdict is RunVerdict.INCONCLUSIVE or report.missing:
@@ -58,11 +58,11 @@ def _accused(report: Report) -> KindAnswer:
         if not position or not names.intersection(c.also_held_by)
     ]
     if across:
-        return _yes(GrowthKind.LEAK, sum(gained), Section.CULPRITS, across[0])
+        return _yes(KindOfGrowth.LEAK, sum(gained), ShownIn.CULPRITS, across[0])
     accused: list[Culprit | Finding] = [*culprits, *findings]
     first = accused[0]
     size = first.gained_bytes if isinstance(first, Culprit) else first.total_bytes
-    return _yes(GrowthKind.LEAK, size or None, _section(first), first)
+    return _yes(KindOfGrowth.LEAK, size or None, _section(first), first)
 
 
 def _cache(report: Report) -> KindAnswer:
@@ -70,13 +70,13 @@ def _cache(report: Report) -> KindAnswer:
     if bounded:
         largest = max(bounded, key=lambda c: c.total_bytes)
         return KindAnswer(
-            kind=GrowthKind.CACHE,
+            kind=KindOfGrowth.CACHE,
             answer=Answer.YES,
             bytes=sum(c.total_bytes for c in bounded),
-            section=Section.CLEARED,
+            section=ShownIn.CLEARED,
             subject=largest.name,
         )
-    return _no(GrowthKind.CACHE, is_read=_has_censuses(report))
+    return _no(KindOfGrowth.CACHE, is_read=_has_censuses(report))
 
 
 def _peak(report: Report) -> KindAnswer:
@@ -84,12 +84,12 @@ def _peak(report: Report) -> KindAnswer:
     if within:
         highest = max(within, key=lambda c: c.gained_bytes or c.total_bytes)
         size = highest.gained_bytes or highest.total_bytes
-        return _yes(GrowthKind.PEAK, size, Section.CULPRITS, highest)
-    return _no(GrowthKind.PEAK, is_read=_has_censuses(report))
+        return _yes(KindOfGrowth.PEAK, size, ShownIn.CULPRITS, highest)
+    return _no(KindOfGrowth.PEAK, is_read=_has_censuses(report))
 
 
 def _fragmentation(report: Report) -> KindAnswer:
-    kind = GrowthKind.FRAGMENTATION
+    kind = KindOfGrowth.FRAGMENTATION
     found = _findings(report, {"fragmentation"})
     lies_between = any(
         d.subject == "slack" and d.rule.startswith(_BETWEEN_BLOCKS) for d in report.decisions
@@ -101,7 +101,7 @@ def _fragmentation(report: Report) -> KindAnswer:
 
 
 def _copies(report: Report) -> KindAnswer:
-    kind = GrowthKind.COPY_ON_WRITE
+    kind = KindOfGrowth.COPY_ON_WRITE
     if found := _findings(report, _OF_COPIES):
         return _of_findings(kind, found)
     copying = [w for w in report.workers if w.copies]
@@ -111,7 +111,7 @@ def _copies(report: Report) -> KindAnswer:
             kind=kind,
             answer=Answer.YES,
             bytes=max(sum(gained), 0),
-            section=Section.WORKERS,
+            section=ShownIn.WORKERS,
             subject=copying[0].copies[0],
         )
     recorded = bool(report.workers) or any(p.is_recorded for p in report.processes)
@@ -119,7 +119,7 @@ def _copies(report: Report) -> KindAnswer:
 
 
 def _files(report: Report) -> KindAnswer:
-    kind = GrowthKind.FILES
+    kind = KindOfGrowth.FILES
     term = _term(report, "mapped")
     read = [c for c in report.cleared if c.kind == "mapped"]
     if read:
@@ -128,7 +128,7 @@ def _files(report: Report) -> KindAnswer:
             kind=kind,
             answer=Answer.YES,
             bytes=max(term, sum(c.total_bytes for c in read)),
-            section=Section.CLEARED,
+            section=ShownIn.CLEARED,
             subject=largest.name,
         )
     if term >= policy.MAPPED_FILE_BYTES:
@@ -137,7 +137,7 @@ def _files(report: Report) -> KindAnswer:
 
 
 def _allocator(report: Report) -> KindAnswer:
-    kind = GrowthKind.ALLOCATOR
+    kind = KindOfGrowth.ALLOCATOR
     if found := _findings(report, {"allocator_slack"}):
         return _of_findings(kind, found)
     term = _term(report, "slack")
@@ -147,7 +147,7 @@ def _allocator(report: Report) -> KindAnswer:
 
 
 def _garbage(report: Report) -> KindAnswer:
-    kind = GrowthKind.GARBAGE
+    kind = KindOfGrowth.GARBAGE
     found = [f for f in _findings(report, _OF_GARBAGE) if f.total_bytes >= policy.GARBAGE_BYTES]
     if found:
         return _of_findings(kind, found)
@@ -158,7 +158,7 @@ def _garbage(report: Report) -> KindAnswer:
 
 
 def _children(report: Report) -> KindAnswer:
-    kind = GrowthKind.CHILDREN
+    kind = KindOfGrowth.CHILDREN
     inside = [
         c
         for c in report.culprits
@@ -166,7 +166,7 @@ def _children(report: Report) -> KindAnswer:
     ]
     if inside:
         gained = sum(c.gained_bytes * max(c.workers, 1) for c in inside)
-        return _yes(kind, gained, Section.CULPRITS, inside[0])
+        return _yes(kind, gained, ShownIn.CULPRITS, inside[0])
     if found := _findings(report, _OF_CHILDREN):
         return _of_findings(kind, found)
     term = _term(report, "children")
@@ -176,7 +176,7 @@ def _children(report: Report) -> KindAnswer:
 
 
 def _device_cache(report: Report) -> KindAnswer:
-    kind = GrowthKind.DEVICE_CACHE
+    kind = KindOfGrowth.DEVICE_CACHE
     if found := _findings(report, {"device_cache"}):
         return _of_findings(kind, found)
     term = _term(report, "cached")
@@ -205,21 +205,21 @@ def _findings(report: Report, kinds: Iterable[str]) -> list[Finding]:
     return [finding for finding in report.findings if finding.kind in wanted]
 
 
-def _section(suspect: Culprit | Finding) -> Section:
-    return Section.CULPRITS if isinstance(suspect, Culprit) else Section.FINDINGS
+def _section(suspect: Culprit | Finding) -> ShownIn:
+    return ShownIn.CULPRITS if isinstance(suspect, Culprit) else ShownIn.FINDINGS
 
 
-def _of_findings(kind: GrowthKind, found: list[Finding]) -> KindAnswer:
+def _of_findings(kind: KindOfGrowth, found: list[Finding]) -> KindAnswer:
     largest = max(found, key=lambda finding: finding.total_bytes)
-    return _yes(kind, largest.total_bytes or None, Section.FINDINGS, largest)
+    return _yes(kind, largest.total_bytes or None, ShownIn.FINDINGS, largest)
 
 
-def _of_term(kind: GrowthKind, size: int) -> KindAnswer:
-    return KindAnswer(kind=kind, answer=Answer.YES, bytes=size, section=Section.LEDGER)
+def _of_term(kind: KindOfGrowth, size: int) -> KindAnswer:
+    return KindAnswer(kind=kind, answer=Answer.YES, bytes=size, section=ShownIn.LEDGER)
 
 
 def _yes(
-    kind: GrowthKind, size: int | None, section: Section, shown: Culprit | Finding
+    kind: KindOfGrowth, size: int | None, section: ShownIn, shown: Culprit | Finding
 ) -> KindAnswer:
     name = shown.name if isinstance(shown, Culprit) else shown.title
     return KindAnswer(
@@ -232,7 +232,7 @@ def _yes(
     )
 
 
-def _no(kind: GrowthKind, *, is_read: bool) -> KindAnswer:
+def _no(kind: KindOfGrowth, *, is_read: bool) -> KindAnswer:
     return KindAnswer(kind=kind, answer=Answer.NO if is_read else Answer.NOT_MEASURED)
 
 
