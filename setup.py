@@ -35,7 +35,10 @@ setup(
         ),
         Extension(
             "leakscope.probes._counting",
-            sources=[f"leakscope/probes/native/{part}.c" for part in ("collector", "counting")],
+            sources=[
+                f"leakscope/probes/native/{part}.c" for part in ("collector", "counting", "pauses")
+            ],
+            libraries=["dl"],
             extra_compile_args=["-O3", "-std=gnu11", "-fvisibility=hidden"],
             optional=True,
         ),

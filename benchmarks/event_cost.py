@@ -1,4 +1,4 @@
-"""What counting events costs a step of a millisecond.
+"""What counting events and timing collections costs a step of a millisecond.
 
     python benchmarks/event_cost.py [--rounds 40] [--calls 20000]
 
@@ -8,11 +8,16 @@ disturbs least. A step is taken to write two log records and two scalars, and ev
 a file, to make an optimizer and a scheduler and to begin a pass over a loader. Added is what asking
 for the counts takes, as if every tenth step were recorded: of steps of a millisecond the budget
 allows for fewer.
+
+Collections are made as programs make them, by lists that are kept for a moment, with and without
+being timed in turn: how many a step has depends on the objects that it keeps. Full ones are rarer,
+and cost the same. Calls of gc.collect() are told by line, with memory read before and after.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import time
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +25,9 @@ from typing import Any
 from machine import machine
 
 from leakscope.capture.events import PASSAGES, EventCounts
+from leakscope.capture.sites import INSTALLED, NOT_USERS
 from leakscope.model.boundary import Event
+from leakscope.probes.interpreter import CollectionTimes
 
 STEP_SECONDS = 1e-3
 PER_STEP = {
@@ -31,6 +38,8 @@ PER_STEP = {
     Event.SCHEDULER: 0.1,
     Event.LOADER_ITERATOR: 0.1,
 }
+SHORT_ROUNDS = 50
+"""Rounds of collections are short, and so many times as many: few are not disturbed otherwise."""
 RECORDED_SHARE = 0.1
 MOST = 0.002
 """Of a step: the bound that the figures are held against."""
@@ -48,6 +57,46 @@ def seconds(function: Callable[..., object], calls: int, arguments: tuple[object
     for _ in range(calls):
         function(*arguments)
     return (time.perf_counter() - began) / calls
+
+
+def per_collection(rounds: int) -> float:
+    """Return the seconds that a young collection takes with the lists that bring it about."""
+    kept: list[list[object]] = []
+    before = gc.get_stats()[0]["collections"]
+    began = time.perf_counter()
+    for _ in range(rounds):
+        kept = [[] for _ in range(3 * gc.get_threshold()[0])]
+    took = time.perf_counter() - began
+    kept.clear()
+    return took / (gc.get_stats()[0]["collections"] - before)
+
+
+def per_call(calls: int) -> float:
+    """Return the seconds that the least call of the collector takes."""
+    began = time.perf_counter()
+    for _ in range(calls):
+        gc.collect(0)
+    return (time.perf_counter() - began) / calls
+
+
+def timing(rounds: int, calls: int) -> tuple[float, float, float]:
+    """Return what a collection takes with the lists that it looks at, and by how much it lasts
+    longer where it is timed; then by how much one that is asked for does.
+    """
+    times, thresholds = CollectionTimes(), gc.get_threshold()
+    gc.set_threshold(thresholds[0], 1 << 30)  # older ones cost what is alive, which varies
+    found: dict[tuple[bool, bool], list[float]] = {}
+    for _ in range(SHORT_ROUNDS * rounds):
+        for is_timed in (False, True):
+            if is_timed:
+                times.start(NOT_USERS, INSTALLED)
+            found.setdefault((is_timed, False), []).append(per_collection(calls // 1000))
+            found.setdefault((is_timed, True), []).append(per_call(calls // 1000))
+            times.stop()
+    gc.set_threshold(*thresholds)
+    least = {key: min(values) for key, values in found.items()}
+    plain = least[False, False]
+    return plain, least[True, False] - plain, least[True, True] - least[False, True]
 
 
 def main() -> None:
@@ -79,6 +128,10 @@ def main() -> None:
     print(f"  {'asking':<18} {1e9 * min(asking):6.0f} ns")
     kept = "kept" if share <= MOST else "NOT KEPT"
     print(f"  of a step of 1 ms {share:.3%}, at most {MOST:.1%}: {kept}")
+    young, by_itself, asked = timing(rounds, calls)
+    part = f"{by_itself / young:.1%} of it and of making the lists"
+    print(f"  {'collection':<18} {1e9 * by_itself:6.0f} ns more, {part}")
+    print(f"  {'gc.collect(0)':<18} {1e9 * asked:6.0f} ns more")
 
 
 if __name__ == "__main__":

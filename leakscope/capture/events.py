@@ -1,4 +1,5 @@
-"""Events that are counted by themselves: saves, compilations, log calls, figures, new optimizers.
+"""Events that are counted by themselves: saves, compilations, log calls, figures, new optimizers;
+and what the program's own cleaning calls take and bring.
 
 What a program does now and then may be what its memory grows with. Counted is where a library
 passes through anyway: functions of its own that nobody imports from it are wrapped, so that
@@ -23,6 +24,7 @@ import gc
 import logging
 import re
 import sys
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,7 +33,7 @@ from threading import get_ident
 from types import CodeType, FrameType, ModuleType
 from typing import Any, NamedTuple
 
-from leakscope.capture.sites import belongs_to_user
+from leakscope.capture.sites import INSTALLED, NOT_USERS, Site, belongs_to_user, call_site
 from leakscope.capture.torch_hooks.patching import (
     ImportWatch,
     PatchedMethod,
@@ -48,12 +50,12 @@ from leakscope.heap.compiled_code import (
     spoken_name,
     workers,
 )
+from leakscope.model import gauge
 from leakscope.model.boundary import Event
 from leakscope.model.errors import OUR_FILES, ours
-from leakscope.model.record import (
-    CompilationRecord,
-    CompiledCodeRecord,
-)
+from leakscope.model.record import CleaningCall, CompilationRecord, CompiledCodeRecord
+from leakscope.probes.cuda import AcceleratorProbe, CudaProbe
+from leakscope.probes.interpreter import CollectionTimes
 
 MOST_CODES = 5000
 """Functions of the program's that are looked at."""
@@ -544,3 +546,135 @@ def _described(compiled: Any) -> CompilationRecord:
         )
     except ours(TypeError, ValueError):
         return CompilationRecord(boundary=0)
+
+
+EMPTIES = {
+    "torch.cuda.memory": ("_cuda_emptyCache", "torch.cuda.empty_cache()"),
+    "torch.xpu.memory": ("_xpu_emptyCache", "torch.xpu.empty_cache()"),
+    "torch.mps": ("_mps_emptyCache", "torch.mps.empty_cache()"),
+    "torch.accelerator.memory": ("_accelerator_emptyCache", "torch.accelerator.empty_cache()"),
+}
+"""By the module that calls it, the function of ``torch._C`` that empties a device's cache."""
+MOST_CALLERS = 32
+"""Calls from further lines are left out."""
+WEIGHING_SHARE = 0.05
+"""Memory is read before and after a call as long as that takes no more than this part of what such
+calls take."""
+
+
+class CleaningCalls:
+    """What the program's own calls of ``gc.collect()`` and ``empty_cache()`` take and bring, and
+    how long the collector takes by itself.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.perf_counter,
+        reserved: Callable[[], int] | None = None,
+    ) -> None:
+        self._clock = clock
+        self._reserved = reserved or _Reserved().read
+        self._collections = CollectionTimes()
+        self._emptied: dict[tuple[str, Site], CleaningCall] = {}
+        self._seconds = self._weighing_s = 0.0
+        self._patches: list[PatchedMethod] = []
+        self._watch = ImportWatch(dict.fromkeys(EMPTIES, self._arrived))
+
+    def install(self) -> None:
+        """Look from now on."""
+        self._collections.start(NOT_USERS, INSTALLED)
+        for name in EMPTIES:
+            module = sys.modules.get(name)
+            if module is not None and not is_being_imported(module):
+                self._watch.arrived(name)
+                self._arrived(module)
+        self._watch.start()
+
+    def uninstall(self) -> None:
+        """Leave collector and torch as they were found; what was seen can still be read."""
+        self._watch.stop()
+        self._collections.stop()
+        for patch in self._patches:
+            patch.remove()
+        self._patches.clear()
+
+    def forget(self) -> None:
+        """Time no collections: this is a forked child's."""
+        self._collections.stop()
+
+    @contextmanager
+    def muted(self) -> Iterator[None]:
+        """Leave out what is collected meanwhile: it is our own doing."""
+        with self._collections.muted():
+            yield
+
+    def gauges(self) -> dict[str, int]:
+        """Return how long collections have taken, as far as that has changed."""
+        return self._collections.gauges()
+
+    def calls(self) -> list[CleaningCall]:
+        """Return all calls so far, by line."""
+        return [*self._collections.calls(), *self._emptied.values()]
+
+    def _arrived(self, module: ModuleType) -> None:
+        core = sys.modules.get("torch._C")
+        name, call = EMPTIES[module.__name__]
+        if core is not None and callable(vars(core).get(name)):
+            self._patches.append(PatchedMethod(core, name, functools.partial(self._wrap, call)))
+
+    def _wrap(self, call: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        @opaque
+        @functools.wraps(original)
+        def empty(*args: Any, **kwargs: Any) -> Any:
+            before = self._weighed()
+            began = self._clock()
+            try:
+                return original(*args, **kwargs)
+            except BaseException as error:
+                without_our_frame(error)
+                del args, kwargs  # whoever clears the traceback's frames doesn't find ours
+                raise
+            finally:
+                self._add(call, call_site(), self._clock() - began, before)
+
+        return empty
+
+    def _weighed(self) -> int | None:
+        """Return the reserved bytes of all devices, as long as reading them is cheap enough."""
+        if self._weighing_s > WEIGHING_SHARE * self._seconds:
+            return None
+        began = self._clock()
+        reserved = self._reserved()
+        self._weighing_s += self._clock() - began
+        return reserved
+
+    def _add(self, call: str, site: Site, seconds: float, before: int | None) -> None:
+        self._seconds += seconds
+        known = self._emptied.get((call, site))
+        if known is None and len(self._emptied) >= MOST_CALLERS:
+            return
+        freed = 0 if before is None else max(before - self._reserved(), 0)
+        known = known or CleaningCall(call=call, file=site[0], line=site[1], times=0, seconds=0.0)
+        self._emptied[call, site] = CleaningCall(
+            call=call,
+            file=site[0],
+            line=site[1],
+            times=known.times + 1,
+            seconds=known.seconds + seconds,
+            longest_s=max(known.longest_s, seconds),
+            weighed=known.weighed + (before is not None),
+            freed_bytes=known.freed_bytes + freed,
+            most_freed_bytes=max(known.most_freed_bytes, freed),
+        )
+
+
+class _Reserved:
+    """Reads what torch's allocators have reserved on all devices."""
+
+    def __init__(self) -> None:
+        self._probes = (CudaProbe(), AcceleratorProbe())
+
+    def read(self) -> int:
+        gauges = {name: size for probe in self._probes for name, size in probe.read().items()}
+        ending = f".{gauge.DEVICE_RESERVED}"
+        return sum(size for name, size in gauges.items() if name.endswith(ending))

@@ -24,6 +24,8 @@ from leakscope.model.record import (
     BlockListRecord,
     BoundaryRecord,
     CensusRecord,
+    CleaningCall,
+    CleaningCallsRecord,
     DeviceSnapshotRecord,
     ErrorRecord,
     HeaderRecord,
@@ -93,6 +95,11 @@ class Measuring:
         """Says what the samples of native allocations take."""
         self.events: Callable[[], dict[str, int]] = dict
         """Says how often events have happened, as far as that has changed."""
+        self.collections: Callable[[], dict[str, int]] = dict
+        """Says how long collections have taken, as far as that has changed."""
+        self.cleaning: Callable[[], list[CleaningCall]] = list
+        """Says what the program's own cleaning calls have taken and brought."""
+        self._cleaned: list[CleaningCall] = []
         self.unwound: Sequence[FrameType] = ()
         """Frames that a traceback keeps, outermost first: a census looks at them too."""
         self.resident = 0
@@ -251,6 +258,7 @@ class Measuring:
         between = boundary.kind not in _INSIDE
         everything = boundary.kind is BoundaryKind.RUN_END
         with self._charged("gauges"):
+            gauges.update(self._guard.call("collections", {}, self.collections))
             for probe in self._fast:
                 gauges.update(self._guard.call(f"probe {probe.name}", {}, probe.gauges))
             self.resident = gauges.get(gauge.RSS, self.resident)
@@ -401,6 +409,10 @@ class Measuring:
                 made_cheaper_by_pause=self._pauses.made_cheaper,
             )
         )
+        calls = self._guard.call("collections", self._cleaned, self.cleaning)
+        if calls != self._cleaned:
+            self._cleaned = calls
+            self._writer.write(CleaningCallsRecord(boundary=boundary.index, calls=calls))
 
     @contextmanager
     def _charged(self, activity: str) -> Iterator[None]:

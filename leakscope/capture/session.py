@@ -17,7 +17,7 @@ from leakscope.capture import policy
 from leakscope.capture.budget import CHILD_FLOOR, Costs, Due, Floor, Pauses
 from leakscope.capture.clock import BoundaryClock
 from leakscope.capture.dispatch import EventDispatcher, Guard
-from leakscope.capture.events import EventCounts
+from leakscope.capture.events import CleaningCalls, EventCounts
 from leakscope.capture.gauges import Reader
 from leakscope.capture.measuring import Devices, Measuring, Taker, WorkerFollower, Writer
 from leakscope.capture.options import SessionOptions
@@ -133,7 +133,9 @@ class Session:
         sampled = NativeAllocations(native, *told, self._costs, clock, options.budget)
         self._native, self._measuring.sampling_bytes = sampled, lambda: sampled.own_bytes
         self.events, self._counts_events = EventCounts(), counts_events
-        self._measuring.events = self.events.changed
+        self._measuring.events, self._cleaning = self.events.changed, CleaningCalls()
+        self._measuring.collections = self._cleaning.gauges
+        self._measuring.cleaning = self._cleaning.calls
         self._shortages = Shortages(
             self._measuring, self.gate, self._costs, self._moment, budget=options.budget
         )
@@ -161,6 +163,7 @@ class Session:
             return
         if self._counts_events:
             self._guard.call("events", None, self.events.install)
+            self._guard.call("collections", None, self._cleaning.install)
         self._guard.call("shortages", None, self._shortages.start)
         self._guard.call("workers", None, self._follow_workers)
         if self.options.snapshot_signal != "off":
@@ -287,6 +290,7 @@ class Session:
     def forget(self) -> None:
         """Be dead: this is the copy of a session in a forked child."""
         self._closed = True
+        self._cleaning.forget()
         self.gate.shut()
         if self._time is not None:
             self._time.forget()
@@ -305,6 +309,7 @@ class Session:
         self._guard.call("boundaries", None, self.tracker.finish)
         self._guard.call("boundaries", None, self._reach, BoundaryKind.RUN_END, None, "")
         self._guard.call("overhead", None, self._measuring.finish, self._last_boundary())
+        self._guard.call("collections", None, self._cleaning.uninstall)
         self._guard.call("native", None, self._native.stop)
 
     def _make_clock(self) -> BoundaryClock:
@@ -404,7 +409,8 @@ class Session:
             return
         closes = self._windows.closes_at(boundary) or self._history.closes_at(boundary)
         if due is not Due.NOTHING or closes:
-            self._record(boundary, due)
+            with self._cleaning.muted():
+                self._record(boundary, due)
         if self._requests.waiting:
             self._requests.serve()
 
@@ -463,7 +469,8 @@ class Session:
     def _look(self, *, at_once: bool) -> None:
         moment = self._moment(BoundaryKind.REQUEST)
         snapshot = partial(self._measuring.snapshot, moment, at_once=at_once)
-        self._guard.call("requests", None, snapshot)
+        with self._cleaning.muted():
+            self._guard.call("requests", None, snapshot)
 
     def _idle(self) -> float:
         return self._now() - self._reached

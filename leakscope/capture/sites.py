@@ -24,10 +24,12 @@ Site = tuple[str, int]
 """File and line of the user's code that started something."""
 
 FILES_KEPT = 4096
-_INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _STANDARD = tuple(
     os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib")
 )
+NOT_USERS = ("<frozen", OUR_FILES, *_STANDARD)
+"""What the names of files begin with that are not the user's."""
 _is_user: dict[str, bool] = {}
 
 
@@ -67,11 +69,7 @@ def belongs_to_user(file: str) -> bool:
 
 
 def _looks_like_user(file: str) -> bool:
-    if file.startswith("<frozen"):
-        return False
-    return not (
-        file.startswith((OUR_FILES, *_STANDARD)) or any(part in file for part in _INSTALLED)
-    )
+    return not (file.startswith(NOT_USERS) or any(part in file for part in INSTALLED))
 
 
 class WeakNumbering:

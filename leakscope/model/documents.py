@@ -306,6 +306,8 @@ class PartKind(str, Enum):
     """How fast the memory of the process and of devices grows."""
     LEDGER = "ledger"
     """Where the growth went."""
+    KINDS = "kinds"
+    """Which kinds of growth there are: leak, cache, peak of a phase and so on."""
     DECISIONS = "decisions"
     """The rules by which what leads was judged."""
     FALSIFIER = "falsifier"

@@ -431,6 +431,35 @@ class CleanupRecord(msgspec.Struct, tag="cleanup", kw_only=True, omit_defaults=T
     """What was left out, and why."""
 
 
+class CleaningCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the program's own calls of a cleaning function took and brought, from one line."""
+
+    call: str
+    """``gc.collect()`` or ``torch.cuda.empty_cache()``, say."""
+    file: str = ""
+    """The innermost line of the user's; empty where there was none."""
+    line: Whole = 0
+    times: Whole
+    seconds: Seconds
+    longest_s: Seconds = 0.0
+    objects: Whole | None = None
+    """Unreachable objects that collections found; None of other calls."""
+    weighed: Whole = 0
+    """Before and after how many of them memory was read."""
+    freed_bytes: Whole = 0
+    """What these freed: of collections on the host, the larger of what the live part of the C heap
+    and resident memory fell by; of a cache, what the device's reserved memory fell by."""
+    most_freed_bytes: Whole = 0
+    """The most that one of them freed."""
+
+
+class CleaningCallsRecord(msgspec.Struct, tag="cleaning_calls", kw_only=True, omit_defaults=True):
+    """All such calls so far (each record replaces the one before)."""
+
+    boundary: Whole
+    calls: list[CleaningCall] = []
+
+
 class SourceRecord(msgspec.Struct, tag="source", kw_only=True, omit_defaults=True):
     """Text of a source file of the user's: reports need neither the file nor the machine."""
 
@@ -524,6 +553,7 @@ Record = (
     | SnapshotRecord
     | SnapshotSignalRecord
     | CleanupRecord
+    | CleaningCallsRecord
     | SourceRecord
     | OverheadRecord
     | ErrorRecord

@@ -201,7 +201,7 @@ class Gauged(msgspec.Struct, frozen=True, kw_only=True):
 
     metric: str
     unit: str
-    """``bytes`` or ``count``."""
+    """``bytes``, ``count`` or ``microseconds``."""
     meaning: str
     readings: int
     lowest: float
@@ -531,6 +531,61 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     known: Recognised | None = None
     process: str = ""
     """Where child processes recorded themselves: the process of which it is said."""
+
+
+class KindOfGrowth(str, Enum):
+    """The rows of the table *Which kind of growth is it?*"""
+
+    LEAK = "leak"
+    CACHE = "cache"
+    """A cache that fills, or another container that came to a bound."""
+    PEAK = "peak"
+    """A phase gathers and lets go."""
+    FRAGMENTATION = "fragmentation"
+    COPY_ON_WRITE = "copy_on_write"
+    FILES = "files"
+    """Page cache and mapped files."""
+    ALLOCATOR = "allocator"
+    """Freed memory that the C allocator keeps."""
+    GARBAGE = "garbage"
+    CHILDREN = "children"
+    DEVICE_CACHE = "device_cache"
+
+
+class Answer(str, Enum):
+    """Whether a kind of growth applies to a run."""
+
+    YES = "yes"
+    NO = "no"
+    UNDECIDED = "undecided"
+    """Of a leak: the verdict is open, and ``missing`` says what would settle it."""
+    NOT_MEASURED = "not_measured"
+    """What would show it wasn't read."""
+
+
+class ShownIn(str, Enum):
+    """Which part of a report shows something."""
+
+    CULPRITS = "culprits"
+    FINDINGS = "findings"
+    CLEARED = "cleared"
+    LEDGER = "ledger"
+    WORKERS = "workers"
+
+
+class KindAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether one kind of growth applies to a run, with how many bytes, and what shows it."""
+
+    kind: KindOfGrowth
+    answer: Answer
+    bytes: int | None = None
+    """Where it applies and that is known: of a leak what the accused gained, of others what they
+    came to. Kinds overlap, so that these are no terms of a sum."""
+    section: ShownIn | None = None
+    subject: str = ""
+    """The culprit, finding or cleared name that shows it, the first or largest of several."""
+    signature: str = ""
+    """Its signature, where it has one."""
 
 
 class MetricGrowth(msgspec.Struct, frozen=True, kw_only=True):
@@ -922,6 +977,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str] = []
     missing: list[str] = []
     """What would settle an inconclusive verdict."""
+    kinds: list[KindAnswer] = []
+    """Which kinds of growth there are, of all that are known one answer each."""
     out_of_memory: OutOfMemory | None = None
     """Where the run ended because memory ran out."""
     cures: Cures | None = None

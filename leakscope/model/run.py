@@ -16,6 +16,7 @@ from leakscope.model.census import Census, CensusScope
 from leakscope.model.record import (
     AllocationRecord,
     BlockListRecord,
+    CleaningCallsRecord,
     CleanupRecord,
     CompilationRecord,
     CompiledCodeRecord,
@@ -78,6 +79,8 @@ class Recording:
     notes: list[NoteRecord] = field(default_factory=list)
     shortages: list[OutOfMemoryRecord] = field(default_factory=list)
     cleanups: list[CleanupRecord] = field(default_factory=list)
+    cleaning_calls: list[CleaningCallsRecord] = field(default_factory=list)
+    """What the program's own calls of ``gc.collect()`` and the like have brought, in order."""
     snapshots: list[SnapshotRecord] = field(default_factory=list)
     """Censuses that the user asked for; no measurement is among them."""
     process_ends: list[ProcessEndRecord] = field(default_factory=list)

@@ -1,5 +1,5 @@
-"""What the interpreter and libraries count: the collector, open matplotlib figures, entries of
-registries, a worker's batches.
+"""What the interpreter and libraries count: the collector and how long it takes, open matplotlib
+figures, entries of registries, a worker's batches.
 
 Registries are counted as the table of :mod:`leakscope.model.registries` says: in what is imported
 already, by looking attributes up where they are stored, so that no code of a module, property or
@@ -14,11 +14,14 @@ from __future__ import annotations
 import gc
 import sys
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import BuiltinFunctionType
 from typing import Any
 
 from leakscope.model import gauge
 from leakscope.model.errors import ours
+from leakscope.model.record import CleaningCall
 from leakscope.model.registries import REGISTRIES, CountedRegistry, Counting
 from leakscope.probes import GuardedProbe
 
@@ -49,6 +52,91 @@ class GarbageProbe(GuardedProbe):
             gauge.GC_LONG_LIVED: old,
         }
         return {name: value for name, value in counters.items() if value is not None}
+
+
+COLLECT = "gc.collect()"
+
+
+class CollectionTimes:
+    """Times every collection of this process while it is started; nothing without the native part.
+
+    Who stands in ``gc.callbacks`` is called inside a collection. That is native code: in a function
+    of Python's Ctrl-C might strike, and would be lost there.
+    """
+
+    def __init__(self) -> None:
+        self._told: dict[str, int] = {}
+        self._is_on = False
+
+    def start(self, starts: tuple[str, ...], parts: tuple[str, ...]) -> None:
+        """Begin from nought.
+
+        Args:
+            starts: What the names of files begin with that are not the user's.
+            parts: What else stands in such names.
+
+        """
+        self._told = {}
+        self._is_on = _counting is not None and _counting.watch_collections(starts, parts)
+
+    def stop(self) -> None:
+        """Time no more; what was measured can still be read."""
+        if self._is_on:
+            _counting.unwatch_collections()
+
+    @contextmanager
+    def muted(self) -> Iterator[None]:
+        """Count nothing meanwhile: what is collected is our own doing."""
+        if not self._is_on:
+            yield
+            return
+        before = _counting.mute_collections(True)
+        try:
+            yield
+        finally:
+            _counting.mute_collections(before)
+
+    def gauges(self) -> dict[str, int]:
+        """Return the sums that have changed, and the longest collections, since the last time."""
+        if not self._is_on:
+            return {}
+        *by_itself, asked = _counting.collections()
+        sums, longest = {}, {}
+        for generation, (count, ns, most) in enumerate(by_itself):
+            if count:
+                sums[gauge.GC_TIMES[generation]] = ns // 1000
+            if most:
+                longest[gauge.GC_PAUSES[generation]] = most // 1000
+        count, ns, most = asked
+        if count:
+            sums |= {gauge.GC_ASKED: count, gauge.GC_ASKED_TIME: ns // 1000}
+        if most:
+            longest[gauge.GC_ASKED_PAUSE] = most // 1000
+        changed = {name: sum_ for name, sum_ in sums.items() if self._told.get(name) != sum_}
+        self._told = sums
+        return changed | longest
+
+    def calls(self) -> list[CleaningCall]:
+        """Return by line of the user's what its calls of the collector took and brought."""
+        if not self._is_on:
+            return []
+        return [
+            CleaningCall(
+                call=COLLECT,
+                file=file or "",
+                line=line,
+                times=count,
+                seconds=ns / 1e9,
+                longest_s=longest / 1e9,
+                objects=objects,
+                weighed=weighed,
+                freed_bytes=freed,
+                most_freed_bytes=most_freed,
+            )
+            for file, line, count, ns, longest, objects, weighed, freed, most_freed in (
+                _counting.collect_calls()
+            )
+        ]
 
 
 class FiguresProbe(GuardedProbe):

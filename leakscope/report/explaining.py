@@ -36,6 +36,7 @@ _LABELS = {
     PartKind.MISSING: "to settle it",
     PartKind.GROWTH: "growth",
     PartKind.LEDGER: "where it went",
+    PartKind.KINDS: "kinds of growth",
     PartKind.DECISIONS: "decided",
     PartKind.FALSIFIER: "falsifier",
     PartKind.RANKS: "ranks",
@@ -194,6 +195,7 @@ def _parts(report: Report) -> Iterator[ExplainedPart]:
     yield from _leading(report, suspect)
     yield from _lines(PartKind.MISSING, words.further_evidence(report))
     yield from _lines(PartKind.LEDGER, (ledger_words(x, SHOWN_TERMS) for x in report.ledgers[:1]))
+    yield from _lines(PartKind.KINDS, ["; ".join(words.kind_lines(report.kinds))])
     yield from _falsifier(report, suspect)
     others: list[Culprit | Finding] = [*report.culprits, *report.findings]
     others = [other for other in others if other is not suspect]

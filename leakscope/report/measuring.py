@@ -296,6 +296,8 @@ def _gauge_row(gauged: Gauged) -> GaugeRow:
     def amount(value: float) -> Size:
         if gauged.unit == "bytes":
             return Size(humane_bytes(value), exact_bytes(value))
+        if gauged.unit == "microseconds":
+            return Size(humane_duration(value / 1e6), f"{humane_number(value)} µs")
         return Size(humane_number(value), humane_number(value))
 
     return GaugeRow(

@@ -44,10 +44,12 @@ from leakscope.report.sections import (
     CompiledView,
     CuresView,
     DeviceSection,
+    KindsView,
     ShortageView,
     compiled_view,
     cures_view,
     device_views,
+    kinds_view,
     shortage_view,
 )
 from leakscope.report.tables import (
@@ -106,6 +108,7 @@ class ReportPage:
     """What part of the growth it is, and how fast all culprits grow together."""
     assurance: AssuranceView
     others: list[SuspectView]
+    kinds: KindsView | None
     timeline: TimelineView | None
     icicle: IcicleView | None
     shortage: ShortageView | None
@@ -178,6 +181,7 @@ def report_page(report: Report) -> ReportPage:
         deadline=deadline_words(report),
         together=together_words(report),
         assurance=assurance_view(report, leading.anchor if leading else ""),
+        kinds=kinds_view(report, _anchors(report, suspects)),
         others=[suspect for suspect in suspects if suspect is not leading][:OTHERS],
         timeline=timeline,
         icicle=icicle,
@@ -217,6 +221,15 @@ def report_page(report: Report) -> ReportPage:
         | {"icicles": {icicle.key: icicle.data} if icicle else {}}
         | {"maps": {d.memory_map.key: d.memory_map.data for d in devices}},
     )
+
+
+def _anchors(report: Report, suspects: Sequence[SuspectView]) -> dict[str, str]:
+    """Return where each culprit and finding stands, by signature; the first of several alike."""
+    concluded: list[Culprit | Finding] = [*report.culprits, *report.findings]
+    found: dict[str, str] = {}
+    for suspect, conclusion in zip(suspects, concluded, strict=True):
+        found.setdefault(conclusion.signature, suspect.anchor)
+    return found
 
 
 def _leading(suspects: Sequence[SuspectView]) -> SuspectView | None:

@@ -1,10 +1,10 @@
-"""Sections of a run's page that only some runs have: device memory, running out of memory,
-cleaning calls that were tried, compiled code.
+"""Sections of a run's page: which kind of growth it is, and what only some runs have, device
+memory, running out of memory, cleaning calls that were tried, compiled code.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from leakscope.model.device import (
@@ -15,8 +15,19 @@ from leakscope.model.device import (
     OutOfMemory,
     UnexplainedBlocks,
 )
-from leakscope.model.report import CompiledCode, CompiledEntry, Cure, Cures, Effect
+from leakscope.model.report import (
+    Answer,
+    CompiledCode,
+    CompiledEntry,
+    Cure,
+    Cures,
+    Effect,
+    KindAnswer,
+    Report,
+    ShownIn,
+)
 from leakscope.model.text import plural
+from leakscope.report import words
 from leakscope.report.device_map import SHADES, MapView, free_entries, map_entry, map_view
 from leakscope.report.snapshot import PoolView, figure_facts, parts_of, pool_views
 from leakscope.report.tables import Bar, Cell, Fact, cell_of
@@ -69,6 +80,63 @@ class DeviceSection:
     slack: str
     settings: list[Advice]
     pools: list[PoolView]
+
+
+@dataclass(frozen=True)
+class GrowthKindRow:
+    """A kind of growth that applies to a run."""
+
+    name: str
+    meaning: str
+    answer: str
+    size: Size | None
+    shown: str
+    """What shows it: a culprit, finding or name; else the section."""
+    is_code: bool
+    link: str
+    """The anchor where it stands; empty where nothing does."""
+
+
+@dataclass(frozen=True)
+class KindsView:
+    """Which kinds of growth a run shows, and which it doesn't."""
+
+    rows: list[GrowthKindRow]
+    others: list[Fact]
+    """The names of those that don't apply, by the answer."""
+
+
+def kinds_view(report: Report, anchors: Mapping[str, str]) -> KindsView | None:
+    """Return the table of a report; None where it has none, as older ones.
+
+    Args:
+        report: The whole report.
+        anchors: Where culprits and findings stand on the page, by signature.
+
+    """
+    if not report.kinds:
+        return None
+    shown = (Answer.YES, Answer.UNDECIDED)
+    return KindsView(
+        rows=[_kind_row(one, anchors) for one in report.kinds if one.answer in shown],
+        others=[
+            Fact(answer, ", ".join(names))
+            for answer, names in words.other_kinds(report.kinds).items()
+        ],
+    )
+
+
+def _kind_row(one: KindAnswer, anchors: Mapping[str, str]) -> GrowthKindRow:
+    section = one.section.value if one.section is not None else ""
+    return GrowthKindRow(
+        name=words.GROWTH_KINDS[one.kind],
+        meaning=words.KIND_MEANINGS[one.kind],
+        answer=words.ANSWERS[one.answer],
+        size=size_of(one.bytes) if one.bytes is not None else None,
+        shown=one.subject or words.SECTIONS.get(section, ""),
+        is_code=bool(one.subject) and one.section is not ShownIn.FINDINGS,
+        link=anchors.get(one.signature, section),
+    )
 
 
 def device_views(devices: Sequence[DeviceMemory]) -> list[DeviceSection]:

@@ -29,10 +29,13 @@ from leakscope.model.explanation import (
 )
 from leakscope.model.known import Nature, Recognised
 from leakscope.model.report import (
+    Answer,
     Culprit,
     Falsifier,
     Finding,
     Forecast,
+    KindAnswer,
+    KindOfGrowth,
     MetricGrowth,
     PeakSite,
     Problem,
@@ -69,6 +72,38 @@ VERDICTS = {
     RunVerdict.CLEAN: "No leak",
     RunVerdict.INCONCLUSIVE: "Not enough evidence",
     RunVerdict.OUT_OF_MEMORY: "Out of memory",
+}
+GROWTH_KINDS = {
+    KindOfGrowth.LEAK: "Leak",
+    KindOfGrowth.CACHE: "Cache that fills",
+    KindOfGrowth.PEAK: "Peak of a phase",
+    KindOfGrowth.FRAGMENTATION: "Fragmentation",
+    KindOfGrowth.COPY_ON_WRITE: "Copy-on-write",
+    KindOfGrowth.FILES: "Page cache and mapped files",
+    KindOfGrowth.ALLOCATOR: "The C allocator's free memory",
+    KindOfGrowth.GARBAGE: "Garbage",
+    KindOfGrowth.CHILDREN: "Child processes",
+    KindOfGrowth.DEVICE_CACHE: "A device's cache",
+}
+KIND_MEANINGS = {
+    KindOfGrowth.LEAK: "Goes on to the end, and nothing bounds it.",
+    KindOfGrowth.CACHE: "Came to a bound, or will.",
+    KindOfGrowth.PEAK: "Climbs through a phase; what ends with it is in the way of larger batches.",
+    KindOfGrowth.FRAGMENTATION: "Free memory between blocks that live.",
+    KindOfGrowth.COPY_ON_WRITE: "Workers copy what they look at, once.",
+    KindOfGrowth.FILES: "The kernel takes it back when it needs room.",
+    KindOfGrowth.ALLOCATOR: "Freed by the program, not returned to the system.",
+    KindOfGrowth.GARBAGE: "Reached by nothing, and waiting for the collector.",
+    KindOfGrowth.CHILDREN: "In other processes than this one.",
+    KindOfGrowth.DEVICE_CACHE: "Free, and kept by torch to be used again.",
+}
+SECTIONS = {"ledger": "Ledger", "workers": "DataLoader workers"}
+"""What shows a kind of growth that no single name does."""
+ANSWERS = {
+    Answer.YES: "Yes",
+    Answer.NO: "No",
+    Answer.UNDECIDED: "Not decided yet",
+    Answer.NOT_MEASURED: "Not measured",
 }
 MARKS = {"leak": "✗", "out_of_memory": "✗", "clean": "✓", "inconclusive": "?"}
 """By verdict, the sign that stands before it in plain text."""
@@ -643,3 +678,31 @@ def group_words(stream: int, pool: tuple[int, int], *, is_small: bool) -> str:
 def subject_words(device: DeviceExplanation) -> str:
     """Return which moment is shown."""
     return "just before the failure" if device.subject == "fault" else "at the end of the file"
+
+
+def other_kinds(kinds: Sequence[KindAnswer]) -> dict[str, list[str]]:
+    """Return the kinds of growth that a run doesn't show, by the answer in words."""
+    found: dict[str, list[str]] = {}
+    for one in kinds:
+        if one.answer in (Answer.NO, Answer.NOT_MEASURED):
+            name = _inner(GROWTH_KINDS[one.kind])
+            found.setdefault(ANSWERS[one.answer], []).append(name)
+    return found
+
+
+def kind_lines(kinds: Sequence[KindAnswer]) -> list[str]:
+    """Return ``leak: yes, 12 MiB (history)`` of each kind that applies; then the others."""
+    lines = []
+    for one in kinds:
+        if one.answer in (Answer.YES, Answer.UNDECIDED):
+            size = f", {humane_bytes(one.bytes)}" if one.bytes is not None else ""
+            subject = f" ({one_line(one.subject)})" if one.subject else ""
+            name = _inner(GROWTH_KINDS[one.kind])
+            lines.append(f"{name}: {_inner(ANSWERS[one.answer])}{size}{subject}")
+    others = other_kinds(kinds).items()
+    return [*lines, *(f"{_inner(answer)}: {', '.join(names)}" for answer, names in others)]
+
+
+def _inner(name: str) -> str:
+    """Return a name as it stands inside a sentence."""
+    return name[0].lower() + name[1:]

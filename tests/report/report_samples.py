@@ -32,6 +32,7 @@ from leakscope.model.device import (
     UnexplainedBlocks,
 )
 from leakscope.model.report import (
+    Answer,
     Cleared,
     Component,
     Culprit,
@@ -43,6 +44,8 @@ from leakscope.model.report import (
     Finding,
     Forecast,
     HeldLine,
+    KindAnswer,
+    KindOfGrowth,
     Ledger,
     LedgerEntry,
     Line,
@@ -60,6 +63,7 @@ from leakscope.model.report import (
     RunFacts,
     RunVerdict,
     Severity,
+    ShownIn,
     Timeline,
     Work,
     WorkerMemory,
@@ -341,6 +345,30 @@ def slack_finding() -> Finding:
     )
 
 
+KINDS = [
+    KindAnswer(
+        kind=KindOfGrowth.LEAK,
+        answer=Answer.YES,
+        bytes=9 * 1024 * MIB,
+        section=ShownIn.CULPRITS,
+        subject="main.trainer.predictions",
+    ),
+    KindAnswer(
+        kind=KindOfGrowth.CACHE,
+        answer=Answer.YES,
+        bytes=40 * MIB,
+        section=ShownIn.CLEARED,
+        subject="Tokenizer.cache",
+    ),
+    KindAnswer(kind=KindOfGrowth.PEAK, answer=Answer.NO),
+    KindAnswer(
+        kind=KindOfGrowth.ALLOCATOR, answer=Answer.YES, bytes=40 * MIB, section=ShownIn.LEDGER
+    ),
+    KindAnswer(kind=KindOfGrowth.GARBAGE, answer=Answer.NOT_MEASURED),
+    KindAnswer(kind=KindOfGrowth.DEVICE_CACHE, answer=Answer.NO),
+]
+
+
 def leaking() -> Report:
     total = int(4.96 * GIB)
     entries = [
@@ -354,6 +382,7 @@ def leaking() -> Report:
     ]
     rest = total - sum(amount for _, amount, _, _ in entries)
     return Report(
+        kinds=KINDS,
         retained=retained_samples.retained(),
         verdict=RunVerdict.LEAK,
         headline="Trainer.all_pred_boxes grows by 298 MiB in every validation and is never "

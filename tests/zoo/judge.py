@@ -56,6 +56,8 @@ class Judged:
     seconds: float
     is_outdated: bool
     """Whether the program or the recorder has changed since."""
+    kinds: dict[str, str]
+    """By kind of growth whether it is said to apply."""
 
 
 @cache
@@ -81,6 +83,7 @@ def judge(archive: Path) -> Judged:
         verdict_of(found, one),
         time.perf_counter() - begun,
         not (is_same and about.recorder_digest == recorder_digest()),
+        {one["kind"]: one["answer"] for one in found["kinds"]},
     )
 
 

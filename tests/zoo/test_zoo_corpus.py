@@ -13,11 +13,14 @@ from forms import FORMS, Form, length_constants
 from judge import ACCEPTED, SAMPLE, changes, judge
 from record import Task
 
+from leakscope.model.report import KindOfGrowth
 from leakscope.recording import open_run
 
 RECORDINGS = sorted(SAMPLE.glob(f"*{SUFFIX}"))
 FIRST = SAMPLE / f"average_meter.short{SUFFIX}"
 LONG = FORMS["long"]
+LEAK_APPLIES = {"leak": "yes", "clean": "no", "inconclusive": "undecided"}
+"""By verdict, what the table of kinds of growth says of a leak."""
 WITHOUT_A_LONG_FORM = 25
 """Programs whose length no number says that can be told by its name."""
 
@@ -27,6 +30,8 @@ def test_a_recorded_program_is_judged_as_accepted(archive: Path) -> None:
     one = judge(archive)
     accepted = json.loads(ACCEPTED.read_text())
     assert list(changes(accepted[one.key], one.verdict)) == []
+    assert one.kinds["leak"] == LEAK_APPLIES[one.verdict["verdict"]]
+    assert set(one.kinds) == {kind.value for kind in KindOfGrowth}
 
 
 def test_the_sample_has_leaks_and_healthy_programs() -> None:

@@ -31,6 +31,8 @@ DIAGNOSES: tuple[Callable[[RunContext, SearchResult, list[Ledger]], list[Finding
     garbage.diagnose_collector,
     garbage.diagnose_garbage,
     garbage.diagnose_slack,
+    garbage.diagnose_collector_time,
+    garbage.diagnose_cleaning_calls,
     gauge_rules.diagnose_gauges,
     unnamed.diagnose_native,
     training_loop.diagnose_numbered_names,

@@ -1,4 +1,6 @@
-"""Memory that could go and stays: garbage in cycles, a collector that is off, slack."""
+"""Memory that could go and stays, garbage in cycles, a collector that is off, slack; and what time
+the collector and calls that clean take.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +18,7 @@ from leakscope.analysis.source.index import places_that_call
 from leakscope.analysis.verdict.wording import to_finding
 from leakscope.model import gauge
 from leakscope.model.census import CensusRow, RootKind
+from leakscope.model.record import CleaningCall
 from leakscope.model.report import Circle, Finding, Ledger, Remedy, Severity
 from leakscope.model.text import human_bytes, human_count, human_share, plural
 from leakscope.model.trend import Trend
@@ -201,9 +204,7 @@ def diagnose_collector(
     short run weighs garbage only once; it piles up where it was most of what memory had risen by,
     and memory rises on without a name.
     """
-    enabled, frozen = case.track.gauge(gauge.GC_ENABLED), case.track.gauge(gauge.GC_FROZEN)
-    known = enabled[np.isfinite(enabled)]
-    off = len(known) >= 2 and float(np.mean(known[1:] == 0)) > policy.MOST_SHARE
+    frozen, off = case.track.gauge(gauge.GC_FROZEN), _collector_is_off(case)
     hidden = frozen[np.isfinite(frozen)]
     if (unnamed := _frozen_again(case, growth)) is not None:
         return [_frozen_finding(case, unnamed, hidden)]
@@ -365,3 +366,227 @@ def diagnose_slack(case: RunContext, growth: SearchResult, ledgers: list[Ledger]
             falsifier=(_SLACK_FALSIFIERS[case.allocator], None),
         )
     ]
+
+
+_FEWER_OBJECTS = Remedy(
+    title="Freeze what stays, collect less often, or keep fewer objects",
+    text=(
+        "A full collection visits every container object. Call gc.collect() and gc.freeze() once, "
+        "after the set-up: what is there then is visited no more, and what of it becomes garbage "
+        "in circles is never freed. gc.set_threshold(50_000, 20, 100) has it run less often; "
+        "garbage lies longer. Or keep fewer objects: one array or tensor instead of a list of "
+        "small objects is a single one."
+    ),
+)
+_NAMED_BY_USER = frozenset({RootKind.LOCAL, RootKind.GLOBAL, RootKind.CLASS_ATTRIBUTE})
+
+
+def diagnose_collector_time(
+    case: RunContext, growth: SearchResult, ledgers: list[Ledger]
+) -> list[Finding]:
+    """Return a finding where collections take a good part of the time, or ever longer.
+
+    Never more than a note: it costs time, and what grows is told by its own name. May be confused
+    with the collections while a program imports, which are over when it works.
+    """
+    wall = _seconds_at_work(case)
+    seconds = _spent(case, gauge.GC_TIMES) / 1e6
+    share = seconds / wall if wall > 0 else 0.0
+    is_much = seconds >= policy.COLLECTOR_S and share >= policy.HARMLESS_SHARE
+    done, pauses = _full_pauses(case)
+    trend = case.trend_of(done, pauses, policy.PAUSE_NOISE_US)
+    is_long = len(pauses) > 0 and pauses[-1] >= 1e6 * policy.LONG_PAUSE_S
+    grows = is_long and trend.is_growing
+    if not is_much and not grows:
+        return []
+    taken = f"By itself the collector took {_time(seconds)}, {human_share(share)} of the time."
+    return [
+        to_finding(
+            "collector_time",
+            "Full collections take ever longer"
+            if grows
+            else f"The collector takes {human_share(share)} of the time",
+            f"{taken}{_lengths(pauses)}{_longer(case, trend) if grows else ''}{_most_items(case)}",
+            _FEWER_OBJECTS,
+            severity=Severity.NOTE,
+            falsifier=("With gc.freeze() after the set-up they become short.", None),
+        )
+    ]
+
+
+def _seconds_at_work(case: RunContext) -> float:
+    """Return the seconds from the end of set-up to the end of the work."""
+    return float(np.ptp(case.track.time_s[case.working])) if len(case.working) else 0.0
+
+
+def _spent(case: RunContext, names: tuple[str, ...]) -> float:
+    """Return what sums gained from the end of set-up to the end of the work."""
+    if not len(case.working):
+        return 0.0
+    first, last = int(case.working[0]), int(case.working[-1])
+    return sum(_at(case, name, last) - _at(case, name, first) for name in names)
+
+
+def _at(case: RunContext, name: str, position: int) -> float:
+    """Return a sum at a measurement: it is recorded where it has changed, and begins at nought."""
+    known = case.track.known(name)
+    before = known[known <= position]
+    return float(case.track.gauge(name)[before[-1]]) if len(before) else 0.0
+
+
+def _full_pauses(case: RunContext) -> tuple[FloatArray, FloatArray]:
+    """Return units done, and microseconds of the longest full collection that ended before."""
+    by_itself, asked = (case.track.gauge(n) for n in (gauge.GC_PAUSES[2], gauge.GC_ASKED_PAUSE))
+    longest = np.fmax(by_itself, asked)
+    read = case.working[np.isfinite(longest[case.working])]
+    return case.work_done[read], longest[read]
+
+
+def _lengths(pauses: FloatArray) -> str:
+    if not len(pauses):
+        return ""
+    if len(pauses) == 1:
+        return f" A full collection took {_time(pauses[0] / 1e6)}."
+    first, last, most = (_time(us / 1e6) for us in (pauses[0], pauses[-1], pauses.max()))
+    return f" Full collections took {first} at first, {last} in the end and {most} at most."
+
+
+def _longer(case: RunContext, trend: Trend) -> str:
+    """Return by how much they take longer per unit of work, and in an hour where one passed."""
+    more = f" That is {_time(trend.bytes_per_unit / 1e6)} more per {trend.unit}"
+    hours = _seconds_at_work(case) / 3600
+    done = float(np.ptp(case.work_done[case.working]))
+    _, pauses = _full_pauses(case)
+    if hours < 1 or done <= 0:
+        return f"{more}."
+    return f"{more}, {human_share(trend.bytes_per_unit * done / hours / pauses[-1])} in an hour."
+
+
+def _time(seconds: float) -> str:
+    if seconds >= 1:
+        return f"{seconds:,.1f} s"
+    return f"{1e3 * seconds:,.0f} ms" if seconds >= 0.01 else f"{1e3 * seconds:.1g} ms"
+
+
+def _most_items(case: RunContext) -> str:
+    """Return which of the user's containers has most items, if these are a good part of what a full
+    collection visits; as a sentence.
+    """
+    end = len(case.track) - 1
+    old, pending = (case.nearest(name, end) for name in (gauge.GC_LONG_LIVED, gauge.GC_PENDING))
+    walked = max((census.objects for census in case.table.censuses), default=0)
+    objects = walked if old is None else old + (pending or 0.0)
+    rows = [row for row in case.table.latest if row.root in _NAMED_BY_USER and row.length]
+    most = max(rows, key=lambda row: (row.length or 0, -len(row.path)), default=None)
+    if most is None or (most.length or 0) < policy.CONSIDERABLE_SHARE * objects:
+        return ""
+    return (
+        f" `{most.name}` has {human_count(most.length or 0)} items; a full collection visits "
+        f"{human_count(objects)} objects."
+    )
+
+
+def diagnose_cleaning_calls(
+    case: RunContext, growth: SearchResult, ledgers: list[Ledger]
+) -> list[Finding]:
+    """Return a finding for each line whose calls of gc.collect() or empty_cache() take much time.
+
+    Their price stands there with their gain. A call that frees much, or on which a switched-off
+    collector relies, is not advised against.
+    """
+    wall = float(case.track.time_s[-1]) if len(case.track) else 0.0
+    records = case.recording.cleaning_calls
+    calls = records[-1].calls if records else []
+    return [
+        _call_finding(case, call, call.seconds / wall)
+        for call in sorted(calls, key=lambda call: -call.seconds)
+        if call.times
+        and call.seconds >= policy.COLLECTOR_S
+        and call.seconds >= policy.HARMLESS_SHARE * wall > 0
+    ]
+
+
+def _call_finding(case: RunContext, call: CleaningCall, share: float) -> Finding:
+    place = case.sources.location(call.file, call.line) if call.file else ""
+    frees = call.freed_bytes / call.weighed if call.weighed else 0.0
+    is_useless = _is_useless(case, call, frees)
+    brings = f"frees {human_bytes(frees)}" if call.weighed else "frees an unknown amount"
+    if call.objects is not None:
+        brings += f" and {human_count(call.objects / call.times)} objects"
+    text = (
+        f"{call.call} is called {plural(call.times, 'time')} by {place or 'a library'}, takes "
+        f"{human_share(share)} of the run ({_time(call.seconds / call.times)} a call, "
+        f"{_time(call.longest_s)} at most) and {brings} a call."
+    )
+    if call.objects and case.track.devices:
+        text += " What they held on a device is not counted."
+    return to_finding(
+        "cleaning_calls",
+        f"{call.call} takes {human_share(share)} of the time"
+        + (" and frees next to nothing" if is_useless else ""),
+        text,
+        _remedy_of_call(case, call, is_useless=is_useless),
+        severity=Severity.NOTE,
+        total_bytes=call.most_freed_bytes,
+        fed_at=[place] if place else [],
+        falsifier=("Without these calls memory would stay higher, if they were of use.", None),
+        subject=f"{call.call} {place}",
+    )
+
+
+def _is_useless(case: RunContext, call: CleaningCall, frees: float) -> bool:
+    """Return whether calls could as well be left out, by what each frees and the best one did."""
+    found = (call.objects or 0) / call.times
+    most = 1.0 if case.track.devices else policy.CALL_FINDS_OBJECTS  # each may hold much on one
+    return (
+        call.weighed > 0
+        and frees < policy.GAUGE_NOISE_BYTES
+        and call.most_freed_bytes < policy.NOTEWORTHY_BYTES
+        and found < most
+    )
+
+
+def _remedy_of_call(case: RunContext, call: CleaningCall, *, is_useless: bool) -> Remedy:
+    if call.objects is None:
+        return Remedy(
+            title=f"Leave out {call.call}",
+            text=(
+                "torch uses the memory that it keeps again, and empties the cache by itself before "
+                "it gives up. Each call waits for the device, and what is returned is asked for "
+                "again at the price of cudaMalloc. It is worth it once, where another process "
+                "or library needs the memory."
+            ),
+        )
+    if _collector_is_off(case):
+        return Remedy(
+            title="Call it less often",
+            text=(
+                "The collector is switched off, so that somebody has to call it: every hundredth "
+                "time, or where much has just been dropped. Garbage lies longer then. gc.freeze() "
+                "after the set-up makes each call cheaper."
+            ),
+        )
+    if is_useless:
+        return Remedy(
+            title="Remove the call",
+            text=(
+                "Objects that are in no circle are freed at once without it, and the collector "
+                "visits the others by itself. If memory rises without the call, once per epoch "
+                "does."
+            ),
+        )
+    return Remedy(
+        title="Break the circles, or call it less often",
+        text=(
+            "What it frees lies in reference cycles: without them it is freed at once, for "
+            "nothing (weakref, del self.x). Called half as often it takes half the time, and "
+            "up to twice as much garbage lies meanwhile. gc.freeze() after the set-up makes each "
+            "call cheaper."
+        ),
+    )
+
+
+def _collector_is_off(case: RunContext) -> bool:
+    enabled = case.track.gauge(gauge.GC_ENABLED)
+    known = enabled[np.isfinite(enabled)]
+    return len(known) >= 2 and float(np.mean(known[1:] == 0)) > policy.MOST_SHARE

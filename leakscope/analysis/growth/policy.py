@@ -167,6 +167,18 @@ PILED_UP = 100
 TINY_BLOCKS = 500
 """Tiny blocks of a device's allocator, live or new, that are worth a word."""
 
+# The collector's time.
+
+COLLECTOR_S = 0.5
+"""What the collector takes by itself, or calls of one line that clean, is a note from so many
+seconds on, and from a twentieth of the time: less is not worth a change of code."""
+LONG_PAUSE_S = 0.1
+"""Full collections that take ever longer are a note once they take so long: many steps do not."""
+PAUSE_NOISE_US = 20_000.0
+"""Microseconds by which full collections of the same objects differ on a busy machine."""
+CALL_FINDS_OBJECTS = 1000
+"""A collection that finds fewer objects need not have been made."""
+
 # The severity.
 
 RATE_PER_STEP = 1024.0

@@ -65,6 +65,7 @@ from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.verdict.cleared import find_cleared, find_undecided, with_cleared
 from leakscope.analysis.verdict.culprits import find_culprits, growth_per_event, with_pileups
 from leakscope.analysis.verdict.headline import headline, verdict_of
+from leakscope.analysis.verdict.kinds import find_kinds
 from leakscope.model.device import OutOfMemory
 from leakscope.model.record import HeaderRecord
 from leakscope.model.report import (
@@ -111,7 +112,10 @@ def analyse(
     notes = [note, *report.notes] if note else report.notes
     faults = catalogue.faults if catalogue is not None else ()
     errors = [*report.errors, *(Problem(where="known culprits", message=f) for f in faults)]
-    return msgspec.structs.replace(report, attempts=attempts.told(), notes=notes, errors=errors)
+    kinds = find_kinds(report)
+    return msgspec.structs.replace(
+        report, attempts=attempts.told(), notes=notes, errors=errors, kinds=kinds
+    )
 
 
 def _with_children(case: RunContext, report: Report) -> Report:

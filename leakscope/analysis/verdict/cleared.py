@@ -18,6 +18,8 @@ from leakscope.model.text import human_bytes, human_count
 from leakscope.model.trend import Reason, Trend
 
 MOST_CLEARED = 15
+FULL = ("bounded", "filling")
+"""What reasons begin with that speak of something which fills up to a bound, or has."""
 _CLEARED_PARTS = {"parameters", "buffers", "gradients", "code"}
 _HOLDERS = {"list", "dict", "set", "deque", "tuple", "lru_cache", "queue", "compiled"} | {
     "tensor",

@@ -143,6 +143,11 @@ static PyObject *disarm(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing
 }
 
 PyObject *long_lived(PyObject *module, PyObject *nothing); /* collector.c */
+PyObject *watch_collections(PyObject *module, PyObject *args); /* pauses.c, with the others */
+PyObject *unwatch_collections(PyObject *module, PyObject *nothing);
+PyObject *mute_collections(PyObject *module, PyObject *flag);
+PyObject *collections(PyObject *module, PyObject *nothing);
+PyObject *collect_calls(PyObject *module, PyObject *nothing);
 
 static PyMethodDef methods[] = {
     {"start", start, METH_NOARGS, "Count from now on."},
@@ -151,6 +156,11 @@ static PyMethodDef methods[] = {
     {"arm", arm, METH_VARARGS, "After so many more blocks have the main thread call a function."},
     {"disarm", disarm, METH_NOARGS, "Have no function called."},
     {"long_lived", long_lived, METH_NOARGS, "How far the collector is on its way to a full collection."},
+    {"watch_collections", watch_collections, METH_VARARGS, "Time collections from now on."},
+    {"unwatch_collections", unwatch_collections, METH_NOARGS, "Time no more."},
+    {"mute_collections", mute_collections, METH_O, "Leave out what is collected meanwhile."},
+    {"collections", collections, METH_NOARGS, "How long collections took."},
+    {"collect_calls", collect_calls, METH_NOARGS, "Which lines have called the collector."},
     {NULL, NULL, 0, NULL},
 };
 

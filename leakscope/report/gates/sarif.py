@@ -129,6 +129,18 @@ _RULES = (
         "What gc.freeze() has seen is never looked at again. Call gc.unfreeze().",
     ),
     Rule(
+        "collector_time",
+        "The collector takes much of the time",
+        "Each full collection visits every container object. Freeze what stays after the set-up, "
+        "collect less often, or keep arrays instead of many small objects.",
+    ),
+    Rule(
+        "cleaning_calls",
+        "Calls that clean take much of the time",
+        "The report has what each call of gc.collect() or empty_cache() takes and what it frees. "
+        "Leave out those that free next to nothing.",
+    ),
+    Rule(
         "children",
         "Child processes grow",
         "The growth is in other processes than the one that was recorded.",

@@ -1,0 +1,49 @@
+"""Collections that take ever longer, and calls of the collector, through `leakscope run`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from warm import Warm
+
+PROGRAM = Path(__file__).parent / "programs" / "collections_grow.py"
+RUN = ("-m", "leakscope", "run", "--quiet", "--out", "run", str(PROGRAM))
+
+
+def findings(commands: Warm, folder: Path, kept: str) -> dict[str, dict[str, Any]]:
+    """Return what is found in a run of the program, by kind."""
+    commands.run([*RUN, kept], folder, timeout_s=280).well()
+    told = json.loads((folder / "run" / "report.json").read_text())
+    return {one["kind"]: one for one in told["findings"]}
+
+
+@pytest.mark.slow
+def test_ever_more_objects_make_collections_longer(
+    leakscope_commands: Warm, tmp_path: Path
+) -> None:
+    found = findings(leakscope_commands, tmp_path, "objects")["collector_time"]
+    assert found["severity"] == "note"
+    assert "`index` has 2,400,000 items" in found["text"]
+
+
+@pytest.mark.slow
+def test_a_program_that_keeps_few_objects_is_not_told_of_its_collections(
+    leakscope_commands: Warm, tmp_path: Path
+) -> None:
+    assert (
+        not {"collector_time", "cleaning_calls"}
+        & findings(leakscope_commands, tmp_path, "nothing").keys()
+    )
+
+
+@pytest.mark.slow
+def test_calls_that_free_much_are_told_with_what_they_free(
+    leakscope_commands: Warm, tmp_path: Path
+) -> None:
+    found = findings(leakscope_commands, tmp_path, "collects")["cleaning_calls"]
+    assert "is called 150 times by" in found["text"]
+    assert "frees 3.8 MiB" in found["text"]
+    assert found["remedy"]["title"] == "Break the circles, or call it less often"
