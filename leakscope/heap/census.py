@@ -192,6 +192,7 @@ class CensusTaker:
         sealed_before = len(self._sealed_roots.modules) - len(roots.library_objects)
         return replace(
             walk_request(roots, full=full, own=[self]),
+            folds=True,
             keep_graph=True,
             cutoff_bytes=self._cutoff_bytes,
             max_selected=max(_LEAST_OBJECTS, self._max_rows * _OBJECTS_PER_ROW),

@@ -17,7 +17,6 @@
 #include <string.h>
 
 #define PAGE_BITS 12
-#define PAGE_WORDS 4 /* a bit for every 16 bytes of a page: objects that are tracked begin there */
 #define LAST_KEPT 4096 /* of the oldest generation, the last objects are known in their order */
 #define IN_A_ROW 8
 /* So many of those in that order, from the end of the oldest generation's list: what comes before them was
@@ -26,16 +25,6 @@
 /* Objects of the youngest generation are not known, for many are about to go. Where the collector is
  * switched off everything is young. */
 #define AHEAD 12 /* objects that are on their way from memory while the list is gone through */
-
-typedef struct {
-    uintptr_t page; /* its number; 0: free */
-    uint64_t bits[PAGE_WORDS];
-} Page;
-
-typedef struct {
-    Page *pages;
-    size_t n_slots, n_pages;
-} Addresses;
 
 struct Baseline {
     Addresses known;
@@ -98,7 +87,7 @@ static int bit_of(PyObject *object) { return (int)((uintptr_t)object >> 4 & (PAG
 /* Say whether it has taken note of what was there. */
 int has_begun(const Baseline *b) { return b->collections >= 0; }
 
-static int is_among(const Addresses *a, PyObject *object) {
+int is_among(const Addresses *a, PyObject *object) {
     if (a->n_slots == 0)
         return 0; /* with the collector switched off from the start nothing may have been old */
     const Page *page = page_of(a, (uintptr_t)object >> PAGE_BITS);
@@ -126,7 +115,7 @@ static int grow_pages(Walk *w, Addresses *a) {
     return 0;
 }
 
-static int add_address(Walk *w, Addresses *a, PyObject *object) {
+int add_address(Walk *w, Addresses *a, PyObject *object) {
     if ((a->n_pages + 1) * 2 > a->n_slots && grow_pages(w, a) < 0)
         return -1;
     Page *page = page_of(a, (uintptr_t)object >> PAGE_BITS);

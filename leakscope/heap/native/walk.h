@@ -45,8 +45,9 @@ enum {
     (TYPE_TENSOR | TYPE_STORAGE_OBJECT | TYPE_SAVED | TYPE_ARRAY | TYPE_RECORD | TYPE_MAPPING |     \
      TYPE_ARROW)
 
-/* Numbers of the first types: memory that is no Python object's own, by what backs it. */
-enum { MEMORY_PRIVATE, MEMORY_SHARED, MEMORY_FILE, MEMORY_TYPES };
+/* Numbers of the first types: memory that is no Python object's own, by what backs it; and what stands for
+ * folded parcels (folding.c), which is none at all. */
+enum { MEMORY_PRIVATE, MEMORY_SHARED, MEMORY_FILE, MEMORY_BATCH, MEMORY_TYPES };
 
 typedef struct {
     PyTypeObject *type; /* NULL: memory, which is no Python object */
@@ -54,8 +55,8 @@ typedef struct {
     PyObject **saved;   /* of an autograd node: its accessors, borrowed from the type */
     PyObject *next_functions, *variable;
     uint32_t n_saved, header, flags;
-    uint8_t rank;
-    int8_t mark;
+    uint8_t rank, folds;
+    int8_t mark, luck;
 } TypeFacts;
 
 enum { NODE_BY_GRAPH = 1, NODE_KEEPS_GRAPH = 2, NODE_GRADIENT = 4, NODE_FROZEN = 8,
@@ -101,7 +102,7 @@ typedef struct {
 typedef struct {
     PyObject *object; /* NULL: it was folded */
     uint64_t key;
-    uint32_t source;
+    uint32_t source, may_be_parcel;
 } Pending;
 
 typedef struct {
@@ -124,7 +125,7 @@ typedef struct {
     Py_ssize_t new_samples;
     uint64_t cutoff, circle_bytes;
     Py_ssize_t own_passes;
-    int full, keeps_graph, counts_types, needs_autograd;
+    int full, keeps_graph, counts_types, needs_autograd, folds;
     PyObject *roots, *barriers, *hidden, *marked, *late, *stages, *pinned;
 } Request;
 
@@ -176,6 +177,46 @@ typedef struct {
     int64_t references;
 } Head;
 
+typedef struct {
+    uint32_t type;
+    uint64_t count, bytes, unread;
+    PyObject *samples[MAX_SAMPLES];
+    uint32_t n_samples;
+} Kind;
+
+#define MAX_PARCEL_SAMPLES 3
+
+/* What was folded into a container, of one type. */
+typedef struct {
+    uint32_t source;
+    Kind kind;
+} Parcels;
+
+/* A number or text to which a parcel refers, and others too. */
+typedef struct {
+    PyObject *object;
+    uint32_t level; /* in how many containers of the parcel it lies */
+} SharedAtom;
+
+/* Those of all parcels of a container. */
+typedef struct {
+    uint32_t source, levels;
+    size_t first, count;
+} Batch;
+
+#define PAGE_WORDS 4 /* a bit for every 16 bytes of a page: objects that are tracked begin there */
+
+typedef struct {
+    uintptr_t page; /* its number; 0: free */
+    uint64_t bits[PAGE_WORDS];
+} Page;
+
+/* A set of addresses of objects that the collector tracks. */
+typedef struct {
+    Page *pages;
+    size_t n_slots, n_pages;
+} Addresses;
+
 typedef struct Baseline Baseline;
 typedef struct Seal Seal;
 typedef struct Resumed Resumed;
@@ -221,6 +262,17 @@ typedef struct {
     int has_weighed_new;
     Resumed *resumed;  /* of a walk that goes on from a seal; NULL of a whole one */
 
+    int folds_parcels;
+    Parcels *parcels;
+    size_t n_parcels, cap_parcels;
+    SharedAtom *shared;
+    size_t n_shared, cap_shared;
+    Batch *batches;
+    size_t n_batches, cap_batches;
+    Addresses in_parcels; /* what the collector tracks of parcels, where its lists are gone through */
+    uint32_t passed_by; /* objects that could have been parcels and were not tried */
+    uint64_t folded_by_user;
+
     int phase;
     uint32_t phase_first; /* settled nodes from here on are of this phase, those before of others */
     Pending pending[LAG];
@@ -261,13 +313,6 @@ typedef struct {
     uint16_t depth;
     uint8_t foreign;
 } Candidate;
-
-typedef struct {
-    uint32_t type;
-    uint64_t count, bytes, unread;
-    PyObject *samples[MAX_SAMPLES];
-    uint32_t n_samples;
-} Kind;
 
 typedef struct {
     Kind *items;
@@ -406,10 +451,18 @@ int enqueue(Walk *w, uint32_t node, int rank);
 uint32_t seed(Walk *w, PyObject *object, int32_t root);
 uint32_t reserve(Walk *w, PyObject *object, int phase);
 
-/* edges.c: following edges, breadth first. */
-int root_of_phase(int phase);
+/* folding.c: what needs no node of its own. */
 int is_nothing(PyObject *object);
 uint64_t folded_bytes(Walk *w, PyObject *object);
+int fold(Walk *w, uint32_t source, PyObject *object);
+int may_be_parcel(Walk *w, uint32_t source, PyObject *object);
+int fold_parcel(Walk *w, uint32_t source, PyObject *object);
+PyObject *shared_by_batch(const Walk *w, uint32_t number, size_t *at);
+void follow_batch(Walk *w, uint32_t number);
+void group_parcels(Walk *w, const Choice *c);
+
+/* edges.c: following edges, breadth first. */
+int root_of_phase(int phase);
 uint32_t follow_owned(Walk *w, uint32_t source, PyObject *object);
 void reserve_edge(Walk *w, uint32_t source);
 void follow_reserved(Walk *w, uint32_t source, PyObject *object);
@@ -417,7 +470,6 @@ void begin_phase(Walk *w, int phase);
 void drain(Walk *w);
 void drain_stage(Walk *w);
 
-int fold(Walk *w, uint32_t source, PyObject *object);
 uint32_t follow_edge(Walk *w, uint32_t source, PyObject *object);
 void inherit(Walk *w, Node *node);
 
@@ -440,6 +492,8 @@ void visit_generations(trackedproc of_young, trackedproc of_oldest, int backward
 PyObject *new_baseline(PyObject *module, PyObject *nothing);
 PyObject *baseline_bytes(PyObject *module, PyObject *baseline);
 Baseline *baseline_of(PyObject *capsule);
+int is_among(const Addresses *addresses, PyObject *object);
+int add_address(Walk *w, Addresses *addresses, PyObject *object);
 int has_begun(const Baseline *baseline);
 int is_known(const Baseline *baseline, PyObject *object);
 int sum_recent(Walk *w, Tree *t);
