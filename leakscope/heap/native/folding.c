@@ -22,11 +22,6 @@
 #define UNLUCKY (-32) /* below it one object of a type in so many is tried */
 #define SELDOM 16
 
-int is_nothing(PyObject *object) {
-    return object == Py_None || object == Py_True || object == Py_False ||
-           object == Py_Ellipsis || object == Py_NotImplemented;
-}
-
 static inline int is_atomic(PyTypeObject *type) {
     return type == &PyLong_Type || type == &PyFloat_Type || type == &PyUnicode_Type ||
            type == &PyBytes_Type || type == &PyComplex_Type;
@@ -38,7 +33,7 @@ static inline uint64_t atom_bytes(Walk *w, PyObject *object, PyTypeObject *type)
         return sizeof(PyFloatObject);
     if (type == &PyUnicode_Type && PyUnicode_IS_COMPACT_ASCII(object))
         return sizeof(PyASCIIObject) + (uint64_t)PyUnicode_GET_LENGTH(object) + 1;
-    uint32_t number = type_number(w, type);
+    uint32_t number = known_type_number(w, type);
     return number == NONE ? FOLD_LIMIT : shallow_bytes(object, &w->types[number]);
 }
 
@@ -60,7 +55,7 @@ int fold(Walk *w, uint32_t source, PyObject *object) {
         w->heap_bytes += bytes;
         w->folded++;
         if (w->request.counts_types)
-            count_object(w, type_number(w, Py_TYPE(object)), bytes);
+            count_object(w, known_type_number(w, Py_TYPE(object)), bytes);
     }
     return 1;
 }
@@ -201,7 +196,7 @@ static int take_container(Parcel *p, PyObject *object) {
     PyTypeObject *type = Py_TYPE(object);
     if (Py_REFCNT(object) != 1)
         return type == &PyTuple_Type && Py_SIZE(object) == 0 ? share(p, object) : -1;
-    uint32_t number = type_number(w, type);
+    uint32_t number = known_type_number(w, type);
     if (number == NONE || !folds(w, number) || p->n_inner == MOST_INNER || p->level == MOST_LEVELS)
         return -1;
     const TypeFacts facts = w->types[number];
@@ -223,7 +218,7 @@ static int take_container(Parcel *p, PyObject *object) {
 /* What a parcel leaves behind. */
 
 static void add_to_sum(Walk *w, uint32_t source, PyObject *object, uint64_t bytes) {
-    uint32_t type = type_number(w, Py_TYPE(object));
+    uint32_t type = known_type_number(w, Py_TYPE(object));
     size_t i = w->n_parcels;
     while (i > 0 && w->parcels[i - 1].source == source && w->parcels[i - 1].kind.type != type)
         i--;
@@ -321,10 +316,11 @@ static void keep_parcel(Walk *w, uint32_t source, const Parcel *p) {
     add_to_sum(w, source, p->inner[0], p->bytes);
     int meets_collector = w->request.full || w->baseline != NULL;
     for (uint32_t i = 0; i < p->n_inner; i++) {
-        if (w->resumed)
-            takes_sealed(w, p->inner[i]); /* it is the user's now */
-        if (meets_collector && PyObject_IS_GC(p->inner[i]) && PyObject_GC_IsTracked(p->inner[i]))
-            add_address(w, &w->in_parcels, p->inner[i]);
+        PyObject *object = p->inner[i];
+        if (w->resumed && is_sealed(w, object))
+            takes_sealed(w, object); /* it is the user's now, and found among what is sealed */
+        else if (meets_collector && PyType_IS_GC(Py_TYPE(object)) && PyObject_GC_IsTracked(object))
+            add_address(w, &w->in_parcels, object);
     }
     for (uint32_t i = 0; i < p->n_shared; i++)
         add_shared(w, source, &p->shared[i]);
@@ -334,7 +330,7 @@ static void keep_parcel(Walk *w, uint32_t source, const Parcel *p) {
 int may_be_parcel(Walk *w, uint32_t source, PyObject *object) {
     if (!w->folds_parcels || Py_REFCNT(object) != 1 || w->phase != PHASE_USER || !folds(w, w->nodes[source].type))
         return 0;
-    uint32_t number = type_number(w, Py_TYPE(object));
+    uint32_t number = known_type_number(w, Py_TYPE(object));
     if (number == NONE || !folds(w, number))
         return 0;
     if (w->types[number].luck < UNLUCKY && w->passed_by++ % SELDOM)
@@ -352,7 +348,7 @@ int may_be_parcel(Walk *w, uint32_t source, PyObject *object) {
 
 /* To try in vain costs time: note of a type how often its latest objects were parcels. */
 static void note_luck(Walk *w, PyObject *object, int change) {
-    uint32_t number = type_number(w, Py_TYPE(object));
+    uint32_t number = known_type_number(w, Py_TYPE(object));
     int luck = number == NONE ? 0 : w->types[number].luck + change;
     if (number != NONE)
         w->types[number].luck = (int8_t)(luck > MOST_LUCK ? MOST_LUCK : luck < -MOST_LUCK ? -MOST_LUCK : luck);

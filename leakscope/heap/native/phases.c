@@ -74,9 +74,9 @@ typedef struct {
 /* Note that the collector tracks an object; one that nothing has reached so far waits for its phase.
  * Returns its node; NONE of one that is part of a parcel. */
 uint32_t mark_tracked(Walk *w, PyObject *object, int is_young) {
-    uint64_t entry = find_entry(&w->index, key_of(w, object));
-    if (!entry && is_among(&w->in_parcels, object))
+    if (is_among(&w->in_parcels, object))
         return NONE;
+    uint64_t entry = find_entry(&w->index, key_of(w, object));
     uint32_t node = entry ? node_of(entry) : reserve(w, object, PHASE_UNREACHED);
     if (node != NONE)
         w->nodes[node].flags |= NODE_TRACKED | (is_young ? NODE_YOUNG : 0);

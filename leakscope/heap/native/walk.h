@@ -26,6 +26,7 @@
 #define MAX_REFERRERS 8
 #define MOST_DEPTH 511
 #define MAX_MARKS 31
+#define LATEST_TYPES 64
 
 enum { PHASE_USER, PHASE_LIBRARY, PHASE_OTHER, PHASE_HIDDEN, PHASE_NATIVE, PHASE_GARBAGE,
        PHASE_BARRIER, PHASE_UNREACHED };
@@ -204,6 +205,7 @@ typedef struct {
     size_t first, count;
 } Batch;
 
+#define PAGE_BITS 12
 #define PAGE_WORDS 4 /* a bit for every 16 bytes of a page: objects that are tracked begin there */
 
 typedef struct {
@@ -235,6 +237,7 @@ typedef struct {
     uint32_t n_types, cap_types;
     uint32_t *type_slots;
     size_t n_type_slots;
+    uint32_t latest_types[LATEST_TYPES]; /* numbers, by address */
     uint32_t *edges;
     size_t n_edges, cap_edges;
     Numbers order, code, late, graph, made, seeds, tensors, views, opaque;
@@ -352,6 +355,11 @@ typedef struct {
 #define CHOSEN 0x80000000u
 #define PLACE(x) (((x) & ~CHOSEN) - 1)
 
+static inline int is_nothing(PyObject *object) {
+    return object == Py_None || object == Py_True || object == Py_False ||
+           object == Py_Ellipsis || object == Py_NotImplemented;
+}
+
 /* memory.c: scratch that goes back to the system. All return NULL, or -1, after setting failed. */
 void *fresh(Walk *w, size_t count, size_t size);
 void *resized(Walk *w, void *old, size_t bytes);
@@ -362,6 +370,17 @@ int push(Walk *w, Numbers *list, uint32_t value);
 PyObject *getset_of(PyTypeObject *type, const char *name);
 uint32_t add_type(Walk *w, PyTypeObject *type);
 uint32_t type_number(Walk *w, PyTypeObject *type);
+
+/* The same, of types that come again and again. */
+static inline uint32_t known_type_number(Walk *w, PyTypeObject *type) {
+    uint32_t *latest = &w->latest_types[(uintptr_t)type >> 4 & (LATEST_TYPES - 1)];
+    if (w->types[*latest].type != type)
+        *latest = type_number(w, type);
+    if (*latest != NONE)
+        return *latest;
+    *latest = 0;
+    return NONE;
+}
 
 static inline int is_collected(PyObject *object, const TypeFacts *facts) {
     return PyType_IS_GC(facts->type) &&
@@ -452,7 +471,6 @@ uint32_t seed(Walk *w, PyObject *object, int32_t root);
 uint32_t reserve(Walk *w, PyObject *object, int phase);
 
 /* folding.c: what needs no node of its own. */
-int is_nothing(PyObject *object);
 uint64_t folded_bytes(Walk *w, PyObject *object);
 int fold(Walk *w, uint32_t source, PyObject *object);
 int may_be_parcel(Walk *w, uint32_t source, PyObject *object);
@@ -492,12 +510,28 @@ void visit_generations(trackedproc of_young, trackedproc of_oldest, int backward
 PyObject *new_baseline(PyObject *module, PyObject *nothing);
 PyObject *baseline_bytes(PyObject *module, PyObject *baseline);
 Baseline *baseline_of(PyObject *capsule);
-int is_among(const Addresses *addresses, PyObject *object);
 int add_address(Walk *w, Addresses *addresses, PyObject *object);
 int has_begun(const Baseline *baseline);
 int is_known(const Baseline *baseline, PyObject *object);
 int sum_recent(Walk *w, Tree *t);
 void walk_new(Walk *w);
+
+static inline Page *page_of(const Addresses *a, uintptr_t page) {
+    size_t mask = a->n_slots - 1, at = (page * 0x9E3779B97F4A7C15ull >> 20) & mask;
+    while (a->pages[at].page && a->pages[at].page != page)
+        at = (at + 1) & mask;
+    return &a->pages[at];
+}
+
+static inline int bit_of(PyObject *object) { return (int)((uintptr_t)object >> 4 & (PAGE_WORDS * 64 - 1)); }
+
+static inline int is_among(const Addresses *a, PyObject *object) {
+    if (a->n_slots == 0)
+        return 0; /* with the collector switched off from the start nothing may have been old */
+    const Page *page = page_of(a, (uintptr_t)object >> PAGE_BITS);
+    int bit = bit_of(object);
+    return page->bits[bit >> 6] >> (bit & 63) & 1;
+}
 
 /* Say whether objects of a phase are part of the sums: ours never are, and where only what is new is
  * looked at beside the user's names, that is added up by itself. */
@@ -514,6 +548,7 @@ PyObject *seal_facts(PyObject *module, PyObject *seal);
 
 /* resume.c: a walk that goes on from a seal. */
 int begin_resumed(Walk *w);
+int is_sealed(const Walk *w, PyObject *object);
 int takes_sealed(Walk *w, PyObject *object);
 int is_doubtful(const Walk *w, PyObject *object);
 int seals_native(const Walk *w);
