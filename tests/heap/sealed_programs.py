@@ -116,7 +116,6 @@ class Program:
         ]
         return self.random.choice(make)()
 
-
     def light(self) -> object:
         """Return something of several objects that weighs next to nothing."""
         n = self.random.randrange(1, 40)

@@ -330,8 +330,10 @@ static void follow_payload(Walk *w, uint32_t number, PyObject *object, const Typ
         follow_graph(w, number, object, facts);
 }
 
+/* Parcels may be among the edges that wait: the batch is complete when these were followed. */
 static void enter_batch(Walk *w, uint32_t number) {
     size_t at = 0;
+    follow_all(w);
     for (PyObject *atom; !w->failed && (atom = shared_by_batch(w, number, &at));)
         see(w, atom);
     follow_all(w);

@@ -119,9 +119,10 @@ typedef struct {
     SharedAtom shared[MOST_SHARED];
 } Parcel;
 
-static int share(Parcel *p, PyObject *object) {
-    if (p->n_shared == MOST_SHARED)
+static int share(Parcel *p, PyObject *object, uint64_t bytes) {
+    if (p->n_shared == MOST_SHARED || bytes >= p->left)
         return -1;
+    p->left -= bytes;
     p->shared[p->n_shared++] = (SharedAtom){object, p->level};
     return 0;
 }
@@ -130,9 +131,9 @@ static inline int take_atom(Parcel *p, PyObject *object, PyTypeObject *type) {
     uint64_t bytes = atom_bytes(p->walk, object, type);
     if (bytes >= FOLD_LIMIT || bytes >= p->left)
         return -1;
-    p->left -= bytes;
     if (Py_REFCNT(object) != 1)
-        return share(p, object);
+        return share(p, object, bytes);
+    p->left -= bytes;
     p->bytes += bytes;
     p->n_objects++;
     return 0;
@@ -194,9 +195,11 @@ static int take_contents(Parcel *p, PyObject *object, const TypeFacts *facts) {
 static int take_container(Parcel *p, PyObject *object) {
     Walk *w = p->walk;
     PyTypeObject *type = Py_TYPE(object);
-    if (Py_REFCNT(object) != 1)
-        return type == &PyTuple_Type && Py_SIZE(object) == 0 ? share(p, object) : -1;
     uint32_t number = known_type_number(w, type);
+    if (Py_REFCNT(object) != 1 && number != NONE) {
+        int is_atom = type == &PyTuple_Type && Py_SIZE(object) == 0; /* there is only this one */
+        return is_atom ? share(p, object, shallow_bytes(object, &w->types[number])) : -1;
+    }
     if (number == NONE || !folds(w, number) || p->n_inner == MOST_INNER || p->level == MOST_LEVELS)
         return -1;
     const TypeFacts facts = w->types[number];
@@ -261,7 +264,9 @@ static int is_shared_already(const Walk *w, const Batch *batch, const SharedAtom
 }
 
 static void add_shared(Walk *w, uint32_t source, const SharedAtom *atom) {
-    if (w->n_batches == 0 || w->batches[w->n_batches - 1].source != source) {
+    /* What has been found in between and isn't folded comes in between. */
+    if (w->n_batches == 0 || w->batches[w->n_batches - 1].source != source ||
+        w->batches[w->n_batches - 1].place != w->order.count) {
         if (w->n_batches == w->cap_batches) {
             size_t capacity = w->cap_batches ? w->cap_batches * 2 : 256;
             Batch *batches = resized(w, w->batches, capacity * sizeof *batches);
@@ -272,6 +277,7 @@ static void add_shared(Walk *w, uint32_t source, const SharedAtom *atom) {
         }
         w->batches[w->n_batches++] = (Batch){.source = source, .first = w->n_shared};
         add_batch_node(w, w->n_batches - 1, 1, source);
+        w->batches[w->n_batches - 1].place = w->order.count;
     }
     Batch *batch = &w->batches[w->n_batches - 1];
     if (is_shared_already(w, batch, atom))

@@ -199,10 +199,11 @@ typedef struct {
     uint32_t level; /* in how many containers of the parcel it lies */
 } SharedAtom;
 
-/* Those of all parcels of a container. */
+/* Those of parcels of a container that come in a row. */
 typedef struct {
     uint32_t source, levels;
     size_t first, count;
+    size_t place; /* behind its node in the order of the walk */
 } Batch;
 
 #define PAGE_BITS 12
