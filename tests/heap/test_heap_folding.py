@@ -134,15 +134,22 @@ def test_sums_names_and_dominators_are_the_same(seed: int, size: int, tied: floa
     assert folded == unfolded
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.integers(0, 1 << 30))
+def _sums(request: WalkRequest) -> tuple[int, int, int]:
+    result = walk(request, seal=Seal())
+    assert result.native_bytes is not None
+    assert result.garbage_bytes is not None
+    return result.heap_bytes, result.native_bytes, result.garbage_bytes
+
+
+@pytest.mark.parametrize("seed", range(6))
 def test_a_walk_of_everything_takes_nothing_in_it_for_held_elsewhere(seed: int) -> None:
-    roots = graph(seed, 400, 0.02)
+    roots = graph(seed, 4000, 0.02)
     request = WalkRequest(roots, full=True, cutoff_bytes=600, max_selected=50)
-    folded, unfolded = (walk(replace(request, folds=folds), seal=Seal()) for folds in (True, False))
-    assert folded.heap_bytes == pytest.approx(unfolded.heap_bytes, rel=1e-3)
-    assert folded.native_bytes == pytest.approx(unfolded.native_bytes, rel=1e-3)
-    assert folded.garbage_bytes == pytest.approx(unfolded.garbage_bytes, abs=2000)
+    gc.collect()
+    _sums(request)
+    folded, unfolded = _sums(replace(request, folds=True)), _sums(request)
+    differences = [abs(a - b) for a, b in zip(folded, unfolded, strict=True)]
+    assert max(differences) < 4000
 
 
 def test_what_is_new_in_folded_objects_is_not_elsewhere() -> None:
@@ -157,7 +164,7 @@ def test_what_is_new_in_folded_objects_is_not_elsewhere() -> None:
         assert result.elsewhere_bytes < 200_000
         assert result.heap_bytes > 20_000 * 200
         gc.collect()
-    assert walk(request).scratch_bytes < 20_000 * 8
+    assert walk(request).scratch_bytes < 20_000 * 30
     assert walk(replace(request, folds=False)).scratch_bytes > 20_000 * 100
 
 
@@ -199,7 +206,7 @@ def test_what_grows_deep_in_a_large_dataset_has_its_name(
 
 
 GROWING = {
-    "items are replaced by larger ones": "records[i] = {'id': i * 1000, 'text': 'x' * 300}",
+    "items are replaced by larger ones": "records[i] = {'id': i * 1000, 'text': 'x' * (300 + n)}",
     "values grow": "records[i]['text'] += 'y' * 300",
     "each gets a list that is appended to": "records[i].setdefault('seen', []).append(i + 0.5)",
     "each gets an attribute": "records[i][f'key {len(records[i])}'] = [i + 0.5, (i * 1000,)]",
@@ -217,7 +224,7 @@ def test_what_grows_all_over_a_large_dataset_is_weighed_to_the_byte(
         look()
         for n in range(3):
             for i in range(n, len(records), 50):
-                {change}
+                {GROWING[change]}
             look()
         """,
         scope=scope,
