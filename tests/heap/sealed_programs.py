@@ -1,8 +1,8 @@
 """A library that changes, and the heap's answer on it from a seal and from a whole walk.
 
-Run as a script it changes the library at random and prints where the two answers differ:
+Run as a script it changes the library at random, with `light` also what the user keeps of light objects, and prints where the two answers differ:
 
-    python tests/heap/sealed_programs.py [SEED [STEPS]]
+    python tests/heap/sealed_programs.py [SEED [STEPS [light]]]
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ def _make_mine(program: Program) -> None:
     program.mine.append(program.data())
 
 
-def _make_many_mine(program: Program) -> None:
+def _make_many_light(program: Program) -> None:
     program.mine.append([program.light() for _ in range(60)])
 
 
@@ -370,14 +370,17 @@ def _suspend(program: Program) -> None:
     program.module.registry.append(generator)
 
 
-STEPS: dict[str, Step] = {
+_ALL: dict[str, Step] = {
     name.lstrip("_"): step
     for name, step in list(globals().items())
     if isinstance(step, types.FunctionType)
     and name.startswith("_")
     and name not in {"_closure", "_containers", "_generate", "_mine"}
 }
+STEPS = {name: step for name, step in _ALL.items() if "light" not in name}
 """What may happen between two looks, by name."""
+LIGHT_STEPS = {name: step for name, step in _ALL.items() if "light" in name}
+"""What may happen to many light objects that the user keeps."""
 
 
 @dataclass
@@ -470,11 +473,12 @@ def main() -> None:
     run = program(seed)
     looker = Looker("/nowhere")
     looker.sealed()
-    names = list(STEPS)
+    chosen = STEPS | LIGHT_STEPS if "light" in sys.argv else STEPS
+    names = list(chosen)
     for at in range(steps):
         done = run.random.choices(names, k=run.random.randrange(1, 8))
         for name in done:
-            STEPS[name](run)
+            chosen[name](run)
         for line in looker.differences():
             print(f"seed {seed}, look {at}, after {' '.join(done)}: {line}")
     _end_threads(run)

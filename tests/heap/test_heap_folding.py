@@ -236,3 +236,21 @@ def test_what_grows_all_over_a_large_dataset_is_weighed_to_the_byte(
     assert contents["dict"].count == 20_000
     owner = rows[-1].host_bytes - sum(content.bytes for content in rows[-1].holds)
     assert owner == pytest.approx(8 * 20_000, rel=0.2)
+
+
+def test_folded_items_tell_who_else_holds_what_they_refer_to(run_program: RunProgram) -> None:
+    taken = run_program(
+        """
+        texts = [f"{i} " * 300 for i in range(2000)]
+        class Store:
+            def __init__(self):
+                self.texts = {i: {"text": texts[i], "n": i * 1000} for i in range(2000)}
+        store, cache = Store(), [{"key": i * 1000, "of": [texts[i]]} for i in range(2000)]
+        del texts
+        look()
+        """
+    )
+    rows = {row.name: row for row in taken.last.rows}
+    assert rows["cache"].also_held_by == ["Store.texts"] or rows["Store.texts"].also_held_by == [
+        "cache"
+    ]
