@@ -1,6 +1,7 @@
 """A library that changes, and the heap's answer on it from a seal and from a whole walk.
 
-Run as a script it changes the library at random, with `light` also what the user keeps of light objects, and prints where the two answers differ:
+Run as a script it changes the library at random and prints where the two answers differ; with
+``light`` it also changes many light objects of the user's:
 
     python tests/heap/sealed_programs.py [SEED [STEPS [light]]]
 """
@@ -16,7 +17,7 @@ import types
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
 from leakscope.heap.graph import Seal, walk
@@ -133,7 +134,11 @@ class Program:
             lambda: frozenset([(n, n * 1.5), "f" * n]),
             lambda: Pair(n * 1.5, [n * 2.5]),
             lambda: [[[[[[[[n * 1.5]]]]]]]],
-            lambda: {"when": datetime(2026, 1, 1 + n % 28), "kind": Slotted, "call": gc.collect},
+            lambda: {
+                "when": datetime(2026, 1, 1 + n % 28, tzinfo=timezone.utc),
+                "kind": Slotted,
+                "call": gc.collect,
+            },
             lambda: [Named("x" * n), {"raw": bytes(n), "z": complex(n, n), "large": 10**n}],
             lambda: bytearray(n),
         ]

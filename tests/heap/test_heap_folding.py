@@ -184,7 +184,7 @@ LEAKS = {
         records = [Record(i) for i in range(20_000)]
         look()
         for n in range(4):
-            records[7].cache.update({f"{n} {i}": i * 1000 for i in range(400)})
+            records[7].cache.update({f"{n} {i}": i * 1000 for i in range(800)})
             look()
     """,
 }
