@@ -1,10 +1,11 @@
 """How long a program stands still for a census, next to `gc.collect()`, on heaps of many sizes.
 
 Of `plain` and `torch` nine tenths are a library's and one tenth is the user's, in plain dicts and
-lists; `torch` has torch's own objects among them. Of `records` all is the user's. Between two censuses a share of the records of both is
-replaced. In every round, each in turn: a census that goes on from what earlier ones sealed, after
-changes of each share; `gc.collect()` right after it, on the same heap; and a census that walks all
-of it. So a drift of the machine touches all alike, and ratios are taken within a round.
+lists; `torch` has torch's own objects among them. Of `records` all is the user's. Between two
+censuses a share of the records is replaced. In every round, each in turn: a census that goes on
+from what earlier ones sealed, after changes of each share; `gc.collect()` right after it, on the
+same heap; and a census that walks all of it. So a drift of the machine touches all alike, and
+ratios are taken within a round.
 
     python benchmarks/census_pauses.py [--heaps plain,torch,records] [--sizes 100000,450000,1000000]
         [--large] [--shares 0,1,2] [--rounds 20] [--quick] [--json FILE]

@@ -125,7 +125,8 @@ class CensusTaker:
     def take_checked(self) -> Census:
         """Return a whole census, and in it how far one that goes on from the seal is from it.
 
-        It seals again, and folds nothing but numbers and texts. Where nothing was sealed there is nothing to hold it against.
+        It seals again, and folds nothing but numbers and texts. Where nothing was sealed there is
+        nothing to hold it against.
         """
         self._wait()
         began = perf_counter()
