@@ -64,15 +64,16 @@ int fold(Walk *w, uint32_t source, PyObject *object) {
 
 enum { FOLDS_UNKNOWN, FOLDS_NEVER, FOLDS };
 
-static traverseproc traverse_of_classes(void) {
-    static traverseproc found;
-    if (found == NULL) {
-        PyObject *class = PyObject_CallFunction((PyObject *)&PyType_Type, "s(){}", "plain");
-        found = class ? ((PyTypeObject *)class)->tp_traverse : NULL;
-        Py_XDECREF(class);
-        PyErr_Clear();
-    }
-    return found;
+static traverseproc traverse_of_classes; /* that of all classes written in Python */
+
+/* Before any walk: what is made here is left to the collector. */
+int prepare_folding(void) {
+    PyObject *class = PyObject_CallFunction((PyObject *)&PyType_Type, "s(){}", "plain");
+    if (class == NULL)
+        return -1;
+    traverse_of_classes = ((PyTypeObject *)class)->tp_traverse;
+    Py_DECREF(class);
+    return 0;
 }
 
 static int is_plain_container(const PyTypeObject *type) {
@@ -88,7 +89,7 @@ static int may_fold_type(Walk *w, const TypeFacts *facts) {
         return 0;
     if (!PyType_IS_GC(type))
         return type->tp_traverse == NULL;
-    int is_class = PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && type->tp_traverse == traverse_of_classes();
+    int is_class = PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && type->tp_traverse == traverse_of_classes;
     const PyTypeObject *base = type;
     while (is_class && base->tp_traverse == type->tp_traverse)
         base = base->tp_base;

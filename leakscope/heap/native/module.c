@@ -386,7 +386,7 @@ PyMODINIT_FUNC PyInit__native(void) {
     name_unpack = PyUnicode_InternFromString("unpack_hook");
     if (!name_sizeof || !name_dispatch || !name_data || !name_unpack)
         return NULL;
-    if (prepare_threads() < 0)
+    if (prepare_threads() < 0 || prepare_folding() < 0)
         return NULL;
     return PyModule_Create(&definition);
 }

@@ -472,6 +472,7 @@ uint32_t seed(Walk *w, PyObject *object, int32_t root);
 uint32_t reserve(Walk *w, PyObject *object, int phase);
 
 /* folding.c: what needs no node of its own. */
+int prepare_folding(void);
 uint64_t folded_bytes(Walk *w, PyObject *object);
 int fold(Walk *w, uint32_t source, PyObject *object);
 int may_be_parcel(Walk *w, uint32_t source, PyObject *object);
