@@ -1,12 +1,13 @@
 """How long a program stands still for a census, next to `gc.collect()`, on heaps of many sizes.
 
-Of every heap nine tenths are a library's and one tenth is the user's, in plain dicts and lists;
-`torch` has torch's own objects among them. Between two censuses a share of the records of both is
-replaced. In every round, each in turn: a census that goes on from what earlier ones sealed, after
-changes of each share; `gc.collect()` right after it, on the same heap; and a census that walks all
-of it. So a drift of the machine touches all alike, and ratios are taken within a round.
+Of `plain` and `torch` nine tenths are a library's and one tenth is the user's, in plain dicts and
+lists; `torch` has torch's own objects among them. Of `records` all is the user's. Between two
+censuses a share of the records is replaced. In every round, each in turn: a census that goes on
+from what earlier ones sealed, after changes of each share; `gc.collect()` right after it, on the
+same heap; and a census that walks all of it. So a drift of the machine touches all alike, and
+ratios are taken within a round.
 
-    python benchmarks/census_pauses.py [--heaps plain,torch] [--sizes 100000,450000,1000000]
+    python benchmarks/census_pauses.py [--heaps plain,torch,records] [--sizes 100000,450000,1000000]
         [--large] [--shares 0,1,2] [--rounds 20] [--quick] [--json FILE]
 """
 
@@ -32,7 +33,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve()
 LIBRARY = "a_library_that_keeps"
-USER_PART = 0.1
+USER_PART = {"plain": 0.1, "torch": 0.1, "records": 1.0}
 OBJECTS_PER_RECORD = 6
 """A dict, a list, two floats, an int and a text."""
 LARGE = 10_000_000
@@ -85,10 +86,10 @@ def library_module() -> types.ModuleType:
 class Heap:
     """Records of a library and of the user's, of which some are replaced."""
 
-    def __init__(self, size: int, imported: int) -> None:
+    def __init__(self, size: int, imported: int, user_part: float) -> None:
         self._random = random.Random(0)
         count = max(100, (size - imported) // OBJECTS_PER_RECORD)
-        mine = int(count * USER_PART)
+        mine = int(count * user_part)
         records = [record(i) for i in range(count - mine)]
         library_module().records = records  # type: ignore[attr-defined]
         self.mine: list[dict[str, Any]] = [record(i) for i in range(mine)]
@@ -115,7 +116,7 @@ def serve(name: str, size: int, shares: list[str], rounds: int) -> None:
     if name == "torch":
         importlib.import_module("torch")
     imported = CensusTaker(project_root=str(HERE.parent)).take(CensusScope.FULL).objects
-    heap = Heap(size, imported)
+    heap = Heap(size, imported, USER_PART[name])
     gc.collect()
     taker = CensusTaker(project_root=str(HERE.parent))
 
@@ -201,7 +202,7 @@ def rows(case: Case) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else "")
-    parser.add_argument("--heaps", default="plain,torch")
+    parser.add_argument("--heaps", default="plain,torch,records")
     parser.add_argument("--sizes", default="100000,450000,1000000", help="objects of a process")
     parser.add_argument("--large", action="store_true", help=f"{LARGE:,} objects too")
     parser.add_argument("--shares", default="0,1,2", help="records changed, in percent")

@@ -98,6 +98,7 @@ class CensusTaker:
         self._modules = 0
         """How many modules were imported when the baseline was made, or last added to."""
         self._memory_before: RowMemory | None = None
+        self._folds = True
         self._is_autograd_busy = False
         """Whether the latest census waited in vain for other threads' backward passes."""
         self._sampled: dict[str, Sequence[int]] = {}
@@ -125,7 +126,8 @@ class CensusTaker:
     def take_checked(self) -> Census:
         """Return a whole census, and in it how far one that goes on from the seal is from it.
 
-        It seals again. Where nothing was sealed there is nothing to hold it against.
+        It seals again, and folds nothing but numbers and texts. Where nothing was sealed there is
+        nothing to hold it against.
         """
         self._wait()
         began = perf_counter()
@@ -146,7 +148,11 @@ class CensusTaker:
             self._unseal()
         finally:
             self._memory, self._memory_before = self._memory_before, None
-        whole = self._census(CensusScope.FULL, ())
+        self._folds = False
+        try:
+            whole = self._census(CensusScope.FULL, ())
+        finally:
+            self._folds = True
         return msgspec.structs.replace(whole, drift_bytes=_drift(resumed, _sums(whole)))
 
     def waiting(self) -> list[Waiting]:
@@ -197,6 +203,7 @@ class CensusTaker:
         sealed_before = len(self._sealed_roots.modules) - len(roots.library_objects)
         return replace(
             walk_request(roots, full=full, own=[self]),
+            folds=self._folds,
             keep_graph=True,
             cutoff_bytes=self._cutoff_bytes,
             max_selected=max(_LEAST_OBJECTS, self._max_rows * _OBJECTS_PER_ROW),

@@ -86,6 +86,11 @@ class WalkRequest:
     """Objects further than this from their root are not selected: nobody would write that name."""
     graph_budget: int = 200_000
     """Autograd nodes entered at most."""
+    folds: bool = False
+    """Let light objects that only one container of the user's holds, with all that only they keep,
+    count for it: they have no nodes of their own. What is answered is the same, but for what
+    ``Group`` says of objects that several references within such an object share. The reference
+    engine doesn't, nor does a walk that is asked for pinned objects or types."""
     keep_graph: bool = False
     """Keep the nodes and edges in ``WalkResult.graph``: the native engine does."""
     pinned: list[object] = field(default_factory=list)

@@ -1,8 +1,9 @@
 """A library that changes, and the heap's answer on it from a seal and from a whole walk.
 
-Run as a script it changes the library at random and prints where the two answers differ:
+Run as a script it changes the library at random and prints where the two answers differ; with
+``light`` it also changes many light objects of the user's:
 
-    python tests/heap/sealed_programs.py [SEED [STEPS]]
+    python tests/heap/sealed_programs.py [SEED [STEPS [light]]]
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ import re
 import sys
 import threading
 import types
-from collections import OrderedDict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from typing import Any, NamedTuple
 
 from leakscope.heap.graph import Seal, walk
 from leakscope.heap.ownership import Definitions, Ownership
@@ -44,6 +47,22 @@ class Slotted:
     def __init__(self, first: object, second: object) -> None:
         self.first = first
         self.second = second
+
+
+class Pair(NamedTuple):
+    first: float
+    second: list[float]
+
+
+class Named(dict[str, int]):
+    """A dict with attributes."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__({name: 1000})
+        self.name = name + "!"
+
+
+SHARED = [f"a label of several {i}" * (1 + 5 * i) for i in range(12)]
 
 
 def library() -> types.ModuleType:
@@ -95,6 +114,33 @@ class Program:
             lambda: _closure([bytes(200 * n)]),
             lambda: {("k", n, i): i * 2000 for i in range(n)},
             lambda: frozenset((n, "f" * 400 + str(n))),
+        ]
+        return self.random.choice(make)()
+
+    def light(self) -> object:
+        """Return something of several objects that weighs next to nothing."""
+        n = self.random.randrange(1, 40)
+        shared = SHARED[n % len(SHARED)]
+        make: list[Callable[[], object]] = [
+            lambda: {"id": n, "score": n + 0.5, "box": [n * 1.5, n * 2.5], "label": shared},
+            lambda: [str(n * 1000), (n, n * 3.5, {"label": shared, f"key {n * 7}": [n * 9.5]})],
+            lambda: (n * 1000, shared, [shared, n * 1001], ()),
+            lambda: Thing(n),
+            lambda: Slotted([n * 1000], {"label": shared}),
+            lambda: {n * 1000 + i: {shared, f"text {n} {i}"} for i in range(3)},
+            lambda: deque([n * 1.5, [n * 2.5]], maxlen=3),
+            lambda: defaultdict(list, {shared: [n * 1.5]}),
+            lambda: OrderedDict([(f"a {n}", n * 1.5), (shared, [n])]),
+            lambda: frozenset([(n, n * 1.5), "f" * n]),
+            lambda: Pair(n * 1.5, [n * 2.5]),
+            lambda: [[[[[[[[n * 1.5]]]]]]]],
+            lambda: {
+                "when": datetime(2026, 1, 1 + n % 28, tzinfo=timezone.utc),
+                "kind": Slotted,
+                "call": gc.collect,
+            },
+            lambda: [Named("x" * n), {"raw": bytes(n), "z": complex(n, n), "large": 10**n}],
+            lambda: bytearray(n),
         ]
         return self.random.choice(make)()
 
@@ -203,6 +249,62 @@ def _make_mine(program: Program) -> None:
     program.mine.append(program.data())
 
 
+def _make_many_light(program: Program) -> None:
+    program.mine.append([program.light() for _ in range(60)])
+
+
+def _mine(program: Program) -> list[Any]:
+    """Return a list of many light objects that the user's names lead to."""
+    found = [item for item in program.mine if type(item) is list and len(item) >= 40]
+    return program.random.choice(found) if found else [program.light() for _ in range(2)]
+
+
+def _replace_light(program: Program) -> None:
+    where = _mine(program)
+    where[program.random.randrange(len(where))] = program.light()
+
+
+def _let_go_light(program: Program) -> None:
+    where = _mine(program)
+    for _ in range(5):
+        where[program.random.randrange(len(where))] = None
+
+
+def _grow_within_light(program: Program) -> None:
+    """Let something grow that lies deep in a light object of the user's."""
+    found = program.random.choice(_mine(program))
+    if type(found) is dict:
+        found.setdefault("grows", []).extend(program.light() for _ in range(12))
+    elif type(found) is list:
+        found.append(program.data())
+    elif isinstance(found, Thing):
+        found.tags[program.random.random()] = program.data()
+
+
+def _tie_light(program: Program) -> None:
+    """Let a light object refer to another, to itself, or to a container that others hold."""
+    where = _mine(program)
+    found = program.random.choice(where)
+    other = program.random.choice([found, program.random.choice(where), where, program.mine])
+    if type(found) is dict:
+        found["other"] = other
+    elif type(found) is list:
+        found.append(other)
+
+
+def _share_light(program: Program) -> None:
+    """Let a container of the user's hold parts of light objects too."""
+    where = _mine(program)
+    program.mine.append([v for r in where if type(r) is dict for v in r.values()])
+
+
+def _hand_over_light(program: Program) -> None:
+    """Let the library keep light objects alone, or the user what the library kept."""
+    where, theirs = _mine(program), program.module.registry
+    theirs.extend(where.pop() for _ in range(min(len(where), 10)))
+    where.extend(theirs.pop() for _ in range(min(len(theirs), 5)))
+
+
 def _collect(_: Program) -> None:
     gc.collect()
 
@@ -273,14 +375,17 @@ def _suspend(program: Program) -> None:
     program.module.registry.append(generator)
 
 
-STEPS: dict[str, Step] = {
+_ALL: dict[str, Step] = {
     name.lstrip("_"): step
     for name, step in list(globals().items())
     if isinstance(step, types.FunctionType)
     and name.startswith("_")
-    and name not in {"_closure", "_containers", "_generate"}
+    and name not in {"_closure", "_containers", "_generate", "_mine"}
 }
+STEPS = {name: step for name, step in _ALL.items() if "light" not in name}
 """What may happen between two looks, by name."""
+LIGHT_STEPS = {name: step for name, step in _ALL.items() if "light" in name}
+"""What may happen to many light objects that the user keeps."""
 
 
 @dataclass
@@ -326,6 +431,7 @@ class Looker:
             walk_request(roots, full=True, own=[self]),
             cutoff_bytes=CUTOFF,
             max_selected=20_000,
+            folds=seal is not None,
             lasting_from=len(roots.named),
             root_base=base,
         )
@@ -372,11 +478,12 @@ def main() -> None:
     run = program(seed)
     looker = Looker("/nowhere")
     looker.sealed()
-    names = list(STEPS)
+    chosen = STEPS | LIGHT_STEPS if "light" in sys.argv else STEPS
+    names = list(chosen)
     for at in range(steps):
         done = run.random.choices(names, k=run.random.randrange(1, 8))
         for name in done:
-            STEPS[name](run)
+            chosen[name](run)
         for line in looker.differences():
             print(f"seed {seed}, look {at}, after {' '.join(done)}: {line}")
     _end_threads(run)

@@ -34,6 +34,17 @@ def test_after_random_changes_both_answers_are_the_same(seed: int) -> None:
     assert found.stdout == ""
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+def test_after_changes_of_what_is_folded_both_answers_are_the_same(seed: int) -> None:
+    found = subprocess.run(
+        [sys.executable, str(PROGRAMS), str(seed), "10", "light"],
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert (found.stderr, found.stdout) == ("", "")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 120))
 def test_after_many_random_changes_both_answers_are_the_same(seed: int) -> None:

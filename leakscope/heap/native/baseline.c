@@ -16,8 +16,6 @@
 #include <internal/pycore_interp.h>
 #include <string.h>
 
-#define PAGE_BITS 12
-#define PAGE_WORDS 4 /* a bit for every 16 bytes of a page: objects that are tracked begin there */
 #define LAST_KEPT 4096 /* of the oldest generation, the last objects are known in their order */
 #define IN_A_ROW 8
 /* So many of those in that order, from the end of the oldest generation's list: what comes before them was
@@ -26,16 +24,6 @@
 /* Objects of the youngest generation are not known, for many are about to go. Where the collector is
  * switched off everything is young. */
 #define AHEAD 12 /* objects that are on their way from memory while the list is gone through */
-
-typedef struct {
-    uintptr_t page; /* its number; 0: free */
-    uint64_t bits[PAGE_WORDS];
-} Page;
-
-typedef struct {
-    Page *pages;
-    size_t n_slots, n_pages;
-} Addresses;
 
 struct Baseline {
     Addresses known;
@@ -86,25 +74,8 @@ PyObject *baseline_bytes(PyObject *Py_UNUSED(module), PyObject *capsule) {
     return PyLong_FromSize_t(sizeof *b + n_pages * sizeof(Page) + b->cap_sequence * sizeof *b->sequence);
 }
 
-static Page *page_of(const Addresses *a, uintptr_t page) {
-    size_t mask = a->n_slots - 1, at = (page * 0x9E3779B97F4A7C15ull >> 20) & mask;
-    while (a->pages[at].page && a->pages[at].page != page)
-        at = (at + 1) & mask;
-    return &a->pages[at];
-}
-
-static int bit_of(PyObject *object) { return (int)((uintptr_t)object >> 4 & (PAGE_WORDS * 64 - 1)); }
-
 /* Say whether it has taken note of what was there. */
 int has_begun(const Baseline *b) { return b->collections >= 0; }
-
-static int is_among(const Addresses *a, PyObject *object) {
-    if (a->n_slots == 0)
-        return 0; /* with the collector switched off from the start nothing may have been old */
-    const Page *page = page_of(a, (uintptr_t)object >> PAGE_BITS);
-    int bit = bit_of(object);
-    return page->bits[bit >> 6] >> (bit & 63) & 1;
-}
 
 /* Say whether an object was there before. */
 int is_known(const Baseline *b, PyObject *object) {
@@ -126,7 +97,7 @@ static int grow_pages(Walk *w, Addresses *a) {
     return 0;
 }
 
-static int add_address(Walk *w, Addresses *a, PyObject *object) {
+int add_address(Walk *w, Addresses *a, PyObject *object) {
     if ((a->n_pages + 1) * 2 > a->n_slots && grow_pages(w, a) < 0)
         return -1;
     Page *page = page_of(a, (uintptr_t)object >> PAGE_BITS);

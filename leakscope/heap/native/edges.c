@@ -10,55 +10,11 @@
 #include <frameobject.h>
 #endif
 
-#define FOLD_LIMIT 4096 /* a lone number or text smaller than this needs no node of its own */
 #define NEAR (LAG / 2)  /* edges after which an object has come, and its slot is sent for */
 #define AHEAD 6         /* objects that are on their way from memory before they are entered */
 
 int root_of_phase(int phase) {
     return phase == PHASE_NATIVE ? ROOT_NATIVE : phase == PHASE_GARBAGE ? ROOT_GARBAGE : ROOT_OTHER;
-}
-
-int is_nothing(PyObject *object) {
-    return object == Py_None || object == Py_True || object == Py_False ||
-           object == Py_Ellipsis || object == Py_NotImplemented;
-}
-
-static inline int is_atomic(PyTypeObject *type) {
-    return type == &PyLong_Type || type == &PyFloat_Type || type == &PyUnicode_Type ||
-           type == &PyBytes_Type || type == &PyComplex_Type;
-}
-
-/* Bytes of a small number or text that only its container refers to; 0 for any other object. It
- * needs no node: its container dominates it whatever else the heap looks like. */
-uint64_t folded_bytes(Walk *w, PyObject *object) {
-    PyTypeObject *type = Py_TYPE(object);
-    if (Py_REFCNT(object) != 1 || !is_atomic(type))
-        return 0;
-    if (type == &PyFloat_Type)
-        return sizeof(PyFloatObject);
-    if (type == &PyUnicode_Type && PyUnicode_IS_COMPACT_ASCII(object)) {
-        uint64_t bytes = sizeof(PyASCIIObject) + (uint64_t)PyUnicode_GET_LENGTH(object) + 1;
-        return bytes < FOLD_LIMIT ? bytes : 0;
-    }
-    uint32_t number = type_number(w, type);
-    if (number == NONE)
-        return 0;
-    uint64_t bytes = shallow_bytes(object, &w->types[number]);
-    return bytes < FOLD_LIMIT ? bytes : 0;
-}
-
-int fold(Walk *w, uint32_t source, PyObject *object) {
-    uint64_t bytes = folded_bytes(w, object);
-    if (bytes == 0)
-        return 0;
-    w->nodes[source].bytes += bytes;
-    if (is_counted(w, w->phase)) {
-        w->heap_bytes += bytes;
-        w->folded++;
-        if (w->request.counts_types)
-            count_object(w, type_number(w, Py_TYPE(object)), bytes);
-    }
-    return 1;
 }
 
 /* Say whether an object was there when measuring began and is left alone: of ours, what may keep
@@ -130,7 +86,12 @@ static uint32_t settle(Walk *w, uint32_t source, PyObject *object, uint64_t key)
                                        : meet(w, source, object);
 }
 
-static void follow(Walk *w, const Pending *edge) {
+static void follow(Walk *w, Pending *edge) {
+    if (edge->may_be_parcel) {
+        if (fold_parcel(w, edge->source, edge->object))
+            return;
+        edge->key = key_of(w, edge->object);
+    }
     uint32_t target = settle(w, edge->source, edge->object, edge->key);
     if (target != NONE)
         add_edge(w, edge->source, target);
@@ -148,6 +109,10 @@ static inline void arrive(Walk *w, Pending *edge) {
     int may_have_node = w->phase == PHASE_HIDDEN || w->resumed || w->n_pinned;
     if (!may_have_node && fold(w, edge->source, edge->object)) {
         edge->object = NULL;
+        return;
+    }
+    if (may_be_parcel(w, edge->source, edge->object)) {
+        edge->may_be_parcel = 1;
         return;
     }
     edge->key = key_of(w, edge->object);
@@ -178,7 +143,7 @@ static inline void see(Walk *w, PyObject *object) {
         follow_first(w);
     __builtin_prefetch(object);
     w->pending[(w->first_pending + w->n_pending++) % LAG] =
-        (Pending){object, 0, w->order.items[w->order.head - 1]};
+        (Pending){object, 0, w->order.items[w->order.head - 1], 0};
     if (w->n_pending - w->n_arrived > NEAR)
         arrive(w, &w->pending[(w->first_pending + w->n_arrived++) % LAG]);
 }
@@ -365,11 +330,23 @@ static void follow_payload(Walk *w, uint32_t number, PyObject *object, const Typ
         follow_graph(w, number, object, facts);
 }
 
+/* Parcels may be among the edges that wait: the batch is complete when these were followed. */
+static void enter_batch(Walk *w, uint32_t number) {
+    size_t at = 0;
+    follow_all(w);
+    for (PyObject *atom; !w->failed && (atom = shared_by_batch(w, number, &at));)
+        see(w, atom);
+    follow_all(w);
+    follow_batch(w, number);
+}
+
 static void enter(Walk *w, uint32_t number) {
     Node *node = &w->nodes[number];
     const TypeFacts facts = w->types[node->type];
     if (node->parent != NONE)
         inherit(w, node);
+    if (node->type == MEMORY_BATCH)
+        enter_batch(w, number);
     if (facts.type == NULL)
         return;
     if (facts.mark >= 0)

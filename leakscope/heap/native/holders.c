@@ -44,6 +44,24 @@ static uint32_t shared_below(const Walk *w, const Tree *t, uint32_t container, u
     return NONE;
 }
 
+static int is_batch(const Walk *w, uint32_t number) { return w->nodes[number].type == MEMORY_BATCH; }
+
+#define MOST_LOOKS 256
+
+/* Of what folded items refer to, return something that is shared, from that part of it on; or NONE. */
+static uint32_t shared_in_batch(const Walk *w, const Tree *t, uint32_t container, uint32_t batch, uint32_t part) {
+    const Node *node = &w->nodes[batch];
+    uint32_t first = (uint32_t)((uint64_t)node->n_edges * part / (SHARED_SAMPLES + 1)), next = NONE;
+    for (uint32_t e = first; e < node->n_edges && e < first + MOST_LOOKS; e++) {
+        uint32_t target = t->node[w->edges[node->first_edge + e]];
+        if (is_batch(w, target))
+            next = target;
+        else if (w->nodes[target].parent == batch && !keeps_alive(t, container, target))
+            return target;
+    }
+    return next == NONE ? NONE : shared_in_batch(w, t, container, next, part);
+}
+
 /* Instances are referred to by much that belongs to them; by such as these things are gathered. */
 static int gathers(const PyTypeObject *type) {
     for (const PyTypeObject *base = type; base; base = base->tp_base)
@@ -71,7 +89,8 @@ static void sample_items(const Walk *w, const Tree *t, Choice *c, uint32_t numbe
     for (uint32_t s = 1; s <= SHARED_SAMPLES; s++) {
         uint32_t edge = (uint32_t)((uint64_t)node->n_edges * s / (SHARED_SAMPLES + 1));
         uint32_t item = t->node[w->edges[node->first_edge + edge]];
-        uint32_t shared = shared_below(w, t, number, item);
+        uint32_t shared = is_batch(w, item) ? shared_in_batch(w, t, number, item, s)
+                                            : shared_below(w, t, number, item);
         if (shared != NONE && !is_sampled(c, shared))
             c->shared[c->n_shared++] = (Shared){.container = number, .object = shared};
     }
@@ -86,9 +105,17 @@ static void take_samples(Walk *w, const Tree *t, Choice *c) {
             continue;
         if (gathers(w->types[node->type].type))
             c->shared[c->n_shared++] = (Shared){.container = number, .object = number};
-        if (node->n_edges >= FEWEST_ITEMS && is_asked_about(w, t, number))
+        int has_folded = node->n_edges && is_batch(w, t->node[w->edges[node->first_edge + node->n_edges - 1]]);
+        if ((node->n_edges >= FEWEST_ITEMS || has_folded) && is_asked_about(w, t, number))
             sample_items(w, t, c, number);
     }
+}
+
+/* Return the container whose folded items a node stands for; of any other, itself. */
+static uint32_t container_of(const Walk *w, uint32_t number) {
+    while (is_batch(w, number))
+        number = w->nodes[number].parent;
+    return number;
 }
 
 static int may_hold(const Walk *w, const Tree *t, uint32_t number) {
@@ -100,7 +127,8 @@ static int may_hold(const Walk *w, const Tree *t, uint32_t number) {
 
 static void add_holder(const Walk *w, Shared *shared, uint32_t holder) {
     uint32_t n = shared->n_holders;
-    int told = w->nodes[shared->object].parent == holder || shared->object == holder ||
+    uint32_t named_by = w->nodes[shared->object].parent;
+    int told = (named_by != NONE && container_of(w, named_by) == holder) || shared->object == holder ||
                (n && shared->holders[n - 1] == holder); /* edges of a node come in a row */
     if (!told && n < MAX_HOLDERS)
         shared->holders[shared->n_holders++] = holder;
@@ -111,9 +139,10 @@ static void note_holders(const Walk *w, const Tree *t, const uint32_t *sampled, 
         const Node *node = &w->nodes[k];
         for (uint32_t e = 0; e < node->n_edges; e++) {
             uint32_t sample = sampled[w->edges[node->first_edge + e]];
-            if (sample && may_hold(w, t, k))
+            uint32_t holder = sample ? container_of(w, k) : NONE;
+            if (sample && may_hold(w, t, holder))
                 for (; sample; sample = c->shared[sample - 1].next)
-                    add_holder(w, &c->shared[sample - 1], k);
+                    add_holder(w, &c->shared[sample - 1], holder);
         }
     }
 }

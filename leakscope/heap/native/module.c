@@ -29,7 +29,7 @@ static PyObject *take_object(PyObject *request, const char *name, PyTypeObject *
 }
 
 static int read_request(Request *r, PyObject *request) {
-    Py_ssize_t cutoff, circle_bytes, full, keeps_graph, counts_types, needs_autograd;
+    Py_ssize_t cutoff, circle_bytes, full, keeps_graph, counts_types, needs_autograd, folds;
     if (!(r->roots = take_object(request, "roots", &PyList_Type)) ||
         !(r->barriers = take_object(request, "barriers", &PyList_Type)) ||
         !(r->hidden = take_object(request, "hidden", &PyList_Type)) ||
@@ -54,6 +54,7 @@ static int read_request(Request *r, PyObject *request) {
         take_number(request, "keep_graph", &keeps_graph) < 0 ||
         take_number(request, "count_types", &counts_types) < 0 ||
         take_number(request, "needs_autograd", &needs_autograd) < 0 ||
+        take_number(request, "folds", &folds) < 0 ||
         take_number(request, "own_passes", &r->own_passes) < 0 ||
         take_number(request, "lasting_from", &r->lasting_from) < 0 ||
         take_number(request, "root_base", &r->root_base) < 0 ||
@@ -70,6 +71,7 @@ static int read_request(Request *r, PyObject *request) {
     r->keeps_graph = keeps_graph != 0;
     r->counts_types = counts_types != 0;
     r->needs_autograd = needs_autograd != 0;
+    r->folds = folds != 0;
     r->library_from = PyList_GET_SIZE(r->roots);
     if (r->max_samples > MAX_SAMPLES)
         r->max_samples = MAX_SAMPLES;
@@ -160,6 +162,10 @@ static void release(Walk *w, Tree *t, Choice *c) {
     drop(w, w->extents);
     drop(w, w->storages);
     drop(w, w->mappings);
+    drop(w, w->parcels);
+    drop(w, w->batches);
+    drop(w, w->shared);
+    drop(w, w->in_parcels.pages);
 }
 
 static void let_go(Walk *w) {
@@ -206,6 +212,7 @@ static PyObject *walk_heap(Walk *w, PyObject *request) {
         add_memory_types(w) < 0 || watch_pinned(w) < 0)
         goto out;
     w->n_devices = 1;
+    w->folds_parcels = w->request.folds && !w->request.counts_types && w->n_pinned == 0;
     if (w->seal && begin_resumed(w) < 0)
         goto out;
     walk_user(w, request);
@@ -379,7 +386,7 @@ PyMODINIT_FUNC PyInit__native(void) {
     name_unpack = PyUnicode_InternFromString("unpack_hook");
     if (!name_sizeof || !name_dispatch || !name_data || !name_unpack)
         return NULL;
-    if (prepare_threads() < 0)
+    if (prepare_threads() < 0 || prepare_folding() < 0)
         return NULL;
     return PyModule_Create(&definition);
 }

@@ -26,6 +26,7 @@ void walk_user(Walk *w, PyObject *request) {
         seed(w, PyList_GET_ITEM(r->roots, i), (int32_t)i);
     }
     drain(w);
+    w->folded_by_user = w->folded;
 }
 
 void walk_library(Walk *w) {
@@ -71,8 +72,10 @@ typedef struct {
 } Unreached;
 
 /* Note that the collector tracks an object; one that nothing has reached so far waits for its phase.
- * Returns its node. */
+ * Returns its node; NONE of one that is part of a parcel. */
 uint32_t mark_tracked(Walk *w, PyObject *object, int is_young) {
+    if (is_among(&w->in_parcels, object))
+        return NONE;
     uint64_t entry = find_entry(&w->index, key_of(w, object));
     uint32_t node = entry ? node_of(entry) : reserve(w, object, PHASE_UNREACHED);
     if (node != NONE)

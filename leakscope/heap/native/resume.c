@@ -95,6 +95,8 @@ void drop_resumed(Walk *w) {
     w->resumed = NULL;
 }
 
+int is_sealed(const Walk *w, PyObject *object) { return sealed_at(w->seal, (uintptr_t)object) != NONE; }
+
 /* Say whether a walk may make a node of an object: it isn't sealed, or the user's names have reached it.
  * The way to sealed types, modules, and objects of our own is cut for those. */
 int takes_sealed(Walk *w, PyObject *object) {
@@ -303,6 +305,8 @@ static void fetch_expected(const Sweep *s) {
 static int sweep_object(PyObject *object, int is_young, void *argument) {
     Sweep *s = argument;
     Walk *w = s->walk;
+    if (is_among(&w->in_parcels, object))
+        return 0; /* and not sealed */
     if (s->n_sequence == s->cap_sequence) {
         size_t capacity = s->cap_sequence ? s->cap_sequence * 2 : w->seal->n_sequence + 4096;
         uint32_t *sequence = resized(w, s->sequence, capacity * 4);

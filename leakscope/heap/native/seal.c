@@ -309,7 +309,7 @@ int add_to_seal(Walk *w, const Tree *t) {
         if (w->resumed)
             note_kept(w, s.entries);
         else
-            seal->folded = w->folded;
+            seal->folded = w->folded - w->folded_by_user;
         seal_nodes(&s);
         result = list_new_dicts(w, seal, first) < 0 ? -1 : index_entries(w, seal, first);
     }

@@ -224,6 +224,8 @@ int group_children(Walk *w, const Tree *t, Choice *c) {
         uint32_t number = w->order.items[i];
         const Node *node = &w->nodes[number];
         uint32_t v = t->number[number], above = t->node[t->dominator[v]];
+        while (above != NONE && w->nodes[above].type == MEMORY_BATCH)
+            above = t->node[t->dominator[t->number[above]]];
         const TypeFacts *facts = &w->types[node->type];
         if (above == NONE || !(c->place[above] & CHOSEN) || facts->type == NULL ||
             facts->rank == RANK_GRAPH)
@@ -235,6 +237,7 @@ int group_children(Walk *w, const Tree *t, Choice *c) {
     }
     if (w->resumed)
         group_sealed(w, c);
+    group_parcels(w, c);
     Holding h = {.walk = w};
     for (size_t i = 0; i < c->n_chosen; i++) {
         const Node *node = &w->nodes[c->chosen[i].node];

@@ -1,6 +1,8 @@
 /* What one object occupies, as sys.getsizeof says it, and what that leaves out. */
 #include "walk.h"
 
+#include <stddef.h>
+
 #if PY_VERSION_HEX >= 0x030D0000
 /* Attributes that live in an array within the instance, behind the part that sys.getsizeof tells of:
  * a prefix that begins with the number of places and is rounded up to words, a word, the places. */
@@ -39,6 +41,17 @@ static uint64_t inline_values_bytes(PyObject *object) {
 const void *attribute_values(PyObject *Py_UNUSED(object)) { return NULL; }
 #endif
 
+/* Return what a number takes; 0 of zero, of which versions tell differently. */
+static uint64_t int_bytes(PyObject *object) {
+#if PY_VERSION_HEX >= 0x030C0000
+    uint64_t digits = ((PyLongObject *)object)->long_value.lv_tag >> 3; /* the low bits are its sign */
+    return digits ? offsetof(PyLongObject, long_value.ob_digit) + sizeof(digit) * digits : 0;
+#else
+    Py_ssize_t digits = Py_SIZE(object);
+    return digits ? offsetof(PyLongObject, ob_digit) + sizeof(digit) * (uint64_t)(digits < 0 ? -digits : digits) : 0;
+#endif
+}
+
 #define MOST_BYTES ((uint64_t)1 << 40)
 
 /* Some types of extensions declare items and keep something else, such as a pointer, where their number
@@ -59,6 +72,9 @@ uint64_t shallow_bytes(PyObject *object, const TypeFacts *facts) {
                8 * (uint64_t)((PyListObject *)object)->allocated;
     if (type == &PyUnicode_Type && PyUnicode_IS_COMPACT_ASCII(object))
         return bytes + sizeof(PyASCIIObject) + (uint64_t)PyUnicode_GET_LENGTH(object) + 1;
+    uint64_t of_int = type == &PyLong_Type ? int_bytes(object) : 0;
+    if (of_int)
+        return of_int;
 #if PY_VERSION_HEX < 0x030D0000
     if (type == &PyDict_Type) /* without the number object that its __sizeof__ would return */
         return bytes + (uint64_t)_PyDict_SizeOf((PyDictObject *)object);

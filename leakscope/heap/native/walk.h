@@ -26,6 +26,7 @@
 #define MAX_REFERRERS 8
 #define MOST_DEPTH 511
 #define MAX_MARKS 31
+#define LATEST_TYPES 64
 
 enum { PHASE_USER, PHASE_LIBRARY, PHASE_OTHER, PHASE_HIDDEN, PHASE_NATIVE, PHASE_GARBAGE,
        PHASE_BARRIER, PHASE_UNREACHED };
@@ -45,8 +46,9 @@ enum {
     (TYPE_TENSOR | TYPE_STORAGE_OBJECT | TYPE_SAVED | TYPE_ARRAY | TYPE_RECORD | TYPE_MAPPING |     \
      TYPE_ARROW)
 
-/* Numbers of the first types: memory that is no Python object's own, by what backs it. */
-enum { MEMORY_PRIVATE, MEMORY_SHARED, MEMORY_FILE, MEMORY_TYPES };
+/* Numbers of the first types: memory that is no Python object's own, by what backs it; and what stands for
+ * folded parcels (folding.c), which is none at all. */
+enum { MEMORY_PRIVATE, MEMORY_SHARED, MEMORY_FILE, MEMORY_BATCH, MEMORY_TYPES };
 
 typedef struct {
     PyTypeObject *type; /* NULL: memory, which is no Python object */
@@ -54,8 +56,8 @@ typedef struct {
     PyObject **saved;   /* of an autograd node: its accessors, borrowed from the type */
     PyObject *next_functions, *variable;
     uint32_t n_saved, header, flags;
-    uint8_t rank;
-    int8_t mark;
+    uint8_t rank, folds;
+    int8_t mark, luck;
 } TypeFacts;
 
 enum { NODE_BY_GRAPH = 1, NODE_KEEPS_GRAPH = 2, NODE_GRADIENT = 4, NODE_FROZEN = 8,
@@ -101,7 +103,7 @@ typedef struct {
 typedef struct {
     PyObject *object; /* NULL: it was folded */
     uint64_t key;
-    uint32_t source;
+    uint32_t source, may_be_parcel;
 } Pending;
 
 typedef struct {
@@ -124,7 +126,7 @@ typedef struct {
     Py_ssize_t new_samples;
     uint64_t cutoff, circle_bytes;
     Py_ssize_t own_passes;
-    int full, keeps_graph, counts_types, needs_autograd;
+    int full, keeps_graph, counts_types, needs_autograd, folds;
     PyObject *roots, *barriers, *hidden, *marked, *late, *stages, *pinned;
 } Request;
 
@@ -176,6 +178,48 @@ typedef struct {
     int64_t references;
 } Head;
 
+typedef struct {
+    uint32_t type;
+    uint64_t count, bytes, unread;
+    PyObject *samples[MAX_SAMPLES];
+    uint32_t n_samples;
+} Kind;
+
+#define MAX_PARCEL_SAMPLES 3
+
+/* What was folded into a container, of one type. */
+typedef struct {
+    uint32_t source;
+    Kind kind;
+} Parcels;
+
+/* A number or text to which a parcel refers, and others too. */
+typedef struct {
+    PyObject *object;
+    uint32_t level; /* in how many containers of the parcel it lies */
+} SharedAtom;
+
+/* Those of parcels of a container that come in a row. */
+typedef struct {
+    uint32_t source, levels;
+    size_t first, count;
+    size_t place; /* behind its node in the order of the walk */
+} Batch;
+
+#define PAGE_BITS 12
+#define PAGE_WORDS 4 /* a bit for every 16 bytes of a page: objects that are tracked begin there */
+
+typedef struct {
+    uintptr_t page; /* its number; 0: free */
+    uint64_t bits[PAGE_WORDS];
+} Page;
+
+/* A set of addresses of objects that the collector tracks. */
+typedef struct {
+    Page *pages;
+    size_t n_slots, n_pages;
+} Addresses;
+
 typedef struct Baseline Baseline;
 typedef struct Seal Seal;
 typedef struct Resumed Resumed;
@@ -194,6 +238,7 @@ typedef struct {
     uint32_t n_types, cap_types;
     uint32_t *type_slots;
     size_t n_type_slots;
+    uint32_t latest_types[LATEST_TYPES]; /* numbers, by address */
     uint32_t *edges;
     size_t n_edges, cap_edges;
     Numbers order, code, late, graph, made, seeds, tensors, views, opaque;
@@ -220,6 +265,17 @@ typedef struct {
     uint64_t elsewhere, new_garbage; /* host bytes that are new, and no name of the user's reaches */
     int has_weighed_new;
     Resumed *resumed;  /* of a walk that goes on from a seal; NULL of a whole one */
+
+    int folds_parcels;
+    Parcels *parcels;
+    size_t n_parcels, cap_parcels;
+    SharedAtom *shared;
+    size_t n_shared, cap_shared;
+    Batch *batches;
+    size_t n_batches, cap_batches;
+    Addresses in_parcels; /* what the collector tracks of parcels, where its lists are gone through */
+    uint32_t passed_by; /* objects that could have been parcels and were not tried */
+    uint64_t folded_by_user;
 
     int phase;
     uint32_t phase_first; /* settled nodes from here on are of this phase, those before of others */
@@ -263,13 +319,6 @@ typedef struct {
 } Candidate;
 
 typedef struct {
-    uint32_t type;
-    uint64_t count, bytes, unread;
-    PyObject *samples[MAX_SAMPLES];
-    uint32_t n_samples;
-} Kind;
-
-typedef struct {
     Kind *items;
     uint32_t count;
 } Kinds;
@@ -307,6 +356,11 @@ typedef struct {
 #define CHOSEN 0x80000000u
 #define PLACE(x) (((x) & ~CHOSEN) - 1)
 
+static inline int is_nothing(PyObject *object) {
+    return object == Py_None || object == Py_True || object == Py_False ||
+           object == Py_Ellipsis || object == Py_NotImplemented;
+}
+
 /* memory.c: scratch that goes back to the system. All return NULL, or -1, after setting failed. */
 void *fresh(Walk *w, size_t count, size_t size);
 void *resized(Walk *w, void *old, size_t bytes);
@@ -317,6 +371,17 @@ int push(Walk *w, Numbers *list, uint32_t value);
 PyObject *getset_of(PyTypeObject *type, const char *name);
 uint32_t add_type(Walk *w, PyTypeObject *type);
 uint32_t type_number(Walk *w, PyTypeObject *type);
+
+/* The same, of types that come again and again. */
+static inline uint32_t known_type_number(Walk *w, PyTypeObject *type) {
+    uint32_t *latest = &w->latest_types[(uintptr_t)type >> 4 & (LATEST_TYPES - 1)];
+    if (w->types[*latest].type != type)
+        *latest = type_number(w, type);
+    if (*latest != NONE)
+        return *latest;
+    *latest = 0;
+    return NONE;
+}
 
 static inline int is_collected(PyObject *object, const TypeFacts *facts) {
     return PyType_IS_GC(facts->type) &&
@@ -406,10 +471,18 @@ int enqueue(Walk *w, uint32_t node, int rank);
 uint32_t seed(Walk *w, PyObject *object, int32_t root);
 uint32_t reserve(Walk *w, PyObject *object, int phase);
 
+/* folding.c: what needs no node of its own. */
+int prepare_folding(void);
+uint64_t folded_bytes(Walk *w, PyObject *object);
+int fold(Walk *w, uint32_t source, PyObject *object);
+int may_be_parcel(Walk *w, uint32_t source, PyObject *object);
+int fold_parcel(Walk *w, uint32_t source, PyObject *object);
+PyObject *shared_by_batch(const Walk *w, uint32_t number, size_t *at);
+void follow_batch(Walk *w, uint32_t number);
+void group_parcels(Walk *w, const Choice *c);
+
 /* edges.c: following edges, breadth first. */
 int root_of_phase(int phase);
-int is_nothing(PyObject *object);
-uint64_t folded_bytes(Walk *w, PyObject *object);
 uint32_t follow_owned(Walk *w, uint32_t source, PyObject *object);
 void reserve_edge(Walk *w, uint32_t source);
 void follow_reserved(Walk *w, uint32_t source, PyObject *object);
@@ -417,7 +490,6 @@ void begin_phase(Walk *w, int phase);
 void drain(Walk *w);
 void drain_stage(Walk *w);
 
-int fold(Walk *w, uint32_t source, PyObject *object);
 uint32_t follow_edge(Walk *w, uint32_t source, PyObject *object);
 void inherit(Walk *w, Node *node);
 
@@ -440,10 +512,28 @@ void visit_generations(trackedproc of_young, trackedproc of_oldest, int backward
 PyObject *new_baseline(PyObject *module, PyObject *nothing);
 PyObject *baseline_bytes(PyObject *module, PyObject *baseline);
 Baseline *baseline_of(PyObject *capsule);
+int add_address(Walk *w, Addresses *addresses, PyObject *object);
 int has_begun(const Baseline *baseline);
 int is_known(const Baseline *baseline, PyObject *object);
 int sum_recent(Walk *w, Tree *t);
 void walk_new(Walk *w);
+
+static inline Page *page_of(const Addresses *a, uintptr_t page) {
+    size_t mask = a->n_slots - 1, at = (page * 0x9E3779B97F4A7C15ull >> 20) & mask;
+    while (a->pages[at].page && a->pages[at].page != page)
+        at = (at + 1) & mask;
+    return &a->pages[at];
+}
+
+static inline int bit_of(PyObject *object) { return (int)((uintptr_t)object >> 4 & (PAGE_WORDS * 64 - 1)); }
+
+static inline int is_among(const Addresses *a, PyObject *object) {
+    if (a->n_slots == 0)
+        return 0; /* with the collector switched off from the start nothing may have been old */
+    const Page *page = page_of(a, (uintptr_t)object >> PAGE_BITS);
+    int bit = bit_of(object);
+    return page->bits[bit >> 6] >> (bit & 63) & 1;
+}
 
 /* Say whether objects of a phase are part of the sums: ours never are, and where only what is new is
  * looked at beside the user's names, that is added up by itself. */
@@ -460,6 +550,7 @@ PyObject *seal_facts(PyObject *module, PyObject *seal);
 
 /* resume.c: a walk that goes on from a seal. */
 int begin_resumed(Walk *w);
+int is_sealed(const Walk *w, PyObject *object);
 int takes_sealed(Walk *w, PyObject *object);
 int is_doubtful(const Walk *w, PyObject *object);
 int seals_native(const Walk *w);
