@@ -22,6 +22,7 @@ LENGTHS = {
     "healthy_engine_thread": "seconds=18",
     "healthy_fastapi": "seconds=18",
     "healthy_work_list": "range(800)",
+    "healthy_unfreezes_to_the_end": "range(15)",
     "healthy_longer_every_step": "range(12)",
     "healthy_arena_retention": "STEPS = 240",
     "healthy_copy_on_write": "EPOCHS = 6",
