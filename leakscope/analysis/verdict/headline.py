@@ -45,7 +45,7 @@ _PHRASES_OF_TERMS = {
     "pinned": "is page-locked",
     "unexplained": "has no name",
 }
-_COSTLY_KINDS = frozenset({"copy_on_write", "allocator_slack", "device_fragmentation", "garbage"})
+_COSTLY_KINDS = frozenset({"copy_on_write", "allocator_slack", "fragmentation", "garbage"})
 
 
 def verdict_of(
