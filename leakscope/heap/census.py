@@ -91,6 +91,7 @@ class CensusTaker:
         self._cutoff_bytes = cutoff_bytes
         self._max_rows = max_rows
         self._device_storages: list[DeviceStorages] = []
+        self._waiting: list[Waiting] = []
         self._work_items = work_items
         self._seal, self._sealed_roots, self._sealed_rows = Seal(), SealedRoots(), SealedRows()
         # A worker is a copy: to go through all that it inherited would cost a census.
@@ -257,7 +258,8 @@ class CensusTaker:
 
     def _census_of(self, scope: CensusScope, unwound: Sequence[FrameType]) -> Census:
         full = scope is CensusScope.FULL
-        waiting = waiting_groups(self._ownership, self._definitions, judges=True)
+        # Kept by this object, for no walk looks at what a function of ours holds.
+        self._waiting = waiting_groups(self._ownership, self._definitions, judges=True)
         is_whole = full and (not can_seal() or self._seal.is_empty)
         # A full walk has rows for what hangs elsewhere, but no sum to compare with others.
         weighed = self._weigh(unwound) if full else None
@@ -288,7 +290,7 @@ class CensusTaker:
             walker=result.engine,
             whole=is_whole,
             native_bytes=result.native_bytes,
-            waiting=waiting,
+            waiting=self._waiting,
             sealed=self._seal.count,
         )
 

@@ -382,7 +382,8 @@ def places_that_call(
 
 _ANYTHING = "*"
 """Stands for any owner of a function in :attr:`CountedRegistry.filled_by`."""
-_MOST_LINES = 3
+_MOST_FILLING = 3
+"""Lines that are told of what fills a registry."""
 
 
 def lines_that_fill(sources: SourceIndex, registry: CountedRegistry) -> list[str]:
@@ -392,7 +393,7 @@ def lines_that_fill(sources: SourceIndex, registry: CountedRegistry) -> list[str
         owner, _, function = call.rpartition(".")
         owners = set() if owner == _ANYTHING else {owner}
         found += places_that_call(sources, owners, {function}, repeatedly=True)
-    return list(dict.fromkeys(found))[:_MOST_LINES]
+    return list(dict.fromkeys(found))[:_MOST_FILLING]
 
 
 def lines_that_fill_registry_of(sources: SourceIndex, row: CensusRow) -> list[str]:
