@@ -249,7 +249,9 @@ REGISTRIES = (
     CountedRegistry(
         "shared-tensors",
         "handles of tensors shared with processes",
+        # It keeps no tensor, and drops handles whose storage is gone when it is full.
         ("torch.multiprocessing.reductions:shared_cache",),
+        is_bounded=True,
     ),
     CountedRegistry(
         "process-groups",

@@ -198,7 +198,8 @@ def contents_of_growers(case: RunContext, growers: Sequence[Grower]) -> dict[int
     native = growing_allocations(case) if growers and case.pool.is_growing else []
     found: dict[int, NativeGrowth] = {}
     for each in native:
-        if each.gained_bytes < policy.HARMLESS_BYTES or not each.line:
+        is_weighed = each.library.startswith(_WEIGHED)  # by the census, with the items
+        if is_weighed or each.gained_bytes < policy.HARMLESS_BYTES or not each.line:
             continue
         owners = [g for g in growers if g.path not in found and _keeps(case, g, each)]
         if owners:

@@ -220,7 +220,7 @@ def _gradients(case: RunContext, device: str, *, training: bool) -> int:
     kept = float(np.median(sizes))
     return (
         int(kept)
-        if kept >= max(policy.NOTEWORTHY_BYTES, policy.LITTLE_SHARE * float(np.median(whole)))
+        if kept >= max(policy.NOTED_BYTES, policy.HARMLESS_SHARE * float(np.median(whole)))
         else 0
     )
 
@@ -323,10 +323,10 @@ def _of_device(
     staying = [o for o in outliving if o.life.fate is Fate.STAYS]
     useful = [o for o in outliving if o.life.fate is not Fate.NEXT_BATCH]
     kept = _total_bytes(staying)
-    if kept >= max(policy.NOTEWORTHY_BYTES, policy.LITTLE_SHARE * whole):
+    if kept >= max(policy.NOTED_BYTES, policy.HARMLESS_SHARE * whole):
         title = f"{_names(staying)} {_verb(staying, 'keep')} {human_bytes(kept)} through each step"
     elif (kept := _total_bytes(useful)) >= max(
-        policy.NOTEWORTHY_BYTES, policy.CONSIDERABLE_SHARE * whole
+        policy.NOTED_BYTES, policy.CONSIDERABLE_SHARE * whole
     ):
         title = f"{_names(useful)} {_verb(useful, 'keep')} {human_bytes(kept)} into the next step"
     else:

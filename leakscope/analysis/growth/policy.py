@@ -123,6 +123,9 @@ worth a note."""
 HARMLESS_BYTES = float(4 << 20)
 """Growth of less than this, over the horizon, disturbs nobody, and without a name it is no leak:
 libraries warm up by as much, several processes move by as much."""
+NOTED_BYTES = float(8 << 20)
+"""What DataLoader workers copy, or gain by a name, and what a step leaves to the next one, is worth
+a note from so much on."""
 NOTEWORTHY_BYTES = float(16 << 20)
 """A peak, garbage, what a step leaves over, shared memory, pages of a file, or growth that is put
 down to things that are counted, is worth a word from so much on; growth without a name where nobody

@@ -413,7 +413,7 @@ def last_look(worker: Worker) -> LastLook | None:
     gained = float(np.interp(looked, track.time_s[read], private) - private[0])
     sizes = np.nan_to_num(table.retained[HOST]) if HOST in table.retained else np.zeros((0, 1))
     held = sizes[:, -1] - sizes[:, 0]
-    wanted = max(policy.NOTEWORTHY_BYTES, policy.MOST_SHARE * gained)
+    wanted = max(policy.NOTED_BYTES, policy.MOST_SHARE * gained)
     large = [n for n in np.flatnonzero(held >= wanted).tolist() if table.latest[n].user]
     if not large:
         return None

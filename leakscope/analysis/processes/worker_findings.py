@@ -164,11 +164,11 @@ def _of_worker(worker: Worker, held: dict[str, int]) -> list[Copied]:
     found = [
         one
         for one in _looked_at(worker)
-        if one.sampled >= policy.NOTEWORTHY_BYTES and (not one.at_once or _is_as_in(held, one.row))
+        if one.sampled >= policy.NOTED_BYTES and (not one.at_once or _is_as_in(held, one.row))
     ]
     paths = {one.row.path for one in found}
     outermost = [one for one in found if not any(_is_inside(p, one.row.path) for p in paths)]
-    return [one for one in _measured(worker, outermost) if one.in_all >= policy.NOTEWORTHY_BYTES]
+    return [one for one in _measured(worker, outermost) if one.in_all >= policy.NOTED_BYTES]
 
 
 def _measured(worker: Worker, found: list[Copied]) -> list[Copied]:

@@ -55,7 +55,7 @@ def of_within(peak_bytes: float, together_bytes: float, height: PhaseHeight) -> 
 
     """
     floor = max(policy.NOTEWORTHY_BYTES, policy.HARMLESS_SHARE * height.baseline)
-    if together_bytes < floor or peak_bytes < policy.LITTLE_SHARE * together_bytes:
+    if together_bytes < floor or peak_bytes < policy.HARMLESS_SHARE * together_bytes:
         return Severity.NOTE
     if height.peak <= 0 or together_bytes <= policy.MOST_SHARE * height.rise:
         return Severity.NOTE
