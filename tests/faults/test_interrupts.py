@@ -66,7 +66,7 @@ def test_interrupts_at_random_moments_reach_the_program(seed: int, tmp_path: Pat
     assert ended.code == 0, ended.err
     first, second = ended.out.splitlines()
     words_told = first.split()
-    assert int(words_told[1]) > 20, "too few to tell anything"
+    assert int(words_told[1]) > 10, "too few to tell anything"
     assert words_told[3] == words_told[1]
     assert second == "collector True stray tracing False hears True busy False"
     recording = open_run(tmp_path / "run").main
