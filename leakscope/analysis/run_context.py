@@ -280,7 +280,8 @@ class RunContext:
         for position in looked_at.tolist():
             alike.setdefault(comparable_key(self.track.boundaries[position]), []).append(position)
         best = np.array(max(alike.values(), key=self._reach, default=[]), dtype=np.int64)
-        chosen = next((c for c in (best, looked_at) if self._reaches(c, tail)), tail)
+        reached = self._reach(best) >= policy.MOST_SHARE * self._reach(tail) and len(best) >= 2
+        chosen = best if reached else looked_at if self._reaches(looked_at, tail) else tail
         return MeasuredWindow(int(chosen[0]), int(chosen[-1]))
 
     def _reaches(self, positions: IntArray, tail: IntArray) -> bool:
