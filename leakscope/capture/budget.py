@@ -112,7 +112,7 @@ class Costs:
         return self._focused >= 2
 
     @property
-    def has_census(self) -> bool:
+    def has_measured(self) -> bool:
         """Whether a census of any kind was ever measured."""
         return any(due >= Due.FOCUSED for due in self._expected)
 
@@ -218,7 +218,7 @@ class Pauses:
         On a busy machine the program takes longer too: what a census waits for is no pause of it.
         """
         costs = self.costs
-        is_first = not costs.has_census or (kind is Due.WHOLE and not costs.knows(Due.WHOLE))
+        is_first = not costs.has_measured or (kind is Due.WHOLE and not costs.knows(Due.WHOLE))
         # What a census that goes on from a seal takes is a rough guess until one was taken.
         is_guess = kind is Due.FULL and not costs.knows(Due.FULL)
         most = self._most * (policy.PAUSE_GUESS if is_guess else 1.0)
