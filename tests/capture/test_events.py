@@ -185,7 +185,8 @@ class Metrics:
     """What dynamo says of one compilation, as far as it matters."""
 
     def __init__(self, ended: int, **told: object) -> None:
-        self.__dict__ |= {"end_time_us": ended, **told}
+        later = 10**17  # than what this process has compiled
+        self.__dict__ |= {"end_time_us": later + ended, **told}
 
 
 @pytest.fixture
