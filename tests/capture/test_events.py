@@ -234,6 +234,7 @@ def test_what_the_compiler_keeps_is_asked_once_after_it_has_compiled(
 ) -> None:
     function = CompiledFunction(function="scaled", entries=2, most=2)
     monkeypatch.setattr(subject, "functions", lambda: [function])
+    counts.compiled_code(0)  # what this process compiled before
     assert counts.compiled_code(1) is None
     dynamo.append(Metrics(10, compile_id="4/0"))
     counts.changed()
