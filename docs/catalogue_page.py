@@ -7,8 +7,9 @@ from itertools import groupby
 from pathlib import Path
 
 from leakscope.analysis.remedies.catalogue import Catalogue, shipped
+from leakscope.model import gauge
 from leakscope.model.known import GrowthKind, KnownCulprit, Match, MemoryPlace, Nature
-from leakscope.model.text import human_bytes
+from leakscope.model.text import human_bytes, human_count
 
 _NATURES = {
     Nature.FAULT: "a fault of the library",
@@ -59,9 +60,13 @@ def _match(match: Match) -> str:
             f"`{name}` {f'is `{text}`' if text else 'not set'}"
             for name, text in match.setting.items()
         ),
-        *(f"`{name}` at {human_bytes(least)} or more" for name, least in match.gauge.items()),
+        *(f"`{name}` at {_size(name, least)} or more" for name, least in match.gauge.items()),
     ]
     return f"{' '.join(told)}{', with ' if conditions else ''}{', '.join(conditions)}"
+
+
+def _size(name: str, least: float) -> str:
+    return human_bytes(least) if gauge.describe(name)[0] == "bytes" else human_count(least)
 
 
 def _any_of(texts: list[str]) -> str:

@@ -317,19 +317,19 @@ class LeakWatch:
         first, first_at = "", 0.0
         while not self._over.wait(wait):
             at = time.monotonic() - began
-            told = self._told()
+            leak = self._leak_found()
             took = time.monotonic() - began - at
-            if told is None or told[0] != first:
-                first, first_at = ("", at) if told is None else (told[0], at)
+            if leak is None or leak[0] != first:
+                first, first_at = ("", at) if leak is None else (leak[0], at)
             elif at >= HOLDS_AFTER * first_at:
                 self.found = True
                 since = time.strftime("%H:%M", time.localtime(time.time() - (at - first_at)))
-                notify(f"since {since}: {told[1]} The program is ended (--until-leak).")
+                notify(f"since {since}: {leak[1]} The program is ended (--until-leak).")
                 self._end(number)
                 return
             wait = max(WATCH_LEAST_SECONDS, WATCH_SHARE * at, took / WATCH_COST)
 
-    def _told(self) -> tuple[str, str] | None:
+    def _leak_found(self) -> tuple[str, str] | None:
         """Return the signature of what leaks most by now, and the first line; None of no leak."""
         with suppress(Exception):
             report = conclude(self._path)

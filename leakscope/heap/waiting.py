@@ -79,10 +79,12 @@ def waiting_groups(
     scales = {WaitKind.TASK: task_scale, WaitKind.THREAD: thread_scale}
     found = [group for group in groups.values() if group.count >= FEWEST_ALIKE]
     found.sort(key=lambda group: -group.count)
-    return [_told(group, scales[group.kind], judges=judges) for group in found[:MOST_GROUPS]]
+    return [
+        _waiting_record(group, scales[group.kind], judges=judges) for group in found[:MOST_GROUPS]
+    ]
 
 
-def _told(group: _Group, scale: float, *, judges: bool) -> Waiting:
+def _waiting_record(group: _Group, scale: float, *, judges: bool) -> Waiting:
     samples, group.samples = group.samples, []
     lost = 0.0
     if judges and samples:

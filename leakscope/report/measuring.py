@@ -433,7 +433,10 @@ _SUBJECTS = {
     "garbage": "garbage awaiting the collector",
     "pinned": "page-locked memory",
 }
-_IN_BYTES = frozenset({"growth", "floor", "declares_a_bound", "follows_the_model", "new_shapes"})
+_IN_BYTES = frozenset(
+    {"growth", "floor", "declares_a_bound", "follows_the_model", "pinned_by_growth"}
+    | {"nothing_pins_it", "goes_with_memory", "counted_by_malloc", "native_contents"}
+)
 LONGEST = 70
 
 

@@ -184,7 +184,7 @@ def remedy_of(case: RunContext, entry: CompiledEntry) -> Remedy:
     title, advice = _ONCE if entry.codes > 1 else _ADVICE[_cause_of(entry)]
     if kept is not None and kept.is_raised and entry.codes == 1:
         advice += _LOWER.format(limit=human_count(kept.limit))
-    why = f"{_told(entry)} {bound_of(case, entry)}"
+    why = f"{_compilations_sentence(entry)} {bound_of(case, entry)}"
     return Remedy(title=title, text=f"{why} {advice}", advice=advice)
 
 
@@ -213,7 +213,7 @@ def _finding(case: RunContext, entry: CompiledEntry) -> Finding:
     return to_finding(
         "compiled_code",
         f"{entry.function} {state}",
-        f"{_told(entry)} {bound_of(case, entry)} Its memory ends there.",
+        f"{_compilations_sentence(entry)} {bound_of(case, entry)} Its memory ends there.",
         remedy_of(case, entry),
         severity=Severity.NOTE,
         fed_at=entry.called_at or [entry.place],
@@ -222,7 +222,7 @@ def _finding(case: RunContext, entry: CompiledEntry) -> Finding:
     )
 
 
-def _told(entry: CompiledEntry) -> str:
+def _compilations_sentence(entry: CompiledEntry) -> str:
     """Return how often a function was compiled again, and why."""
     if not entry.recompilations:
         return f"{entry.function} ({entry.place}) has {plural(entry.entries, 'entry')}."

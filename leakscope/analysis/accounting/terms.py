@@ -39,11 +39,6 @@ def floor_of(kind: str) -> tuple[float, float]:
     return policy.HARMLESS_BYTES, 0.0 if kind == "elsewhere" else policy.UNNAMED_SHARE
 
 
-_COLLECTED_SHARE = 0.25
-"""CPython collects all generations when so many objects, as a part of those that survived the last
-time, have become old since."""
-
-
 @dataclass(frozen=True)
 class Term:
     """One part of private memory."""
@@ -310,7 +305,7 @@ def next_collection(case: RunContext) -> NextCollection | None:
     aged, gained = pending - before, float(sizes[-1] - sizes[least])
     if aged <= 0 or gained <= 0:
         return None
-    missing = max(_COLLECTED_SHARE * survived - pending, 0.0) / aged
+    missing = max(policy.COLLECTED_SHARE * survived - pending, 0.0) / aged
     most = policy.CONSIDERABLE_SHARE * (case.limit_bytes or float("inf"))
     worked = float(case.work_done[at[-1]] - case.work_done[at[least]])
     return NextCollection(

@@ -12,6 +12,7 @@ from leakscope.analysis.accounting.native import kind_series
 from leakscope.analysis.accounting.terms import Term, garbage_series, next_collection
 from leakscope.analysis.columns.series import FloatArray
 from leakscope.analysis.growth import judge, policy
+from leakscope.analysis.growth.exclusions import PINNED
 from leakscope.analysis.growth.search import SearchResult
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.source.index import places_that_call
@@ -325,7 +326,7 @@ def _in_arenas(case: RunContext, free: float) -> str:
 def _why_it_stays(term: Term | None) -> str:
     if term is None or not (term.trend.is_growing and term.is_much):
         return ""
-    return _PINNED if not term.excluded_by else _BETWEEN if "pinned" in term.excluded_by else ""
+    return _PINNED if not term.excluded_by else _BETWEEN if term.excluded_by == PINNED else ""
 
 
 def diagnose_slack(case: RunContext, growth: SearchResult, ledgers: list[Ledger]) -> list[Finding]:

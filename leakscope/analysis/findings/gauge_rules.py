@@ -603,7 +603,7 @@ def find_pileups(case: RunContext) -> list[Pileup]:
             Pileup(
                 group=group,
                 trend=trend,
-                told=PiledUp(
+                summary=PiledUp(
                     kind=group.kind.value,
                     name=group.name,
                     count=int(counts.max()),
@@ -615,7 +615,7 @@ def find_pileups(case: RunContext) -> list[Pileup]:
                 ),
             )
         )
-    return sorted(found, key=lambda pileup: -pileup.told.count)
+    return sorted(found, key=lambda pileup: -pileup.summary.count)
 
 
 @dataclass(frozen=True)
@@ -625,30 +625,30 @@ class Pileup:
     group: Waiting
     """As the last census that met them had it."""
     trend: Trend
-    told: PiledUp
+    summary: PiledUp
 
     @property
     def sentence(self) -> str:
         """How many there are, where they were started, and where they wait."""
-        told, group = self.told, self.group
+        summary, group = self.summary, self.group
         text = (
-            f"{human_count(told.count)} {group.kind.value}s of {group.name} are alive, "
-            f"{human_count(told.count_per_unit)} more per {told.unit}"
+            f"{human_count(summary.count)} {group.kind.value}s of {group.name} are alive, "
+            f"{human_count(summary.count_per_unit)} more per {summary.unit}"
         )
-        if told.started_at:
-            text += f", started at {listed(told.started_at[:MOST_PLACES])}"
-        if told.waits_at:
+        if summary.started_at:
+            text += f", started at {listed(summary.started_at[:MOST_PLACES])}"
+        if summary.waits_at:
             most, all_ = group.places[0].count, group.count
             share = "all wait" if most >= all_ else f"{human_count(most)} of them wait"
-            text += f"; {share} at {told.waits_at[0]}"
-        return f"{text}.{' ' + _LOST[group.kind] if told.is_lost else ''}"
+            text += f"; {share} at {summary.waits_at[0]}"
+        return f"{text}.{' ' + _LOST[group.kind] if summary.is_lost else ''}"
 
     @property
     def remedy(self) -> Remedy:
         """What to change, wherever they are kept."""
-        remedy, where = _ENDS[self.group.kind], self.told.started_at
+        remedy, where = _ENDS[self.group.kind], self.summary.started_at
         begins = f"They are started at {where[0]} and never end. " if where else "They never end. "
-        lost = f" {_LOST[self.group.kind]}" if self.told.is_lost else ""
+        lost = f" {_LOST[self.group.kind]}" if self.summary.is_lost else ""
         return Remedy(
             title=remedy.title.replace("{name}", self.group.name),
             text=f"{begins}{remedy.text}{lost}",
@@ -673,11 +673,11 @@ def diagnose_pileups(
     found = []
     unnamed = without_name(case, growth, ledgers)
     for pileup in find_pileups(case):
-        told, kind = pileup.told, pileup.group.kind
-        if (told.kind, told.name) in named:
+        summary, kind = pileup.summary, pileup.group.kind
+        if (summary.kind, summary.name) in named:
             continue
         text = pileup.sentence
-        is_many = told.count >= policy.PILED_UP
+        is_many = summary.count >= policy.PILED_UP
         if unnamed >= policy.NOTEWORTHY_BYTES:
             text += (
                 f" They may hold the {human_bytes(unnamed)} that nothing else explains (estimate)."
@@ -687,7 +687,7 @@ def diagnose_pileups(
         found.append(
             to_finding(
                 f"{kind.value}s",
-                f"{kind.value.capitalize()}s of {told.name} pile up",
+                f"{kind.value.capitalize()}s of {summary.name} pile up",
                 text,
                 pileup.remedy,
                 severity=Severity.WARNING
@@ -696,12 +696,12 @@ def diagnose_pileups(
                 trend=shown,
                 share=shown.net_bytes / resident if resident > 0 else 0.0,
                 total_bytes=shown.net_bytes,
-                fed_at=told.started_at,
+                fed_at=summary.started_at,
                 falsifier=(
                     "If load had risen and they end with it, there would be fewer when it falls.",
                     None,
                 ),
-                subject=told.name,
+                subject=summary.name,
             )
         )
         unnamed = 0.0

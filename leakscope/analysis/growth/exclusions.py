@@ -32,8 +32,8 @@ from leakscope.analysis.growth.rows import Grower, bytes_when_full
 from leakscope.analysis.run_context import RunContext
 from leakscope.model import gauge
 
-SHAPE_CACHE_ENTRIES = 1024
-"""Of oneDNN's cache of kernels, unless its user says otherwise: more shapes than these fill it."""
+PINNED = "pinned_by_growth"
+"""The rule by which free memory lies between what grows."""
 
 
 class Figure(NamedTuple):
@@ -250,7 +250,7 @@ ROW_RULES = (
 TERM_RULES = (
     TermRule("first_touch", "pages of what was allocated before are written", first_touch),
     TermRule("nothing_pins_it", "what the C heap has in use doesn't grow", nothing_pins_it),
-    TermRule("pinned_by_growth", "it lies between the parts of what grows", pinned_by_growth),
+    TermRule(PINNED, "it lies between the parts of what grows", pinned_by_growth),
 )
 
 
@@ -356,12 +356,11 @@ def _pinned_by_unnamed(case: RunContext, terms: dict[str, Term]) -> dict[str, Te
     gained = unnamed.trend.net_bytes
     if not unnamed.trend.is_growing or gained < policy.GAUGE_NOISE_BYTES:
         return terms
-    reason, figure = (
-        "it lies between new objects without a name",
-        Figure(gained, policy.GAUGE_NOISE_BYTES),
-    )
+    figure = Figure(gained, policy.GAUGE_NOISE_BYTES)
     return terms | {
-        "slack": _excluded(case, slack, "pinned_by_growth", reason, figure),
+        "slack": _excluded(
+            case, slack, PINNED, "it lies between new objects without a name", figure
+        ),
         "elsewhere": replace(unnamed, pinned_bytes=slack.trend.net_bytes),
     }
 
@@ -390,9 +389,11 @@ def may_come_with_shapes(
         return False
     seen = np.interp(x, case.work_done[known], case.track.gauge(gauge.SHAPES)[known])
     met = seen[-1] - seen[0]
-    if met < policy.FEWEST_GROWING or seen[len(seen) * 2 // 3] > SHAPE_CACHE_ENTRIES:
+    if met < policy.FEWEST_GROWING or seen[len(seen) * 2 // 3] > policy.SHAPE_CACHE_ENTRIES:
         return False
     is_rest, work = np.diff(seen) == 0, np.diff(x)
+    if work.sum() <= 0:
+        return False
     share = float(work[is_rest].sum() / work.sum())
     gained_at_rest = float(np.diff(kept)[is_rest].sum())
     due = share * float(kept[-1] - kept[0])

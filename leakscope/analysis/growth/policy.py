@@ -159,6 +159,11 @@ UNANSWERED_CALLS = 64
 every cache's calls find nothing."""
 UNNAMED_SHARE = 0.3
 """Part of the growth of memory that must lack a name for one to be missed."""
+COLLECTED_SHARE = 0.25
+"""CPython collects all generations when so many objects, as a part of those that survived the last
+time, have become old since."""
+SHAPE_CACHE_ENTRIES = 1024
+"""Of oneDNN's cache of kernels, unless its user says otherwise: more shapes than these fill it."""
 FEWEST_COUNTED = 8
 """Fewer new figures, files, threads or processes than this are no diagnosis."""
 REGISTRY_ENTRIES = 20
@@ -167,6 +172,9 @@ DEEP_GRAPH = 4000.0
 """Nodes of a graph that a census may have left: chains of five thousand aren't walked again."""
 PILED_UP = 100
 """So many tasks or threads of one function, still growing, are a leak whatever they weigh."""
+PILED_UP_FACTOR = 64.0
+"""A container of tasks or threads keeps those that pile up if it gains items at most so many times
+as fast, or as slowly, as their number rises."""
 TINY_BLOCKS = 500
 """Tiny blocks of a device's allocator, live or new, that are worth a word."""
 

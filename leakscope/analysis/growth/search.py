@@ -134,10 +134,6 @@ def search_growth(case: RunContext) -> SearchResult:
     return SearchResult(growers, filling, trends, owners, terms, deep=deep)
 
 
-_SAME_DEPTH = 0.9
-"""Names that keep as much of the greatest depth keep the same graph."""
-
-
 def _deep_graph(case: RunContext, terms: Mapping[str, Term]) -> DeepGraph | None:
     """Return the graph that was too deep for the later censuses, if what grows may be its."""
     named = (terms.get(kind) for kind in ("unexplained", "elsewhere"))
@@ -171,7 +167,9 @@ def _deepest(case: RunContext) -> int | None:
     most = max((deep for deep, *_ in found), default=0.0)
     if most < policy.DEEP_GRAPH:
         return None
-    return max((length, path) for deep, length, path in found if deep >= most * _SAME_DEPTH)[1]
+    return max(
+        (length, path) for deep, length, path in found if deep >= most * (1 - policy.LITTLE_SHARE)
+    )[1]
 
 
 def _is_about(table: RowTable, path: int, deep: int) -> bool:

@@ -128,11 +128,6 @@ _OF_THREADS = frozenset(
     }
 )
 _KEEPING = {WaitKind.TASK: _OF_TASKS, WaitKind.THREAD: _OF_THREADS}
-_ALIKE = 64.0
-"""What holds tasks or pools of threads keeps them where it gains items at most so many times as
-fast, or as slowly, as there are more of them, …"""
-_SAME = 1.1
-"""… and what is not seen to hold anything where it gains as many."""
 
 
 def with_pileups(
@@ -161,7 +156,7 @@ def _piled_up(culprit: Culprit, others: list[Culprit], pileup: Pileup) -> Culpri
     text = f"{pileup.sentence} {culprit.sentence}"
     if others:
         text += f" {listed([c.name for c in others])} {'grow' if others[1:] else 'grows'} with it."
-    started = pileup.told.started_at
+    started = pileup.summary.started_at
     return msgspec.structs.replace(
         culprit,
         bytes_per_unit=rate,
@@ -173,13 +168,13 @@ def _piled_up(culprit: Culprit, others: list[Culprit], pileup: Pileup) -> Culpri
         remedy=pileup.remedy,
         known=None,
         sentence=text,
-        piled_up=pileup.told,
+        piled_up=pileup.summary,
     )
 
 
 def _keeps(case: RunContext, culprit: Culprit, pileup: Pileup) -> bool:
     """Return whether a culprit grows by tasks or threads of a group."""
-    table, group, told = case.table, pileup.group, pileup.told
+    table, group, summary = case.table, pileup.group, pileup.summary
     if culprit.growth != "across" or culprit.path not in table.paths:
         return False
     path = table.paths.index(culprit.path)
@@ -191,12 +186,12 @@ def _keeps(case: RunContext, culprit: Culprit, pileup: Pileup) -> bool:
     inside = [row, *(table.latest[below] for below in table.descendants(path))]
     types = {one.type for one in inside} | {c.type for one in inside for c in one.holds}
     is_seen = not types.isdisjoint(_KEEPING[group.kind])
-    if culprit.unit != told.unit or not (is_seen or not row.holds):
+    if culprit.unit != summary.unit or not (is_seen or not row.holds):
         return False
     # What others keep alive as well, as the loop does its tasks, no container is seen to hold.
-    most = _ALIKE if is_seen else _SAME
+    most = policy.PILED_UP_FACTOR if is_seen else 1 + policy.LITTLE_SHARE
     pace = culprit.items_per_unit or 0.0
-    return told.count_per_unit / most <= pace <= told.count_per_unit * most
+    return summary.count_per_unit / most <= pace <= summary.count_per_unit * most
 
 
 def _is_ordinary(judged: Judged) -> bool:
@@ -449,7 +444,7 @@ def _per_event_within(case: RunContext, g: Grower) -> EventGrowth | None:
         for counter in counters_at(case.track, g.unit, g.x[order], at)
     ]
     fit = fit_events(inside(g.y[order]), counters, policy.ROW_NOISE_BYTES)
-    return None if fit is None else _told(case, fit, g.unit)
+    return None if fit is None else _event_growth(case, fit, g.unit)
 
 
 def growth_per_event(
@@ -467,10 +462,10 @@ def growth_per_event(
 
     """
     fit = fit_events(kept, counters_at(case.track, unit, done, at), noise)
-    return None if fit is None else _told(case, fit, unit)
+    return None if fit is None else _event_growth(case, fit, unit)
 
 
-def _told(case: RunContext, fit: EventFit, unit: str) -> EventGrowth:
+def _event_growth(case: RunContext, fit: EventFit, unit: str) -> EventGrowth:
     return event_growth(fit, unit, recompiled(case.recording.compilations, case.sources.location))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from leakscope.analysis.growth import policy
+from leakscope.analysis.growth.exclusions import PINNED
 from leakscope.analysis.processes.children import MAIN
 from leakscope.analysis.verdict.cleared import FULL
 from leakscope.model import gauge
@@ -28,8 +29,6 @@ from leakscope.model.report import (
 _OF_GARBAGE = frozenset({"garbage", "collector_off", "collector_frozen"})
 _OF_CHILDREN = frozenset({"children", "worker_processes", "processes"})
 _OF_COPIES = frozenset({"copy_on_write", "worker_copies"})
-_BETWEEN_BLOCKS = "pinned_by"
-"""What rules begin with by which free memory lies between what lives."""
 
 
 def find_kinds(report: Report) -> list[KindAnswer]:
@@ -91,9 +90,7 @@ def _peak(report: Report) -> KindAnswer:
 def _fragmentation(report: Report) -> KindAnswer:
     kind = KindOfGrowth.FRAGMENTATION
     found = _findings(report, {"fragmentation"})
-    lies_between = any(
-        d.subject == "slack" and d.rule.startswith(_BETWEEN_BLOCKS) for d in report.decisions
-    )
+    lies_between = any(d.subject == "slack" and d.rule == PINNED for d in report.decisions)
     found += _findings(report, {"allocator_slack"}) if lies_between else []
     if found:
         return _of_findings(kind, found)
