@@ -37,7 +37,7 @@ def strike(number, frame):
 signal.signal(signal.SIGALRM, strike)
 weights, kept, objects = [0.0] * 20, [], [[] for _ in range(150_000)]
 with leakscope.profile(quiet=True) as scope:
-    for epoch in scope.epochs(range(300)):
+    for epoch in scope.epochs(range(200)):
         try:
             signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.001, 0.03))
             for step in scope.steps(range(20)):
