@@ -86,6 +86,15 @@ def test_a_container_with_few_of_the_objects_is_not_named() -> None:
     assert "items" not in finding.text
 
 
+def test_the_bytes_of_a_buffer_are_no_objects() -> None:
+    program = collecting(0.3 * MOMENT_US).gauge(gauge.GC_LONG_LIVED, lambda s: 4_500_000)
+    buffer = Thing(
+        "main()·buffer", lambda s: 50 * MIB, "bytes", "bytearray", length=lambda s: 50 * MIB
+    )
+    (finding,) = found(report_of(program.plant(buffer)), "collector_time")
+    assert "items" not in finding.text
+
+
 def test_full_collections_that_stay_as_long_are_not_told() -> None:
     assert not found(report_of(collecting(0.001 * MOMENT_US, full_us=300_000)), "collector_time")
 

@@ -13,7 +13,7 @@ from leakscope.analysis.accounting.terms import Term, garbage_series, next_colle
 from leakscope.analysis.columns.series import FloatArray
 from leakscope.analysis.growth import judge, policy
 from leakscope.analysis.growth.exclusions import PINNED
-from leakscope.analysis.growth.search import SearchResult
+from leakscope.analysis.growth.search import CONTAINERS, SearchResult
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.source.index import places_that_call
 from leakscope.analysis.verdict.wording import to_finding
@@ -477,7 +477,8 @@ def _most_items(case: RunContext) -> str:
     old, pending = (case.nearest(name, end) for name in (gauge.GC_LONG_LIVED, gauge.GC_PENDING))
     walked = max((census.objects for census in case.table.censuses), default=0)
     objects = walked if old is None else old + (pending or 0.0)
-    rows = [row for row in case.table.latest if row.root in _NAMED_BY_USER and row.length]
+    named = (row for row in case.table.latest if row.root in _NAMED_BY_USER)
+    rows = [row for row in named if row.length and row.kind in CONTAINERS]
     most = max(rows, key=lambda row: (row.length or 0, -len(row.path)), default=None)
     if most is None or (most.length or 0) < policy.CONSIDERABLE_SHARE * objects:
         return ""
