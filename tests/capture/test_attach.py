@@ -18,8 +18,13 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="as
 
 @contextmanager
 def running(*command: str, **settings: str) -> Iterator[int]:
+    # A pipe of its own that nobody writes to: what reads its input waits, wherever the tests run.
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, env={**os.environ, **settings}
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **settings},
     )
     try:
         assert process.stdout is not None
