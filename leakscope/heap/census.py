@@ -35,6 +35,7 @@ from leakscope.heap.roots import Roots, SealedRoots, find_roots, walk_request
 from leakscope.heap.row_details import (
     RowMemory,
     exclusive_share,
+    insertions,
     made,
     origins,
     sampled,
@@ -346,6 +347,9 @@ class CensusTaker:
         if tracemalloc.is_tracing():
             for row in grown:
                 row.allocated_at[:] = origins(maker.groups(drafts[row.path]), self._ownership)
+                if row.kind != "lru_cache":  # the decorated function feeds it, whoever calls that
+                    objects = _objects(result, drafts[row.path])
+                    row.inserted_at[:], row.items_made_at[:] = insertions(objects, self._ownership)
             for row in rows:
                 if not row.user and row.length and self._memory.growth(row.path) > 0:
                     row.allocated_at[:] = self._lines_of_newest(result, drafts[row.path], row)

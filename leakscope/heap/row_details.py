@@ -17,19 +17,23 @@ anybody, for his own process. Reading it touches none of the objects.
 from __future__ import annotations
 
 import ctypes
+import gc
 import mmap
 import os
 import sys
 import tracemalloc
 from array import array
-from collections import defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from types import GetSetDescriptorType
 from typing import Any, NamedTuple
 
 import msgspec
 
+from leakscope.heap import anatomy
 from leakscope.heap.adapters.tensor import tensor_access
+from leakscope.heap.contents import newest_items
 from leakscope.heap.graph import MOST_GROUPS, Group, WalkResult, leak_shares
 from leakscope.heap.ownership import Ownership
 from leakscope.heap.pausing import autograd_changes
@@ -209,6 +213,66 @@ _HEADER = object.__basicsize__
 _CONTENTS_AT: dict[type, int] = {list: _HEADER + 8, dict: _HEADER + 16}
 """Where these refer to the block that has their items (``ob_item``, ``ma_keys``). The objects
 themselves often come from the interpreter's free lists, of which tracing tells nothing."""
+_TABLE_AT: dict[type, int] = {**_CONTENTS_AT, set: _HEADER + 24, deque: _HEADER + 16}
+"""Where a container refers to the block that it made last to have room for more items: also a
+set's ``table`` and a deque's ``rightblock``."""
+_MOST_CONTAINERS = 4
+"""Objects of a row of which the lines are read."""
+_MOST_TABLES = 16
+"""Containers that an object holds."""
+_NEW_ITEMS = 8
+
+
+def insertions(objects: list[object], ownership: Ownership) -> tuple[list[Site], list[Site]]:
+    """Return the user's lines that put something into containers, and those that made the latest
+    items, by how often each was seen.
+
+    A list, dict, set or deque that makes room allocates its table below the line that inserts: the
+    traceback of that block is the one trace that an insertion leaves. Of another object it is read
+    of the only container that it holds and that has made room.
+    """
+    inserted: Counter[tuple[str, int]] = Counter()
+    made_at: Counter[tuple[str, int]] = Counter()
+    for obj in objects[-_MOST_CONTAINERS:]:
+        container, line = _with_new_table(obj, ownership)
+        if line is not None:
+            inserted[line] += 1
+        lines = (_user_line(item, ownership) for item in newest_items(container, _NEW_ITEMS))
+        made_at.update(line for line in lines if line is not None)
+    return _counted(inserted), _counted(made_at)
+
+
+def _counted(lines: Counter[tuple[str, int]]) -> list[Site]:
+    return [Site(file=file, line=line, count=n) for (file, line), n in lines.most_common()]
+
+
+def _with_new_table(obj: object, ownership: Ownership) -> tuple[object, tuple[str, int] | None]:
+    """Return the container that made room, and below which line of the user's."""
+    offset = _table_offset(obj)
+    if offset is not None:
+        return obj, _table_line(obj, offset, ownership)
+    if type(obj) is tuple:
+        return (), None
+    held = gc.get_referents(obj)[:_MOST_TABLES]
+    held += [v for d in held if type(d) is dict for v in islice(d.values(), _MOST_TABLES)]
+    found = []
+    for each in held:
+        offset = _table_offset(each)
+        line = None if offset is None else _table_line(each, offset, ownership)
+        if line is not None:
+            found.append((each, line))
+    return found[0] if len(found) == 1 else (obj, None)
+
+
+def _table_offset(obj: object) -> int | None:
+    bases = {id(base) for base in anatomy.mro(type(obj))}
+    return next((at for base, at in _TABLE_AT.items() if id(base) in bases), None)
+
+
+def _table_line(obj: object, offset: int, ownership: Ownership) -> tuple[str, int] | None:
+    table = ctypes.c_void_p.from_address(id(obj) + offset).value
+    frames = _block_traceback(table) if table else []
+    return next((frame for frame in frames if ownership.owns_file(frame[0])), None)
 
 
 def traceback_of(obj: object) -> list[tuple[str, int]]:

@@ -196,6 +196,12 @@ class CensusRow(msgspec.Struct, frozen=True, kw_only=True):
     retain this one are among the parents of its parents."""
     allocated_at: list[Site] = []
     """Where the contents were allocated; only in censuses taken inside a tracemalloc window."""
+    inserted_at: list[Site] = []
+    """The user's lines at which the container last made room for more items, as the block of its
+    own table tells; only in censuses taken inside a tracemalloc window."""
+    items_made_at: list[Site] = []
+    """The user's lines that made the latest items, whatever hangs below them; only in censuses
+    taken inside a tracemalloc window."""
 
 
 class HeadObjects(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ import sysconfig
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -182,3 +183,115 @@ def test_large_real_sources_are_indexed_in_seconds() -> None:
                 asked += 1
     assert asked > 100
     assert time.process_time() - start < 40
+
+
+TWO_WAYS = """\
+def keep(preds, value):
+    preds += [value]
+
+def validate(loader):
+    preds = []
+    for x in loader:
+        library.fill(preds, x)
+        preds.append(x)
+    return preds
+"""
+
+
+def at(*numbers: int, **more) -> list[Site]:
+    return [Site(file="/p/train.py", line=number, count=1, **more) for number in numbers]
+
+
+def test_a_line_at_which_an_insertion_was_seen_comes_first() -> None:
+    index = SourceIndex({"/p/train.py": TWO_WAYS})
+    assert lines(index, row())[0] == 8
+    assert lines(index, row(inserted_at=at(7)))[:2] == [7, 8]
+
+
+def test_an_insertion_counts_for_the_whole_statement() -> None:
+    index = SourceIndex({"/p/train.py": SOURCE})
+    assert lines(index, row(inserted_at=at(7))) == [6, 4]
+
+
+def test_an_insertion_in_a_file_without_source_names_no_line() -> None:
+    elsewhere = [Site(file="/p/gone.py", line=3, count=1)]
+    assert lines(SourceIndex({"/p/train.py": SOURCE}), row(inserted_at=elsewhere)) == [4, 6]
+
+
+def test_of_several_lines_that_insert_the_one_of_most_bytes_comes_first() -> None:
+    index = SourceIndex({"/p/train.py": SOURCE})
+    heavy = [*at(4, bytes=10), *at(7, bytes=900)]
+    seen = row(inserted_at=at(4), items_made_at=at(4, 7), allocated_at=heavy)
+    assert lines(index, seen) == [6, 4]
+
+
+def test_what_grows_inside_is_not_fed_where_its_items_once_came() -> None:
+    index = SourceIndex({"/p/train.py": SOURCE})
+    assert lines(index, row(inserted_at=at(7)), grows_inside=True) == [4, 6]
+
+
+WRAPPED = """\
+def main():
+    data = first()
+    for x in loader:
+        model(data)
+        data = Concat([data, x])
+"""
+
+
+def test_what_is_put_into_a_new_one_of_its_kind_grows_there() -> None:
+    index = SourceIndex({"/p/train.py": WRAPPED})
+    assert lines(index, row("main()·data.parts")) == [5]
+
+
+def test_a_module_is_made_by_a_method_rather_than_by_calling_its_owner() -> None:
+    text = """\
+def main():
+    model = build()
+    for x in loader:
+        model(x)
+        model.add_adapter(x)
+"""
+    index = SourceIndex({"/p/train.py": text})
+    asked = msgspec.structs.replace(row("main()·model.blocks.mix"), kind="module")
+    assert lines(index, asked)[0] == 5
+
+
+def test_a_call_is_named_by_what_it_adds() -> None:
+    text = """\
+def main():
+    model = build()
+    for layer in layers_of(model):
+        model(layer)
+        library.register_parametrization(layer, "weight", make())
+"""
+    index = SourceIndex({"/p/train.py": text})
+    assert lines(index, row("main()·model.parametrizations.weight")) == [5]
+
+
+THROUGH_AN_OBJECT = """\
+class Sheet:
+    def __init__(self):
+        self.out = io.StringIO()
+        self.rows = csv.writer(self.out)
+
+    def add(self, values):
+        self.rows.writerow(values)
+
+def main():
+    sheet = Sheet()
+    for x in loader:
+        sheet.add(x)
+"""
+
+
+def test_where_a_call_leads_to_what_allocates_that_line_comes_first() -> None:
+    index = SourceIndex({"/p/train.py": THROUGH_AN_OBJECT})
+    asked = row("main()·sheet.out[*]")
+    assert lines(index, asked)[0] == 12
+    assert lines(index, asked, around=at(7, bytes=9))[:2] == [7, 12]
+
+
+def test_an_allocation_to_which_no_call_leads_is_no_feeding_line() -> None:
+    index = SourceIndex({"/p/train.py": THROUGH_AN_OBJECT})
+    assert lines(index, row("main()·sheet.out[*]"), around=at(4, bytes=9))[0] == 12

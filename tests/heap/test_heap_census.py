@@ -296,9 +296,52 @@ look()
     assert sites[0].bytes == pytest.approx(6 * 20_000, rel=0.05)
 
 
+@pytest.mark.parametrize(
+    ("container", "insertion"),
+    [
+        ("[]", "kept.append(item)"),
+        ("{}", "kept[len(kept)] = item"),
+        ("set()", "kept.add(item)"),
+        ("collections.deque()", "kept.append(item)"),
+        ("collections.OrderedDict()", "kept[len(kept)] = item"),
+        ("Holder()", "kept.items.append(item)"),
+    ],
+)
+def test_the_line_at_which_a_container_makes_room_is_found(
+    container: str, insertion: str, run_program: RunProgram
+) -> None:
+    tracemalloc.start(8)
+    try:
+        taken = run_program(
+            f"""
+import collections
+class Holder:
+    def __init__(self):
+        self.items, self.fixed = [], 1
+kept = {container}
+def put(item):
+    {insertion}
+for number in range(2):
+    put(str(number) * 20_000)
+look()
+for number in range(100):
+    item = str(number) * 5000
+    put(item)
+look()
+"""
+        )
+    finally:
+        tracemalloc.stop()
+    row = taken.row("kept")
+    assert [(Path(site.file).name, site.line) for site in row.inserted_at] == [("train.py", 8)]
+    if container != "set()":  # which keeps no order
+        assert [site.line for site in row.items_made_at] == [13]
+
+
 def test_without_tracemalloc_nothing_is_said_about_lines(run_program: RunProgram) -> None:
     taken = run_program("kept = [bytes(30_000)]\nlook()\nkept.append(bytes(30_000))\nlook()")
-    assert taken.row("kept").allocated_at == []
+    row = taken.row("kept")
+    assert (row.allocated_at, row.inserted_at, row.items_made_at) == ([], [], [])
 
 
 def test_what_only_native_code_holds_is_named_by_type(run_program: RunProgram) -> None:

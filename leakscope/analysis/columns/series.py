@@ -302,6 +302,10 @@ class RowTable:
     """Path to its place in ``paths``."""
     sites: dict[int, list[Site]] = field(default_factory=dict)
     """Where the contents of a path were allocated, from the last census that knew."""
+    inserted_at: dict[int, list[Site]] = field(default_factory=dict)
+    """Where something was put into a path, from the last census that knew."""
+    items_made_at: dict[int, list[Site]] = field(default_factory=dict)
+    """Where the latest items of a path were made, from the last census that knew."""
     has_beginning: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=bool))
     """Of which paths, of libraries, the first census shows what they retained, though it walked the
     user's names alone: a later one showed what came since."""
@@ -472,6 +476,10 @@ def _fill(table: RowTable, column: int, census: Census) -> None:
     for place, row in zip(places.tolist(), rows, strict=True):
         if row.allocated_at:
             table.sites[place] = row.allocated_at
+        if row.inserted_at:
+            table.inserted_at[place] = row.inserted_at
+        if row.items_made_at:
+            table.items_made_at[place] = row.items_made_at
         for device in (row.device_bytes.keys() | row.shared_bytes.keys()) - {HOST}:
             if device not in table.retained:
                 if len(table.retained) > MOST_DEVICES:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -45,7 +46,7 @@ from leakscope.analysis.source.program import (
 )
 from leakscope.analysis.source.references import References
 from leakscope.analysis.source.types import TypeInference, dotted
-from leakscope.model.census import CensusRow, Owner
+from leakscope.model.census import CensusRow, Owner, Site
 from leakscope.model.registries import REGISTRIES, CountedRegistry
 from leakscope.model.report import Excerpt
 
@@ -103,8 +104,7 @@ class SourceIndex:
         self, owner: Owner | None, row: CensusRow, phase: str = "", *, grows_inside: bool = False
     ) -> list[Mutation]:
         """Return the statements behind ``feeding``, best first."""
-        sites = [self.files.in_text(site) for site in row.allocated_at]
-        row = replace(row, allocated_at=sites)
+        row = self._in_texts(row)
         references = self.references(owner, row)
         found = find_mutations(references, row)
         # Only hooks that are registered come to where hooks are kept, not what is put around it.
@@ -115,14 +115,63 @@ class SourceIndex:
         return ranked[:_MOST_LINES]
 
     def feeding(
-        self, owner: Owner | None, row: CensusRow, phase: str = "", *, grows_inside: bool = False
+        self,
+        owner: Owner | None,
+        row: CensusRow,
+        phase: str = "",
+        *,
+        grows_inside: bool = False,
+        around: Iterable[Site] = (),
     ) -> list[FeedingLine]:
         """Return the lines that put something into the row's container, likeliest first.
 
-        ``grows_inside`` says that it has no more items than before, and that those become larger.
+        ``grows_inside`` says that it has no more items than before, and that those become larger;
+        ``around`` is where the contents of what holds it were allocated.
+        Else the lines come first at which an insertion was seen.
         """
+        row = self._in_texts(row)
         found = self.mutations(owner, row, phase, grows_inside=grows_inside)
-        return [self._line(mutation) for mutation in found]
+        is_called = all(mutation.distance >= CALLED for mutation in found)
+        if grows_inside and not is_called:
+            return list(map(self._line, found))
+        known = [mutation.statement for mutation in found]
+        inserting = list(filter(None, map(self._statement_at, row.inserted_at)))
+        new = [at for at in inserting if all(at is not statement for statement in known)]
+        found += [Mutation(at, at.node, "insert", EXACT) for at in new]
+        if is_called and not inserting:
+            sites = row.allocated_at or [*map(self.files.in_text, around)]
+            found = [*self._allocating(found, sites), *found]
+        ordered = sorted(found, key=lambda mutation: _seen_first(mutation.statement, row))
+        return list(dict.fromkeys(map(self._line, ordered)))
+
+    def _allocating(self, calls: list[Mutation], sites: list[Site]) -> list[Mutation]:
+        """Return the statement that allocated most, where the likeliest call leads to it."""
+        if not calls or not sites:
+            return []
+        at = self._statement_at(max(sites, key=lambda site: site.bytes))
+        if at is None or at.scope.name not in _called_names(calls[0].statement):
+            return []
+        return [Mutation(at, at.node, "call", CALLED)]
+
+    def _statement_at(self, site: Site) -> Statement | None:
+        """Return the innermost statement around a place, None where no source has it."""
+        path = self.files.find(site.file)
+        around = [
+            statement
+            for statement in self.program.statements
+            if statement.scope.module.file == path
+            and statement.line <= site.line <= statement.end_line
+        ]
+        return max(around, key=lambda statement: statement.line, default=None)
+
+    def _in_texts(self, row: CensusRow) -> CensusRow:
+        """Return a row whose lines are those of the texts they stand in."""
+        return replace(
+            row,
+            allocated_at=[*map(self.files.in_text, row.allocated_at)],
+            inserted_at=[*map(self.files.in_text, row.inserted_at)],
+            items_made_at=[*map(self.files.in_text, row.items_made_at)],
+        )
 
     def assigning(self, owner: Owner | None, row: CensusRow, phase: str = "") -> list[FeedingLine]:
         """Return the lines that make the row's own attribute refer to something else, likeliest
@@ -297,6 +346,23 @@ def _witnessed(mutation: Mutation, row: CensusRow) -> int:
     return best
 
 
+def _seen_first(statement: Statement, row: CensusRow) -> tuple[bool, int]:
+    """Order statements: where an insertion was seen, or an item made, those of most bytes first."""
+    is_seen = _bytes_on(statement, [*row.inserted_at, *row.items_made_at]) is not None
+    return not is_seen, -(_bytes_on(statement, row.allocated_at) or 0) if is_seen else 0
+
+
+def _bytes_on(statement: Statement, sites: list[Site]) -> int | None:
+    """Return the bytes that places on a statement's lines made, None where there is none."""
+    file = statement.scope.module.file
+    found = [
+        site.bytes
+        for site in sites
+        if statement.line <= site.line <= statement.end_line and _same_file(site.file, file)
+    ]
+    return sum(found) if found else None
+
+
 def _same_file(left: str, right: str) -> bool:
     left, right = left.removeprefix("./"), right.removeprefix("./")
     return left == right or left.endswith("/" + right) or right.endswith("/" + left)
@@ -355,7 +421,7 @@ class FeedingLine:
     """The statement's first line, without its indentation."""
     form: str
     """How: ``append``, ``setitem``, ``augmented``, ``assign``, ``put``, ``setattr``, ``link``,
-    ``read``, ``call``, …"""
+    ``read``, ``call``, … or ``insert``, which was seen as it ran."""
     is_direct: bool = True
     """Whether the statement itself puts it there: not what it calls, nor by making the container
     anew."""

@@ -47,17 +47,37 @@ def suspect_mutations(references: References, row: CensusRow) -> list[Mutation]:
     if "hooks" in row.path or "Hook" in row.type or "RemovableHandle" in row.type:
         of_kind = list(_calls(program, _named(_registering(row)), SUSPECTED))
         return of_kind or list(_calls(program, _registers_hook, SUSPECTED))
-    if "_event_handlers" in row.path:
-        return list(_calls(program, _named({"add_event_handler"}), SUSPECTED))
-    if "handlers" in row.path or row.type.endswith("Handler"):
-        return list(_calls(program, _named({"addHandler"}), SUSPECTED))
-    if "param_groups" in row.path or row.kind == "optimizer":
-        return list(_calls(program, _named({"add_param_group"}), SUSPECTED))
+    registering = list(_calls(program, _adds_to(_stores(row)), SUSPECTED))
+    if registering:
+        return registering
     if "*" in parse_path(row.path).root:
         return list(_calls(program, _named(_MODULE_MAKERS), SUSPECTED))
     if row.root is RootKind.LIBRARY:
         return list(_calls_into(program, row))
     return list(_entries_of_callbacks(program, row))
+
+
+_ADDING = ("add", "register", "attach", "append", "insert", "push", "subscribe")
+
+
+def _stores(row: CensusRow) -> set[str]:
+    """Return what a row's attributes keep, in the singular: ``handlers`` keeps ``handler``."""
+    steps = [step.value for step in parse_path(row.path).steps if step.kind == "attr"]
+    names = [*steps, *(["handlers"] if row.type.endswith("Handler") else [])]
+    names += ["param_groups"] if row.kind == "optimizer" else []
+    folded = (name.replace("_", "").lower() for name in names)
+    return {name[:-1] for name in folded if name.endswith("s")}
+
+
+def _adds_to(stores: set[str]) -> Callable[[ast.Call], bool]:
+    """Match calls by the name of what they add: ``register_parametrization``, ``addHandler``."""
+    names = {verb + store for verb in _ADDING for store in stores}
+
+    def matches(call: ast.Call) -> bool:
+        name = dotted(call.func).rpartition(".")[2]
+        return name.replace("_", "").lower() in names
+
+    return matches
 
 
 def keeps_hooks(row: CensusRow) -> bool:

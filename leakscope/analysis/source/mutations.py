@@ -157,6 +157,7 @@ class _Finder:
         self.inside = inside
         self.grows_by_reading = "defaultdict" in row.type
         self.is_object = row.kind in {"object", "module", "other"}
+        self.is_module = row.kind == "module"
         self.own_methods = _methods_of(references.program, row)
 
     def in_statement(self, statement: Statement) -> Iterator[Mutation]:
@@ -228,13 +229,25 @@ class _Finder:
         self, target: ast.expr, value: ast.expr, statement: Statement
     ) -> Iterator[tuple[str, float]]:
         scope = statement.scope
+        of_target = self.references.steps_from(target, scope)
         is_alias = () in self.references.steps_from(value, scope)
-        if is_alias or () not in self.references.steps_from(target, scope):
+        if () not in of_target and of_target and self.wraps(target, value):
+            # What is around the container is put into a new one of its kind, and so on.
+            yield "assign", OUTER + min(map(len, of_target))
+        if is_alias or () not in of_target:
             return
         if self.reading(value, statement, depth=3) is not None:
             yield "assign", EXACT
         elif not _is_empty(value):
             yield "assign", REBOUND
+
+    def wraps(self, target: ast.expr, value: ast.expr) -> bool:
+        """Whether a call gets what its result replaces: ``data = Concat([data, more])``."""
+        written = ast.unparse(target)
+        given = [part for part in ast.walk(value) if isinstance(part, ast.expr)]
+        return isinstance(value, ast.Call) and any(
+            ast.unparse(part) == written for part in given if type(part) is type(target)
+        )
 
     def reading(self, value: ast.expr, statement: Statement, depth: int) -> Statement | None:
         """Return the statement that makes the value from the container, or a variable in it."""
@@ -286,7 +299,7 @@ class _Finder:
                     yield method, EXACT
             for steps in self.references.steps_from(function, scope):
                 if call.args and (not steps or steps[0].kind == "attr"):
-                    yield "call", CALLED + len(steps)
+                    yield "call", self.called_itself(steps)
         name = dotted(function).rpartition(".")[2]
         if name in _FED_ARGUMENT and len(call.args) > _FED_ARGUMENT[name]:
             fed = call.args[_FED_ARGUMENT[name]]
@@ -317,7 +330,14 @@ class _Finder:
                 yield "call", CALLED + len(steps) + (not _sounds_feeding(name))
         for steps in self.references.steps_from(function, scope):
             if call.args and steps and steps[0].kind == "attr":
-                yield "call", CALLED + len(steps)  # an object that is called, as metrics are
+                yield "call", self.called_itself(steps)
+
+    def called_itself(self, steps: Steps) -> float:
+        """Return how far an object that is called, as metrics are, is from the container.
+
+        A module that is called makes no modules: a method that sounds like it comes first.
+        """
+        return CALLED + len(steps) + (0.5 if self.is_module else 0.0)
 
     def puts_back(self, variable: ast.expr, value: ast.expr, statement: Statement) -> bool:
         """Whether a context variable is set to what was made of what it held: ``v.get()``."""

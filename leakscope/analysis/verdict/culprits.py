@@ -567,9 +567,20 @@ def find_origins(
     defined = None
     sites = sorted(table.sites.get(grower.path, []), key=lambda s: -s.bytes)
     if row.owner is not None:
-        witnessed = msgspec.structs.replace(row, allocated_at=sites)
-        inside = _grows_inside(table, grower)
-        feeding = sources.feeding(row.owner, witnessed, grower.phase, grows_inside=inside)
+        witnessed = msgspec.structs.replace(
+            row,
+            allocated_at=sites,
+            inserted_at=table.inserted_at.get(grower.path, []),
+            items_made_at=table.items_made_at.get(grower.path, []),
+        )
+        parent = table.parent(grower.path)
+        feeding = sources.feeding(
+            row.owner,
+            witnessed,
+            grower.phase,
+            grows_inside=_grows_inside(table, grower),
+            around=[] if parent is None else table.sites.get(parent, []),
+        )
         defined = sources.defined_at(row.owner, row)
         errors = errors_in([table.latest[path] for path in table.descendants(grower.path)], row)
         if errors is not None and errors.owner is not None:

@@ -19,7 +19,7 @@ class Dashboard:
         axes = panel.add_subplot()
         axes.plot(losses)
         axes.set_title(f"step {step}")
-        self.panels.append(panel)
+        self.panels.append(panel)  # feeds
 
 
 def main():

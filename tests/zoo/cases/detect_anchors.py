@@ -90,7 +90,7 @@ def average_precision(scores, hits, total):
 
 
 def draw_page(images, heat, epoch):
-    fig, axes = plt.subplots(2, 3, figsize=(9, 6), dpi=100)
+    fig, axes = plt.subplots(2, 3, figsize=(9, 6), dpi=100)  # feeds: figures
     for axis, image, scores in zip(axes.flat, images, heat):
         field = F.interpolate(scores.view(1, 4, CELLS, CELLS), (256, 256), mode="bilinear").amax(1)[
             0
