@@ -13,7 +13,7 @@ on; until then, and where there is nothing to go on from, it looks at what the u
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import inf
+from math import inf, log1p
 from typing import NamedTuple
 
 from leakscope.capture import policy
@@ -76,6 +76,8 @@ class Schedule:
         self._floor_full = 0.0
         self._late_spent = 0.0
         self._floor_inside = 0.0
+        self._inside_since: float | None = None
+        """When the first census inside a phase without an end was due."""
         self._inside_spent = 0.0
         self._exempt = 0
         self._inside_censuses = 0
@@ -304,8 +306,10 @@ class Schedule:
         if phase.batch >= plan.mark:
             plan.advance(phase.batch)
             if plan.floor:
-                full = phase.expected is None  # else its ends are better compared
-                granted = self._grant_floor(self._key(name), now, inside=True, full=full)
+                is_endless = phase.expected is None  # else its ends are better compared
+                granted = self._grant_floor(
+                    self._key(name), now, inside=True, full=is_endless, is_endless=is_endless
+                )
             is_place = not self._is_too_long and self._is_measured(phase)
             if not granted and is_place and self._is_common_batch(phase, self._spacing(now), now):
                 granted = self._grant_inside(name, now)
@@ -378,7 +382,13 @@ class Schedule:
         return self._grant(key, kind, now, floor=True, inside=False)
 
     def _grant_floor(
-        self, key: _Key, now: float, *, inside: bool = False, full: bool = True
+        self,
+        key: _Key,
+        now: float,
+        *,
+        inside: bool = False,
+        full: bool = True,
+        is_endless: bool = False,
     ) -> Due:
         kind = self._kind(now)
         if kind > Due.FULL:
@@ -396,7 +406,9 @@ class Schedule:
                 kind = Due.FOCUSED
         if key.censuses >= policy.FLOOR_AT_KEY and not inside:
             return Due.NOTHING
-        fits = not inside or self._floor_inside + expected <= policy.FLOOR_INSIDE * allowed
+        part = self._part_at_once(now) if is_endless else 1.0
+        within = policy.FLOOR_INSIDE * (self._floor.share * now + part * at_once)
+        fits = not inside or self._floor_inside + expected <= within
         if fits and self._floor_spent + expected <= allowed:
             return self._grant(key, kind, now, floor=True, inside=inside)
         exempt = self._exempt_at(key, expected, inside=inside)
@@ -404,6 +416,14 @@ class Schedule:
             self._exempt += 1
             return self._grant(key, kind, now, floor=True, inside=inside)
         return Due.NOTHING
+
+    def _part_at_once(self, now: float) -> float:
+        """Return which part of what is there at once a phase without an end may use by now."""
+        if self._inside_since is None:
+            self._inside_since = now
+        first = policy.FLOOR_AT_FIRST_SECONDS
+        passed = log1p((now - self._inside_since) / first)
+        return min(passed / log1p(policy.FLOOR_WHOLE_SECONDS / first), 1.0)
 
     def _bears_full(self, key: _Key, expected: float, allowed: float, now: float) -> bool:
         """Whether the floor has room for a full census that is dear."""

@@ -83,6 +83,15 @@ class TestShortRuns:
         inside = [b for b in run.censuses(Kind.BATCH, "validation") if b.occurrence == 0]
         assert {1, 3, 9} <= {b.batch for b in inside}
 
+    def test_what_dear_censuses_may_take_at_once_is_not_spent_on_the_first_steps(self):
+        run = FakeSession(focused=0.035, whole=0.45)
+        run.clock.sleep(2.0)
+        run.steps(360, 0.008)
+        run.close()
+        steps = [b.step for b in run.censuses(Kind.STEP, "train")]
+        assert len([step for step in steps if step > 40]) >= 3
+        assert len([step for step in steps if step < 10]) <= 2
+
     def test_later_passes_are_measured_where_earlier_ones_were(self, run):
         inside = run.censuses(Kind.STEP, "train")
         places = [{b.batch for b in inside if b.occurrence == n} for n in (1, 2)]
