@@ -120,6 +120,25 @@ def test_what_is_frozen_in_each_epoch_explains_growth_without_a_name(
     assert kinds == ({"collector_frozen" if again else "unexplained"} if grows else set())
 
 
+def test_free_memory_between_what_is_frozen_comes_after_it() -> None:
+    program = Program(epochs=14).gauge(gauge.GC_FROZEN, lambda s: 300_000 + 5_000 * s.epoch)
+    program.swell(lambda s: 22 * MIB * s.epoch)
+    program.gauge(gauge.MALLOC_FREE, lambda s: 20 * MIB * s.epoch)
+    program.gauge(gauge.MALLOC_IN_USE, lambda s: 100 * MIB + 2 * MIB * s.epoch)
+    report = report_of(program)
+    kinds = [f.kind for f in report.findings if f.severity is Severity.WARNING]
+    assert kinds == ["collector_frozen", "allocator_slack"]
+    assert "frozen" in report.headline
+
+
+def test_a_name_that_makes_most_of_what_is_undecided_is_named() -> None:
+    program = Program(epochs=12)
+    program.plant(Thing("__main__·cache", lambda s: 60 * MIB if s.epoch >= 11 else 0))
+    report = report_of(program)
+    assert report.verdict is RunVerdict.INCONCLUSIVE
+    assert report.missing[0].startswith("__main__.cache grew by 60 MiB, too short a time to tell")
+
+
 def test_frozen_objects_are_a_note_while_garbage_is_collected() -> None:
     program = Program(epochs=10).gauge(gauge.GC_FROZEN, lambda s: 10_000 if s.step > 5 else 0)
     assert finding(report_of(program), "collector_frozen").severity is Severity.NOTE

@@ -59,7 +59,8 @@ _EXPLAINING_KINDS = {
     "gradient_cycle",
     "autograd_loop",
 }
-"""With one of these, unexplained growth has an explanation already."""
+"""With one of these, unexplained growth has an explanation already, and so has free memory that
+rises: it lies between what they keep."""
 
 
 def find_findings(
@@ -79,10 +80,19 @@ def find_findings(
     found = [f for f in found if f.kind != "threads" or "threads" not in told] + piled_up
     if case.is_watched:
         found = [f for f in found if f.kind not in _KINDS_FROM_WITHIN]
-    if any(f.kind in _EXPLAINING_KINDS for f in found if f.severity is not Severity.NOTE):
+    is_explained = any(
+        f.kind in _EXPLAINING_KINDS for f in found if f.severity is not Severity.NOTE
+    )
+    if is_explained:
         found = [f for f in found if f.kind != "unexplained"]
     found = [_recognised(case, finding) for finding in found]
-    found.sort(key=lambda f: (SEVERITY_ORDER[f.severity], -f.total_bytes))
+    found.sort(
+        key=lambda f: (
+            SEVERITY_ORDER[f.severity],
+            is_explained and f.kind == "allocator_slack",
+            -f.total_bytes,
+        )
+    )
     return [msgspec.structs.replace(f, rank=rank) for rank, f in enumerate(found, 1)]
 
 

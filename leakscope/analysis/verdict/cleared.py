@@ -15,7 +15,7 @@ from leakscope.analysis.verdict.culprits import signature
 from leakscope.model.census import CensusRow
 from leakscope.model.report import Cleared
 from leakscope.model.text import human_bytes, human_count
-from leakscope.model.trend import Reason, Trend
+from leakscope.model.trend import Reason, Trend, TrendVerdict
 
 MOST_CLEARED = 15
 FULL = ("bounded", "filling")
@@ -169,6 +169,8 @@ class Undecided:
     """What it gained."""
     more_boundaries: float | None
     """How many more would decide; None where nobody knows."""
+    is_uneven: bool = False
+    """Whether it rises and falls by more than it gains."""
 
 
 def find_undecided(case: RunContext, growth: SearchResult) -> list[Undecided]:
@@ -182,14 +184,30 @@ def find_undecided(case: RunContext, growth: SearchResult) -> list[Undecided]:
         above = table.ancestors(path)
         if path in kin or not found.keys().isdisjoint(above) or not judged.isdisjoint(above):
             continue
-        trend = growth.trends[path]
-        found[path] = Undecided(
-            path,
-            table.latest[path].name,
-            int(max(trend.net_bytes, trend.gained_before)),
-            trend.more_work,
-        )
+        found[path] = _undecided(case, path, growth.trends[path])
     return sorted(found.values(), key=lambda each: -each.bytes)
+
+
+def most_of_named(case: RunContext, growth: SearchResult, gained: float) -> Undecided | None:
+    """Return the outermost undecided name of the user's that makes most of what names gained."""
+    table, least = case.table, policy.MOST_SHARE * gained
+    found = [
+        _undecided(case, path, trend)
+        for path, trend in growth.trends.items()
+        if table.latest[path].user and trend.verdict is TrendVerdict.INCONCLUSIVE
+    ]
+    large = [each for each in found if each.bytes >= least]
+    return min(large, key=lambda each: (len(table.ancestors(each.path)), -each.bytes), default=None)
+
+
+def _undecided(case: RunContext, path: int, trend: Trend) -> Undecided:
+    return Undecided(
+        path,
+        case.table.latest[path].name,
+        int(max(trend.net_bytes, trend.gained_before)),
+        trend.more_work,
+        is_uneven=trend.reason is Reason.SCATTERED,
+    )
 
 
 def may_leak(case: RunContext, path: int, trend: Trend | None) -> bool:

@@ -19,7 +19,7 @@ from leakscope.analysis.processes.endings import (
     in_a_sentence,
 )
 from leakscope.analysis.run_context import RunContext
-from leakscope.analysis.verdict.cleared import Undecided
+from leakscope.analysis.verdict.cleared import Undecided, most_of_named
 from leakscope.analysis.verdict.wording import listed, per_event
 from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind
@@ -39,7 +39,7 @@ LOOP_STEPS = 50
 """Steps of a plain loop within which enough censuses are taken."""
 _PHRASES_OF_TERMS = {
     "elsewhere": "libraries or native code hold",
-    "named": "has names of which none grew by itself",
+    "named": "many names of the program hold, none of which grew by much",
     "slack": "is free in the C heap",
     "garbage": "awaits the collector",
     "pinned": "is page-locked",
@@ -118,9 +118,14 @@ def _may_leak(case: RunContext, undecided: list[Undecided]) -> list[str]:
 
 
 def _open_row(case: RunContext, row: Undecided) -> str:
+    why = (
+        "too unevenly to tell a leak from what rises and falls"
+        if row.is_uneven
+        else "too short a time to tell a leak from what fills once"
+    )
     return (
-        f"{clipped(row.name, LONGEST_NAME)} grew by {human_bytes(row.bytes)}, too short a time to "
-        f"tell a leak from what fills once: {_further(case, _in_units(case, row))}."
+        f"{clipped(row.name, LONGEST_NAME)} grew by {human_bytes(row.bytes)}, {why}: "
+        f"{_further(case, _in_units(case, row))}."
     )
 
 
@@ -183,6 +188,10 @@ def _unsettled(case: RunContext, growth: SearchResult) -> list[str]:
         left = term.trend.net_bytes
         if term.kind == "garbage" and (following := next_collection(case)) is not None:
             return [_until_collected(case, left, following)]
+        if term.kind == "named":
+            largest = most_of_named(case, growth, left)
+            if largest is not None:
+                return [_open_row(case, largest)]
         text = (
             f"Memory grew by {human_bytes(left)} that {_PHRASES_OF_TERMS[term.kind]}, too short a "
             f"time to tell a leak from a warm-up: {_further(case, term.trend.more_work)}."
