@@ -116,7 +116,7 @@ TWELFTH: dict[str, Truth] = {
             Leak(
                 ("ImagePool.images", "main.pool.images", "pool.images"),
                 line="self.images.append(image)",
-                kept={"step": 2380000},
+                kept={"step": 1590000},
             ),
         )
     ),

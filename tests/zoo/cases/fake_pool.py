@@ -5,7 +5,7 @@ import random
 import torch
 from torch import nn
 
-STEPS, BATCH, SIDE, POOL = 90, 48, 64, 200
+STEPS, BATCH, SIDE, POOL = 80, 32, 64, 200
 
 
 class Textures:
@@ -24,7 +24,7 @@ class Textures:
 
 
 class Generator(nn.Module):
-    def __init__(self, noise=32, width=24):
+    def __init__(self, noise=32, width=16):
         super().__init__()
         self.start = nn.Linear(noise, width * 64)
         self.body = nn.Sequential(
@@ -38,7 +38,7 @@ class Generator(nn.Module):
         return self.body(self.start(noise))
 
 
-def critic(width=24):
+def critic(width=16):
     return nn.Sequential(
         nn.Conv2d(3, width, 4, 2, 1), nn.LeakyReLU(0.2),
         nn.Conv2d(width, 2 * width, 4, 2, 1), nn.LeakyReLU(0.2),
@@ -86,7 +86,7 @@ def main():
         for_generator.zero_grad()
         loss.backward()
         for_generator.step()
-        if step % 15 == 14:
+        if step % 10 == 9:
             print(
                 f"step {step + 1}: critic {gap.item():.3f}, generator {loss.item():.3f}", flush=True
             )

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from transformers import BertConfig, BertForMaskedLM
 
-VOCABULARY, MASK, STAGES, STEPS, TOKENS = 800, 4, (24, 40, 64, 96, 128), 60, 640
+VOCABULARY, MASK, STAGES, STEPS, TOKENS = 800, 4, (24, 40, 64, 96, 128), 36, 480
 
 
 class Grammar:

@@ -6,7 +6,7 @@ import random
 import torch
 from torch import nn
 
-EPOCHS, STEPS, BATCH, WIDTH = 9, 26, 10, 64
+EPOCHS, STEPS, BATCH, WIDTH = 8, 24, 6, 64
 LEAVES = "abcdefgh"
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-SHARDS, ROWS, FEATURES, EPOCHS, BATCH = 6, 3000, 640, 4, 256
+SHARDS, ROWS, FEATURES, EPOCHS, BATCH = 6, 2000, 640, 6, 256
 
 
 def write_shards(folder, seed):

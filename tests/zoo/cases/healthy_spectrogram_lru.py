@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import nn
 
-STEPS, BATCH, CLIPS, RATE, CLASSES = 330, 16, 6000, 8000, 10
+STEPS, BATCH, CLIPS, RATE, CLASSES = 260, 16, 6000, 8000, 10
 
 
 def clip(number):
@@ -22,7 +22,7 @@ def clip(number):
     return (wave + 0.3 * rng.standard_normal(RATE)).astype(np.float32)
 
 
-@lru_cache(maxsize=1500)
+@lru_cache(maxsize=1200)
 def spectrogram(number):
     wave = clip(number)
     frames = np.lib.stride_tricks.sliding_window_view(wave, 256)[::128]

@@ -32,7 +32,7 @@ class BestThree(Callback):
         self.best = []
         self.history = []
 
-    def on_validation_epoch_end(self, trainer, module):
+    def on_validation_end(self, trainer, module):
         score = float(trainer.callback_metrics["val/auroc"])
         self.history.append(score)
         entry = (score, trainer.current_epoch, copy.deepcopy(module.net.state_dict()))
@@ -85,13 +85,13 @@ def main():
     torch.set_num_threads(1)
     best, model = BestThree(), Radar()
     trainer = lightning.Trainer(
-        max_epochs=16, accelerator="cpu", logger=False, callbacks=[best], num_sanity_val_steps=0,
+        max_epochs=14, accelerator="cpu", logger=False, callbacks=[best], num_sanity_val_steps=0,
         enable_progress_bar=False, enable_checkpointing=False, enable_model_summary=False,
     )  # fmt: skip
     trainer.fit(
         model,
-        DataLoader(TensorDataset(*echoes(1920, 0)), 32, shuffle=True),
-        DataLoader(TensorDataset(*echoes(1200, 1)), 100),
+        DataLoader(TensorDataset(*echoes(960, 0)), 32, shuffle=True),
+        DataLoader(TensorDataset(*echoes(600, 1)), 100),
     )
     model.net.load_state_dict(best.average())
     print(f"auroc {best.history[0]:.3f} to {max(best.history):.3f}", flush=True)

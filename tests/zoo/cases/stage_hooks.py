@@ -5,7 +5,7 @@ import math
 import torch
 from torch import nn
 
-STAGES, STEPS, BATCH, PAST, AHEAD, AVERAGE_FROM = 16, 60, 48, 96, 24, 4
+STAGES, STEPS, BATCH, PAST, AHEAD, AVERAGE_FROM = 14, 60, 48, 96, 24, 4
 
 
 class Load:
