@@ -83,7 +83,7 @@ FURTHER_LENGTHS = {
     "healthy_expiring_carts": " 15,",
     "healthy_flushed_rows": " 15,",
     "healthy_renewed_workers": " 14,",
-    "healthy_rolling_frame": " 240,",
+    "healthy_rolling_frame": "= 160,",
     "healthy_slot_pool": "= 15,",
     "healthy_successive_halving": "= 6,",
     "healthy_thread_blocks": "= 34,",

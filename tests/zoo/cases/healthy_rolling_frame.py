@@ -5,7 +5,7 @@ import pandas as pd
 from sklearn.linear_model import SGDRegressor
 from sklearn.preprocessing import StandardScaler
 
-DAYS, PRODUCTS, KEEP, PRUNE_EVERY = 240, 160, 56, 14
+DAYS, PRODUCTS, KEEP, PRUNE_EVERY = 160, 160, 56, 14
 
 
 class Shop:

@@ -47,7 +47,7 @@ class Writer(nn.Module):
 
 class Engine:
     def __init__(self, model):
-        self.model = model.eval()
+        self.model = model.eval().requires_grad_(False)
         self.free = [Slot(number) for number in range(SLOTS)]
         self.longest_wait = 0
         self.done = 0
@@ -60,7 +60,6 @@ class Engine:
         self.longest_wait = max(self.longest_wait, waited)
         return self.free.pop(0)
 
-    @torch.no_grad()
     async def answer(self, prompt, length):
         slot = await self.slot()
         try:
