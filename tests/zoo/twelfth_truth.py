@@ -15,7 +15,7 @@ TWELFTH: dict[str, Truth] = {
             Leak(
                 ("Resampler._kernels",),
                 line="self._kernels[ratio] = found",
-                kept={"step": 59000, "epoch": 3540000},
+                kept={"step": 60000, "epoch": 3600000},
             ),
         )
     ),
@@ -36,7 +36,7 @@ TWELFTH: dict[str, Truth] = {
             Leak(
                 ("embed",),
                 line="tokens = embed(query)",
-                kept={"minute": 95000000},
+                kept={"minute": 86400000},
             ),
         ),
         needs=("fastapi", "httpx"),
@@ -47,7 +47,7 @@ TWELFTH: dict[str, Truth] = {
                 ("Database.connections", "main.database.connections", "database.connections",
                  "native_held"),
                 line="self.connections.append(found)",
-                kept={"minute": 20 * 60 * 620000},
+                kept={"minute": 20 * 60 * 655000},
             ),
         )
     ),
@@ -87,7 +87,7 @@ TWELFTH: dict[str, Truth] = {
                 ("Trace.lines", "Solver.trace.lines", "main.solver.trace.lines",
                  "solver.trace.lines"),
                 line="self.lines.append(",
-                kept={"minute": 100000000},
+                kept={"minute": 57000000},
             ),
         )
     ),
@@ -125,7 +125,7 @@ TWELFTH: dict[str, Truth] = {
             Leak(
                 ("Uploader.failed", "main.uploader.failed", "uploader.failed"),
                 line="self.failed[key] = (buffer, str(error))",
-                kept={"step": 39000},
+                kept={"step": 36700, "epoch": 36700 * 75},
             ),
         )
     ),
@@ -134,7 +134,7 @@ TWELFTH: dict[str, Truth] = {
             Leak(
                 ("Server.personal", "main.server.personal", "server.personal"),
                 line="self.personal[client_id] = head",
-                kept={"step": 6100},
+                kept={"step": 5720},
             ),
         )
     ),
@@ -143,7 +143,7 @@ TWELFTH: dict[str, Truth] = {
             Leak(
                 ("Search.results", "main.search.results", "search.results"),
                 line="self.results.append(",
-                kept={"minute": 48000000},
+                kept={"minute": 46000000},
             ),
         ),
         needs=("sklearn",),
@@ -160,7 +160,7 @@ TWELFTH: dict[str, Truth] = {
                 also=("Router.graph._adj", "main.graph._adj", "main.router.graph._adj",
                       "graph._adj", "Graph._adj", "Closures.graph._adj"),
                 line="self.graph.add_node(node",
-                kept={"minute": 12000000},
+                kept={"minute": 11400000},
             ),
         ),
         needs=("networkx",),
@@ -174,7 +174,7 @@ TWELFTH: dict[str, Truth] = {
                     for part in ("['fill']", "[*]", "")
                 ),
                 line=".append(filtered if filters else handler)",
-                kept={"minute": 65000000},
+                kept={"minute": 62000000},
             ),
         )
     ),

@@ -25,7 +25,7 @@ class Store:
 
     def put(self, key, data):
         time.sleep(0.01)
-        if self.dice.random() < 0.25:
+        if self.dice.random() < 0.35:
             raise StoreUnavailable(f"503 for {key}")
         self.sizes[key] = len(data)
 

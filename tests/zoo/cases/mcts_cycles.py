@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 
-ROWS, COLUMNS, GAMES, PLAYOUTS, SECONDS = 6, 7, 18, 160, 0.1
+ROWS, COLUMNS, GAMES, PLAYOUTS, SECONDS = 6, 7, 12, 80, 0.15
 
 
 class TimeUp(Exception):

@@ -6,7 +6,7 @@ import time
 import torch
 from transformers import DynamicCache, GPT2Config, GPT2LMHeadModel
 
-REQUESTS, PER_SECOND, BLOCK, BUDGET, VOCABULARY = 280, 16, 16, 90, 512
+REQUESTS, PER_SECOND, BLOCK, BUDGET, VOCABULARY = 190, 12, 16, 60, 512
 
 
 class Block:
