@@ -77,7 +77,7 @@ TWELFTH: dict[str, Truth] = {
                 ("children", "Aligner.profiles", "_state['aligner'].profiles",
                  "_state[*].profiles"),
                 line="self.profiles[key] = ",
-                kept={"minute": 264000000},
+                kept={"minute": 264000000, "task": 4 * 64200},  # a chunk,
             ),
         )
     ),
@@ -202,7 +202,7 @@ TWELFTH: dict[str, Truth] = {
             Leak(
                 ("collector_off", "garbage"),
                 line="gc.disable()",
-                kept={"minute": 36000000},
+                kept={"minute": 10600000},
             ),
         )
     ),
@@ -212,9 +212,11 @@ TWELFTH: dict[str, Truth] = {
                 ("RadixCache.root", "main.cache.root", "cache.root",
                  "RadixCache.root.children", "main.cache.root.children", "cache.root.children",
                  "RadixCache.root.children[*].children",
+                 # The dict of each block, which is where blocks come to lie.
+                 "Block.children",
                  "main.cache.root.children[*].children"),
                 line="node.children[child.tokens] = child",
-                kept={"minute": 80000000},
+                kept={"batch": 13680},  # a batch is a token,
             ),
         ),
         needs=("transformers",),
