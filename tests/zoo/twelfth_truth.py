@@ -77,7 +77,7 @@ TWELFTH: dict[str, Truth] = {
                 ("children", "Aligner.profiles", "_state['aligner'].profiles",
                  "_state[*].profiles"),
                 line="self.profiles[key] = ",
-                kept={"minute": 264000000, "task": 4 * 64200},  # a chunk,
+                kept={"minute": 264000000, "task": 4 * 64200},  # a chunk
             ),
         )
     ),
@@ -216,7 +216,7 @@ TWELFTH: dict[str, Truth] = {
                  "Block.children",
                  "main.cache.root.children[*].children"),
                 line="node.children[child.tokens] = child",
-                kept={"batch": 13680},  # a batch is a token,
+                kept={"batch": 13680},  # a batch is a token
             ),
         ),
         needs=("transformers",),
