@@ -14,6 +14,7 @@ from ninth_truth import NINTH
 from real_truth import REAL
 from tenth_truth import TENTH
 from truth import TRAINERS, TRUTHS, UNSEEN, Leak, Truth
+from twelfth_truth import TWELFTH
 
 HERE = Path(__file__).parent
 END_TO_END = HERE.parent / "end_to_end"
@@ -40,7 +41,7 @@ class Case:
     @property
     def was_unseen(self) -> bool:
         """Whether it was written without knowing how verdicts are made."""
-        return self.name in UNSEEN or self.name in NINTH | TENTH | ELEVENTH
+        return self.name in UNSEEN or self.name in NINTH | TENTH | ELEVENTH | TWELFTH
 
     @property
     def is_real(self) -> bool:
@@ -60,7 +61,7 @@ def cases() -> list[Case]:
     """Return all programs, the leaking ones first."""
     own = [
         Case(name, HERE / "cases" / f"{name}.py", truth)
-        for name, truth in (TRUTHS | KINDS | NINTH | TENTH | ELEVENTH).items()
+        for name, truth in (TRUTHS | KINDS | NINTH | TENTH | ELEVENTH | TWELFTH).items()
     ]
     trainers = [
         Case(name, END_TO_END / "programs" / f"{name}.py", truth)
