@@ -41,6 +41,15 @@ def test_a_collector_that_is_off_while_garbage_piles_up() -> None:
     assert "unexplained" not in {f.kind for f in report.findings}
 
 
+def test_a_little_garbage_that_grows_while_nobody_collects_is_a_leak() -> None:
+    program = Program(epochs=10, full_every=1).gauge(gauge.GC_ENABLED, lambda s: 0)
+    program.garbage = lambda s: s.epochs_done * MIB / 2
+    program.swell(lambda s: s.epochs_done * MIB / 2)
+    report = report_of(program)
+    assert report.verdict is RunVerdict.LEAK
+    assert finding(report, "collector_off").severity is Severity.WARNING
+
+
 @pytest.mark.parametrize(
     ("python", "known"), [("3.14.2", "python-late-collector"), ("3.14.5", None), ("3.11.7", None)]
 )

@@ -112,3 +112,15 @@ def test_of_two_registries_the_one_that_the_program_fills_has_the_memory() -> No
         "More and more finalizers of objects that are alive": Severity.WARNING,
         "More and more operators and kernels that were registered": Severity.NOTE,
     }
+
+
+@pytest.mark.parametrize("is_leak", [True, False])
+def test_little_memory_is_put_down_to_a_registry_only_where_it_leaks_without_a_name(
+    is_leak: bool,
+) -> None:
+    path = "<held by native code>·dict"
+    program = counted(lambda s: 900 + s.epochs_done * 5, lambda s: 0)
+    size = (lambda s: s.step * 0.1 * MIB) if is_leak else (lambda s: s.epochs_done * 10_000)
+    program.plant(Thing(path, size, "dict", root=RootKind.NATIVE, user=False))
+    (found,) = registries_in(program)
+    assert (found.severity is Severity.WARNING) is is_leak

@@ -54,6 +54,8 @@ class Term:
     is_pool_bounded: bool = False
     excluded_by: str = ""
     """The rule by which its growth is none."""
+    is_handed_out: bool = False
+    """Whether it is what malloc has handed out, and not what is resident of that."""
     pinned_bytes: float = 0.0
     """What it costs beyond its size: free memory that lies between its parts and grew with it."""
 
@@ -206,7 +208,7 @@ def _counted_by_malloc(case: RunContext, unexplained: Term, growers: Sequence[Gr
     if not trend.is_growing or handed_out[-1] <= handed_out[0]:
         return unexplained
     share = trend.net_bytes / float(handed_out[-1] - handed_out[0])
-    counted = replace(unexplained, trend=trend, share=share, is_open_pool=False)
+    counted = replace(unexplained, trend=trend, share=share, is_open_pool=False, is_handed_out=True)
     if not counted.is_much:
         return unexplained
     case.decisions.add(

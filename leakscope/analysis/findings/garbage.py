@@ -217,7 +217,9 @@ def diagnose_collector(
     trend = garbage_trend(case)
     # The last look may be the highest by chance where the program collects by itself now and then.
     rises = most > 0 and most == garbage[-1] and case.gauge_trend(case.host_metric).is_growing
-    piles_up = most >= policy.NOTEWORTHY_BYTES and (trend.is_growing or rises)
+    # What grows while nobody collects goes on; elsewhere a collection may come before it is much.
+    least = policy.LITTLE_BYTES if off and trend.is_growing else policy.NOTEWORTHY_BYTES
+    piles_up = most >= least and (trend.is_growing or rises)
     if off and not trend.is_growing and is_what_rises(case, ledgers, policy.NOTEWORTHY_BYTES):
         piles_up, trend = True, case.gauge_trend(case.host_metric)
     if off:

@@ -346,9 +346,12 @@ def with_registries(
     growing = [each for each in growing if not lines.intersection(each.places)]
     growing.sort(key=lambda each: (not each.places, -each.entries))
     nameless = without_name(case, growth, ledgers) - sum(f.total_bytes for f in held)
+    # Where growth without a name is a leak by itself, less is enough to say what it is.
+    is_leak = any(f.severity is not Severity.NOTE and f.kind == "unexplained" for f in found)
+    least = policy.LITTLE_BYTES if is_leak else policy.NOTEWORTHY_BYTES
     filled = []
     for each in growing:
-        is_memory = nameless >= policy.NOTEWORTHY_BYTES and _moves_with_memory(case, each)
+        is_memory = nameless >= least and _moves_with_memory(case, each)
         trend = _nameless_trend(growth, each.trend, nameless) if is_memory else None
         filled.append(_registry_finding(case, each, trend))
         nameless = 0.0 if is_memory else nameless

@@ -200,6 +200,8 @@ def first_touch(case: RunContext, term: Term, growers: Sequence[Grower]) -> Figu
     in_use = case.gauge_gain(gauge.MALLOC_IN_USE)
     if term.kind != "unexplained" or in_use is None or not case.table.censuses:
         return None
+    if term.is_handed_out:
+        return None  # no page that is written later makes that more
     if case.table.censuses[0].payload_bytes.get(HOST, 0) < growth:
         return None
     share = in_use / growth

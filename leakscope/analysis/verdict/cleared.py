@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,7 +44,9 @@ _REASONS = {
     Reason.SCATTERED: "varies by more than it grows",
 }
 _UNDECIDED_PARTS = {"parameters", "buffers", "gradients", "optimizer_state", "code"}
-_UNDECIDED_REASONS = frozenset({Reason.SHORT_RISE, Reason.SETTLING, Reason.SHORT_REST})
+_UNDECIDED_REASONS = frozenset(
+    {Reason.SHORT_RISE, Reason.SETTLING, Reason.SHORT_REST, Reason.SCATTERED}
+)
 """Why a series that rose may or may not go on."""
 
 
@@ -224,4 +227,8 @@ def may_leak(case: RunContext, path: int, trend: Trend | None) -> bool:
     gained = trend.net_bytes
     if case.recording.header.child is not None and trend.reason is Reason.SHORT_REST:
         gained += trend.gained_before  # a child may only wait at its end, for whoever gives it work
-    return gained >= policy.LITTLE_BYTES and highest >= policy.LITTLE_BYTES
+    least = 0.0
+    if trend.reason is Reason.SCATTERED:
+        # What ends near where it began has lost again what it gained in between.
+        least = policy.MOST_SHARE * highest if row.user else math.inf
+    return gained >= max(policy.LITTLE_BYTES, least) and highest >= policy.LITTLE_BYTES
