@@ -111,7 +111,7 @@ class RunContext:
         for path, row in enumerate(self.table.latest):
             found = self.known_of(row, path, growth="across", device=HOST)
             if found is not None and library in found.known.libraries:
-                return found.told
+                return found.recognised
         return None
 
     @property

@@ -107,18 +107,18 @@ class Target:
     def remarks(self) -> list[str]:
         """Return what will be different there, in sentences."""
         here = f"{sys.version_info[0]}.{sys.version_info[1]}"
-        told = []
+        sentences = []
         if self.version is not None and self.python != here:
-            told.append(
+            sentences.append(
                 f"process {self.pid} runs Python {self.python}, and the C parts here are built for "
                 f"{here}: unless leakscope {__version__} is installed there too, the slower "
                 "reference walker looks at the heap."
             )
         if self.is_musl and platform.libc_ver()[0]:
-            told.append(
+            sentences.append(
                 f"process {self.pid} runs on musl, for which the C parts here are not built."
             )
-        return told
+        return sentences
 
 
 def look_at(pid: int) -> Target:

@@ -100,7 +100,9 @@ def is_done_after(module: FrameType) -> bool:
     """
     code, names = module.f_code, module.f_globals
     called, *waiting = _operands(code, module.f_lasti)
-    if _is_of_a_builtin(called, names) or not all(_waits_idly(one, names) for one in waiting):
+    if _is_of_a_builtin(called, names) or not all(
+        _waits_idly(operand, names) for operand in waiting
+    ):
         return False
     before, loaded, is_called = "", "", False
     bound: set[str] = set()

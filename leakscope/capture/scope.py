@@ -208,7 +208,7 @@ class Scope:
         self._session = running
         is_child = running.header is not None and running.header.child is not None
         if not options.quiet and not is_child:
-            _say_once(f"already recording into {running.run_path}; this profile() adds to it.")
+            _warn_once(f"already recording into {running.run_path}; this profile() adds to it.")
 
 
 @overload
@@ -322,7 +322,7 @@ def _scope(out: Any, **overrides: Any) -> Any:
 
 def _options(**overrides: Any) -> SessionOptions:
     """Complete what was asked for; where a session runs already, it has told what is amiss."""
-    return configured_options(_say_once if current_session() is None else None, **overrides)
+    return configured_options(_warn_once if current_session() is None else None, **overrides)
 
 
 def report(run_path: Path, *, quiet: bool) -> None:
@@ -433,12 +433,12 @@ def _ending(error: BaseException | None) -> tuple[str, int, str]:
         return ("exception", 1, name)
 
 
-_said: set[str] = set()
+_warned: set[str] = set()
 
 
-def _say_once(sentence: str) -> None:
-    if sentence not in _said:
-        _said.add(sentence)
+def _warn_once(sentence: str) -> None:
+    if sentence not in _warned:
+        _warned.add(sentence)
         _say(sentence)
 
 

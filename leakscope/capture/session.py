@@ -129,8 +129,8 @@ class Session:
             in_child=self._is_of_a_worker,
             put_off=self._put_off.counts,
         )
-        told = writer.write, self._write_note
-        sampled = NativeAllocations(native, *told, self._costs, clock, options.budget)
+        outputs = writer.write, self._write_note
+        sampled = NativeAllocations(native, *outputs, self._costs, clock, options.budget)
         self._native, self._measuring.sampling_bytes = sampled, lambda: sampled.own_bytes
         self.events, self._counts_events = EventCounts(), counts_events
         self._measuring.events, self._cleaning = self.events.changed, CleaningCalls()
@@ -278,8 +278,10 @@ class Session:
             if not self._concluded:
                 self._stop()
         finally:
-            told = redact_text(exception)[:2000]
-            end = EndRecord(status=status, exit_code=exit_code, exception=told, time_s=self._now())
+            message = redact_text(exception)[:2000]
+            end = EndRecord(
+                status=status, exit_code=exit_code, exception=message, time_s=self._now()
+            )
             self._guard.call("recording", None, self._write_endings)
             self._guard.call("recording", None, self._write_unrecorded)
             self._guard.call("recording", None, self._seal, end)
@@ -439,9 +441,9 @@ class Session:
             tried = self._guard.call("cleanup", None, self._trials.at, boundary)
             if tried is not None:
                 self._writer.write(tried)
-        told = self._measuring.gauges, self._windows.growth
+        readings = self._measuring.gauges, self._windows.growth
         with self.events.muted():
-            self._guard.call("trackers", None, self.trackers.at, boundary, *told)
+            self._guard.call("trackers", None, self.trackers.at, boundary, *readings)
         self._guard.call("requests", None, self._requests.look_after)
 
     def _describe(

@@ -86,11 +86,11 @@ class Shortages:
         if self._seen > MOST_RECORDED:
             return
         oom = OutOfMemoryMessage(f"cuda:{device}", requested=requested, free=free, total=total)
-        met = unobservable_state()
+        state = unobservable_state()
         if self._is_in_backward():
             self._record(oom, "observer", no_look="a backward pass was under way")
-        elif met is not None and not met.may_last:
-            self._record(oom, "observer", no_look=f"{met.reason} was under way")
+        elif state is not None and not state.may_last:
+            self._record(oom, "observer", no_look=f"{state.reason} was under way")
         elif not self._gate.seize(self._record, oom, "observer"):
             self._record(oom, "observer", no_look="another census was under way")
 
@@ -160,8 +160,8 @@ class Shortages:
         that survives it pays no more than its budget for those that come after.
         """
         if seen == "exception":
-            has_one = self._was_observed(oom) and self._last is not None and self._last.census
-            return "there is one from before the exception" if has_one else ""
+            has_census = self._was_observed(oom) and self._last is not None and self._last.census
+            return "there is one from before the exception" if has_census else ""
         if self._last is None:
             return ""
         moment = self._moment()

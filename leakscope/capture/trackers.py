@@ -457,10 +457,10 @@ class Trackers:
             verdict=str(summary["verdict"]),
             sentence=str(summary["headline"]),
             rates={
-                f"{PREFIX}culprits/{named(one['name'])}_kib_per_{named(one['unit'])}": round(
-                    one["bytes_per_unit"] / 1024, 3
+                f"{PREFIX}culprits/{named(entry['name'])}_kib_per_{named(entry['unit'])}": round(
+                    entry["bytes_per_unit"] / 1024, 3
                 )
-                for one in culprits
+                for entry in culprits
             },
             step=self._drawn_step,
         )

@@ -200,8 +200,8 @@ class Visit:
 
     def _is_over(self) -> bool:
         """Return whether the recording is to end, or has ended."""
-        asked = os.path.exists(os.path.join(self._folder, STOP))  # noqa: PTH110, PTH118
-        return asked or time.monotonic() >= self._deadline or not self._is_kept()
+        is_stopped = os.path.exists(os.path.join(self._folder, STOP))  # noqa: PTH110, PTH118
+        return is_stopped or time.monotonic() >= self._deadline or not self._is_kept()
 
     def _is_kept(self) -> bool:
         """Return whether who attached is there still: what nobody would end must end itself."""
@@ -288,7 +288,7 @@ class Visit:
     def _came_along(self, name: str) -> bool:
         """Return whether a module is the package's, or a library that only it needed."""
         top = name.partition(".")[0]
-        return top == NAME or top in self._carrier.places or name in self._carrier.asked
+        return top == NAME or top in self._carrier.places or name in self._carrier.requested
 
     def _modules_not_shared(self, names: Sequence[str]) -> list[str]:
         """Return those of these modules that no module of the program has come to use.
@@ -322,7 +322,7 @@ class Carrier:
     def __init__(self, places: dict[str, str]) -> None:
         self.places = places
         """Top-level packages and the folders in which they lie."""
-        self.asked: set[str] = set()
+        self.requested: set[str] = set()
         """Libraries that leakscope was the first to import, found by the program's own path."""
         self._busy = False
 
@@ -348,7 +348,7 @@ class Carrier:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
         found = self._of_the_program(name, path, target)
         if found is not None:
-            self.asked.add(name)
+            self.requested.add(name)
             return found
         if path is None and name in self.places:
             return PathFinder.find_spec(name, [self.places[name]], target)

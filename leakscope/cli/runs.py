@@ -477,13 +477,13 @@ def compare(
     write_output(_rendered_comparison(comparison, form, out, reports), out, form)
     if not is_stdout(out):
         print_text(f"leakscope: {comparison.headline}\nleakscope: comparison in {out}")
-    met = [change for change in comparison.culprits if is_met(change, fail_on)]
-    for change in met:
+    matching = [change for change in comparison.culprits if is_failing(change, fail_on)]
+    for change in matching:
         notify(f"--fail-on is met: {change.name} is {change.change.value}.")
-    return EXIT_THRESHOLD if met else EXIT_OK
+    return EXIT_THRESHOLD if matching else EXIT_OK
 
 
-def is_met(change: CulpritChange, fail_on: Collection[ChangeKind]) -> bool:
+def is_failing(change: CulpritChange, fail_on: Collection[ChangeKind]) -> bool:
     """Return whether a culprit's change is among those that fail; notes never are."""
     return change.change in fail_on and change.severity is not Severity.NOTE
 

@@ -205,19 +205,19 @@ def _generators_behind(iterators: list[object]) -> list[object]:
 
     It is taken from the list, so that nobody up the stack refers to it.
     """
-    met = {id(iterators[0]): iterators.pop()}
-    inside = Counter(met.keys())
-    left = deque(met)
-    while left and len(met) < _MOST_OBJECTS:
+    visited = {id(iterators[0]): iterators.pop()}
+    inside = Counter(visited.keys())
+    left = deque(visited)
+    while left and len(visited) < _MOST_OBJECTS:
         number = left.popleft()
-        if _may_wrap(met[number]):
-            behind = {id(referent): referent for referent in gc.get_referents(met[number])}
-            inside.update(map(id, gc.get_referents(met[number])))
-            left += [n for n in behind if n not in met]
-            met |= behind
+        if _may_wrap(visited[number]):
+            behind = {id(referent): referent for referent in gc.get_referents(visited[number])}
+            inside.update(map(id, gc.get_referents(visited[number])))
+            left += [n for n in behind if n not in visited]
+            visited |= behind
             del behind
-    generators = [number for number, obj in met.items() if is_generator(obj)]
-    return [met[n] for n in generators if sys.getrefcount(met[n]) - _OURS <= inside[n]]
+    generators = [number for number, obj in visited.items() if is_generator(obj)]
+    return [visited[n] for n in generators if sys.getrefcount(visited[n]) - _OURS <= inside[n]]
 
 
 def _may_wrap(obj: object) -> bool:

@@ -272,8 +272,8 @@ def _limit() -> Item:
             advice="There is no forecast of when host memory runs out.",
         )
     bound = group is not None and group.limit() == limit
-    whose = f"control group {group.path}" if bound and group else "the machine's memory"
-    text = f"{human_bytes(limit)}, {whose}"
+    owner = f"control group {group.path}" if bound and group else "the machine's memory"
+    text = f"{human_bytes(limit)}, {owner}"
     if bound and total is not None:
         text += f" (the machine has {human_bytes(total)})"
     return Item(name="memory limit", state=State.OK, text=text)

@@ -253,7 +253,7 @@ def _sentence(taken: Sequence[Taken], duration_s: float) -> str:
         return "No census was taken: nothing could be told by name."
     together = sum(census.pause_s for census in taken)
     full = sum(census.scope == "full" for census in taken)
-    requested = sum(census.asked for census in taken)
+    requested = sum(census.requested for census in taken)
     of_run = f", {precise_share(together / duration_s)} of the run" if duration_s > 0 else ""
     on_request = f", {requested:,} on request" if requested else ""
     return (
@@ -284,7 +284,7 @@ def _taken_row(taken: Taken) -> TakenRow:
         when=clock(taken.time_s),
         second=f"{taken.time_s:.3f}",
         where=where,
-        level=_LEVELS.get(taken.scope, taken.scope) + (" (asked for)" if taken.asked else ""),
+        level=_LEVELS.get(taken.scope, taken.scope) + (" (asked for)" if taken.requested else ""),
         objects=f"{taken.objects:,}",
         rows=f"{taken.rows:,}",
         pause=humane_duration(taken.pause_s),

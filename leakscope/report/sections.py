@@ -118,7 +118,7 @@ def kinds_view(report: Report, anchors: Mapping[str, str]) -> KindsView | None:
         return None
     shown = (Answer.YES, Answer.UNDECIDED)
     return KindsView(
-        rows=[_kind_row(one, anchors) for one in report.kinds if one.answer in shown],
+        rows=[_kind_row(kind, anchors) for kind in report.kinds if kind.answer in shown],
         others=[
             Fact(answer, ", ".join(names))
             for answer, names in words.other_kinds(report.kinds).items()
@@ -126,16 +126,16 @@ def kinds_view(report: Report, anchors: Mapping[str, str]) -> KindsView | None:
     )
 
 
-def _kind_row(one: KindAnswer, anchors: Mapping[str, str]) -> GrowthKindRow:
-    section = one.section.value if one.section is not None else ""
+def _kind_row(kind: KindAnswer, anchors: Mapping[str, str]) -> GrowthKindRow:
+    section = kind.section.value if kind.section is not None else ""
     return GrowthKindRow(
-        name=words.GROWTH_KINDS[one.kind],
-        meaning=words.KIND_MEANINGS[one.kind],
-        answer=words.ANSWERS[one.answer],
-        size=size_of(one.bytes) if one.bytes is not None else None,
-        shown=one.subject or words.SECTIONS.get(section, ""),
-        is_code=bool(one.subject) and one.section is not ShownIn.FINDINGS,
-        link=anchors.get(one.signature, section),
+        name=words.GROWTH_KINDS[kind.kind],
+        meaning=words.KIND_MEANINGS[kind.kind],
+        answer=words.ANSWERS[kind.answer],
+        size=size_of(kind.bytes) if kind.bytes is not None else None,
+        shown=kind.subject or words.SECTIONS.get(section, ""),
+        is_code=bool(kind.subject) and kind.section is not ShownIn.FINDINGS,
+        link=anchors.get(kind.signature, section),
     )
 
 

@@ -291,8 +291,8 @@ def source_place(suspect: Culprit | Finding) -> str:
 
 def known_words(known: Recognised) -> str:
     """Return whose doing a known culprit is: ``Known fault of transformers 5.8.0``."""
-    whose = "fault" if known.nature is Nature.FAULT else "behaviour"
-    return f"Known {whose} of {known.library} {known.version}".rstrip()
+    nature = "fault" if known.nature is Nature.FAULT else "behaviour"
+    return f"Known {nature} of {known.library} {known.version}".rstrip()
 
 
 def known_line(known: Recognised) -> str:
@@ -683,22 +683,22 @@ def subject_words(device: DeviceExplanation) -> str:
 def other_kinds(kinds: Sequence[KindAnswer]) -> dict[str, list[str]]:
     """Return the kinds of growth that a run doesn't show, by the answer in words."""
     found: dict[str, list[str]] = {}
-    for one in kinds:
-        if one.answer in (Answer.NO, Answer.NOT_MEASURED):
-            name = _inner(GROWTH_KINDS[one.kind])
-            found.setdefault(ANSWERS[one.answer], []).append(name)
+    for kind_answer in kinds:
+        if kind_answer.answer in (Answer.NO, Answer.NOT_MEASURED):
+            name = _inner(GROWTH_KINDS[kind_answer.kind])
+            found.setdefault(ANSWERS[kind_answer.answer], []).append(name)
     return found
 
 
 def kind_lines(kinds: Sequence[KindAnswer]) -> list[str]:
     """Return ``leak: yes, 12 MiB (history)`` of each kind that applies; then the others."""
     lines = []
-    for one in kinds:
-        if one.answer in (Answer.YES, Answer.UNDECIDED):
-            size = f", {humane_bytes(one.bytes)}" if one.bytes is not None else ""
-            subject = f" ({one_line(one.subject)})" if one.subject else ""
-            name = _inner(GROWTH_KINDS[one.kind])
-            lines.append(f"{name}: {_inner(ANSWERS[one.answer])}{size}{subject}")
+    for kind_answer in kinds:
+        if kind_answer.answer in (Answer.YES, Answer.UNDECIDED):
+            size = f", {humane_bytes(kind_answer.bytes)}" if kind_answer.bytes is not None else ""
+            subject = f" ({one_line(kind_answer.subject)})" if kind_answer.subject else ""
+            name = _inner(GROWTH_KINDS[kind_answer.kind])
+            lines.append(f"{name}: {_inner(ANSWERS[kind_answer.answer])}{size}{subject}")
     others = other_kinds(kinds).items()
     return [*lines, *(f"{_inner(answer)}: {', '.join(names)}" for answer, names in others)]
 

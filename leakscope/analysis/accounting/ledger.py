@@ -205,13 +205,13 @@ def named_bytes(case: RunContext, device: str) -> FloatArray:
         columns = case.observations.columns(path)
         if table.is_reached(path) and table.parent(path) is None and len(columns):
             seen = np.nan_to_num(table.retained[device][path, columns])
-            held = case.read_between(table.at, table.at[columns], seen, before=0.0)
+            retained = case.read_between(table.at, table.at[columns], seen, before=0.0)
             alive = table.alive(path)
             if not table.latest[path].user:
-                held[~alive] = 0.0
+                retained[~alive] = 0.0
             elif not alive[columns].all():
-                held[columns[-1] + 1 :] = 0.0
-            total += held
+                retained[columns[-1] + 1 :] = 0.0
+            total += retained
     return total
 
 

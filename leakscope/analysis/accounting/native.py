@@ -150,8 +150,8 @@ def native_series(case: RunContext) -> tuple[IntArray, FloatArray, FloatArray]:
 def _left_out(record: NativeAllocationsRecord) -> int:
     """Return what rows of libraries hold that were too small for the record."""
     owner = NativeOwner.LIBRARY
-    told = sum(site.bytes for site in record.sites if site.owner is owner)
-    return max(record.by_owner.get(owner.value, told) - told, 0)
+    listed = sum(site.bytes for site in record.sites if site.owner is owner)
+    return max(record.by_owner.get(owner.value, listed) - listed, 0)
 
 
 def _is_a_librarys(site: NativeSite) -> bool:
@@ -268,8 +268,8 @@ def _assigns(case: RunContext, native: NativeGrowth, statement: str) -> bool:
     files = case.sources.files
     path = files.find(native.file)
     lines = files.lines(path) if path else []
-    given = _ASSIGNMENT.match(lines[native.line - 1]) if native.line <= len(lines) else None
-    return given is not None and re.search(rf"\b{given[1]}\b", statement) is not None
+    assigned = _ASSIGNMENT.match(lines[native.line - 1]) if native.line <= len(lines) else None
+    return assigned is not None and re.search(rf"\b{assigned[1]}\b", statement) is not None
 
 
 def _scope_at(case: RunContext, file: str, line: int) -> CodeScope | None:
@@ -350,8 +350,8 @@ def _term(case: RunContext, kind: str) -> MappingTerm | None:
     if not len(sizes):
         return None
     trend = case.trend_of(done, sizes)
-    held, gained = round(float(sizes[-1])), _gained(case, kind)
-    if max(held, abs(gained)) < SHOWN_BYTES:
+    size, gained = round(float(sizes[-1])), _gained(case, kind)
+    if max(size, abs(gained)) < SHOWN_BYTES:
         return None
     file = gauge.file_of(kind)
     label = f"of these {file}" if file else LABELS[kind]
@@ -363,7 +363,7 @@ def _term(case: RunContext, kind: str) -> MappingTerm | None:
         label=label,
         file=file or "",
         bytes=gained,
-        held_bytes=held,
+        held_bytes=size,
         verdict=trend.verdict,
         bytes_per_unit=trend.bytes_per_unit if trend.is_growing else 0.0,
         unit=trend.unit,

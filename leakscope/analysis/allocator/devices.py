@@ -186,8 +186,8 @@ def find_owners(state: DeviceState) -> BlockOwnership:
         for block in segment.blocks
         if block.state is not BlockState.FREE
     ]
-    told = state.record.storages or DeviceStorages(device=state.record.device)
-    owners, stored = _stored(told)
+    storages = state.record.storages or DeviceStorages(device=state.record.device)
+    owners, stored = _stored(storages)
     spans = [BlockSpan(block.address, block.size, block.requested) for block, _ in live]
     joined = join(spans, stored)
     spare_workspaces = _spare_workspaces(live, joined.parts)
@@ -233,14 +233,14 @@ def unexplained_bytes(blocks: Iterable[OwnedBlock]) -> int:
     return sum(n for owned in blocks for key, n in owned.parts.items() if key[0] == UNEXPLAINED)
 
 
-def _stored(told: DeviceStorages) -> tuple[list[tuple[str, str, str]], list[StorageSpan]]:
+def _stored(storages: DeviceStorages) -> tuple[list[tuple[str, str, str]], list[StorageSpan]]:
     """Return the owners by number, and the storages with theirs."""
     numbers: dict[tuple[str, str, str], int] = {}
     stored = []
-    for row in told.storages:
-        known = 0 <= row.holder < len(told.holders)
+    for row in storages.storages:
+        known = 0 <= row.holder < len(storages.holders)
         path, name = (
-            (told.holders[row.holder].path, told.holders[row.holder].name)
+            (storages.holders[row.holder].path, storages.holders[row.holder].name)
             if known
             else (
                 "",

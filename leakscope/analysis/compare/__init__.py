@@ -145,15 +145,15 @@ def verdict_in_words(
     the end; at the beginning, where that one did other work.
     """
     grave = [change for change in changes if change.severity is not Severity.NOTE]
-    told = [*_parts(grave), *_only_in_one_script(grave)] or [_nothing_grave(before, after)]
+    sentences = [*_parts(grave), *_only_in_one_script(grave)] or [_nothing_grave(before, after)]
     if is_another_program(before, after):
-        return [_another_script(before, after), *_ends(before, after), *told]
+        return [_another_script(before, after), *_ends(before, after), *sentences]
     is_settled = any(not change.is_unproven for change in grave)
     if is_settled and (peak := _peak_clause(grave, peaks, before)):
-        told = _with_peak(told, peak)
+        sentences = _with_peak(sentences, peak)
     scripts = scripts_apart(before, after)
-    beside = [f"The scripts differ: {scripts[0]}, then {scripts[1]}."] if scripts else []
-    return [*_ends(before, after), *told, *beside]
+    script_notes = [f"The scripts differ: {scripts[0]}, then {scripts[1]}."] if scripts else []
+    return [*_ends(before, after), *sentences, *script_notes]
 
 
 def _parts(grave: Sequence[CulpritChange]) -> list[str]:
@@ -178,11 +178,11 @@ def _part(label: str, changes: Sequence[CulpritChange]) -> str:
     return f"{label}: {changes[0].text.removesuffix('.')}{others}."
 
 
-def _with_peak(told: list[str], peak: str) -> list[str]:
+def _with_peak(sentences: list[str], peak: str) -> list[str]:
     """Return the sentences and how the peak changed: inside the verdict, if it is all there is."""
-    if len(told) == 1:
-        return [f"{told[0].removesuffix('.')}; {peak}."]
-    return [*told, f"{peak[0].upper()}{peak[1:]}."]
+    if len(sentences) == 1:
+        return [f"{sentences[0].removesuffix('.')}; {peak}."]
+    return [*sentences, f"{peak[0].upper()}{peak[1:]}."]
 
 
 def _another_script(before: Report, after: Report) -> str:
@@ -204,13 +204,13 @@ def _only_in_one_script(changes: Sequence[CulpritChange]) -> list[str]:
     apart = [change for change in changes if change.is_elsewhere]
     own = [change for change in apart if change.change is ChangeKind.NEW]
     names = [change.name for change in apart if change.change is not ChangeKind.NEW]
-    told = [_part("Only there", own)] if own else []
+    sentences = [_part("Only there", own)] if own else []
     if not names:
-        return told
+        return sentences
     more = len(names) - MOST_NAMES
     shown = names[:MOST_NAMES] + ([f"{more:,} more"] if more > 0 else [])
     return [
-        *told,
+        *sentences,
         f"Not seen there: {listed(shown)}; what was not done can't have been mended.",
     ]
 

@@ -272,7 +272,7 @@ def _sentence(
         was = ", as before"
     if isinstance(after, Culprit):
         return f"{_called(after)}{moved} {_GROWS[change]} {rate_text(after)}{was}."
-    return f"{_called(after)} {_STANDS[change]}{now}{was}."
+    return f"{_called(after)} {_FINDING_CHANGES[change]}{now}{was}."
 
 
 _GROWS = {
@@ -281,7 +281,7 @@ _GROWS = {
     ChangeKind.UNCHANGED: "still grows by",
     ChangeKind.WORSE: "grows faster: by",
 }
-_STANDS = {
+_FINDING_CHANGES = {
     ChangeKind.FIXED: "does no harm any more",
     ChangeKind.REDUCED: "is less than it was",
     ChangeKind.UNCHANGED: "is still so",
@@ -386,8 +386,12 @@ def perhaps_renamed(pairs: Pairs) -> dict[str, Suspect]:
     That is what grew just as fast in the same place or under the same last name, and no more. What
     could be two things is left out, and so are notes: floats are gathered everywhere alike.
     """
-    gone = [one for one, other in pairs if one is not None and other is None and _is_no_note(one)]
-    come = [other for one, other in pairs if other is not None and one is None]
+    gone = [
+        earlier
+        for earlier, later in pairs
+        if earlier is not None and later is None and _is_no_note(earlier)
+    ]
+    come = [later for earlier, later in pairs if later is not None and earlier is None]
     alike = [(b, a) for b in gone for a in come if _is_no_note(a) and _grow_alike(b, a)]
     befores = Counter(before.signature for before, _ in alike)
     afters = Counter(after.signature for _, after in alike)
@@ -406,11 +410,11 @@ def match(
     for key in likenesses:
         taken = set(partners.values())
         free: dict[Hashable, list[int]] = {}
-        for index, one in enumerate(right):
-            if index not in taken and key(one) is not None:
-                free.setdefault(key(one), []).append(index)
-        for index, one in enumerate(left):
-            candidates = free.get(key(one), [])
+        for index, traits in enumerate(right):
+            if index not in taken and key(traits) is not None:
+                free.setdefault(key(traits), []).append(index)
+        for index, traits in enumerate(left):
+            candidates = free.get(key(traits), [])
             if index not in partners and candidates:
                 partners[index] = candidates.pop(0)
     return partners
@@ -430,43 +434,43 @@ def traits_of(suspect: Suspect) -> Traits:
     )
 
 
-def by_signature(one: Traits) -> Hashable:
+def by_signature(traits: Traits) -> Hashable:
     """Return what is the same while nothing on the way from the root was renamed."""
-    return (one.signature, one.growth, one.device) if one.signature else None
+    return (traits.signature, traits.growth, traits.device) if traits.signature else None
 
 
-def by_name(one: Traits) -> Hashable:
+def by_name(traits: Traits) -> Hashable:
     """Return what is the same while it is called the same; of a finding, its kind."""
-    if one.is_finding:
-        return ("finding", one.kind, one.phase, one.device)
-    return (one.name, one.kind, one.device)
+    if traits.is_finding:
+        return ("finding", traits.kind, traits.phase, traits.device)
+    return (traits.name, traits.kind, traits.device)
 
 
-def by_nature(one: Traits) -> Hashable:
+def by_nature(traits: Traits) -> Hashable:
     """Return what is the same under the same last name in the same class."""
-    if one.is_finding:
+    if traits.is_finding:
         return None
-    return (one.type, one.kind, last_name(one), owner_class(one), one.device)
+    return (traits.type, traits.kind, last_name(traits), owner_class(traits), traits.device)
 
 
 def _is_no_note(suspect: Suspect) -> bool:
     return isinstance(suspect, Culprit) and suspect.severity is not Severity.NOTE
 
 
-def _grow_alike(one: Suspect, other: Suspect) -> bool:
+def _grow_alike(earlier: Suspect, later: Suspect) -> bool:
     """Return whether two grow as fast, in the same place or under the same last name."""
-    first, second = traits_of(one), traits_of(other)
+    first, second = traits_of(earlier), traits_of(later)
     kinds = [(t.kind, t.type, t.growth, t.device, t.phase) for t in (first, second)]
-    if kinds[0] != kinds[1] or one.unit != other.unit:
+    if kinds[0] != kinds[1] or earlier.unit != later.unit:
         return False
     same_place = _owner(first) == _owner(second) or last_name(first) == last_name(second)
-    return same_place and _rates_alike(one, other)
+    return same_place and _rates_alike(earlier, later)
 
 
-def _rates_alike(one: Suspect, other: Suspect) -> bool:
+def _rates_alike(earlier: Suspect, later: Suspect) -> bool:
     """Return whether two rates differ by nothing to speak of."""
-    least = WORTH_A_WORD * max(abs(one.bytes_per_unit), abs(other.bytes_per_unit))
-    return abs(one.bytes_per_unit - other.bytes_per_unit) <= least
+    least = WORTH_A_WORD * max(abs(earlier.bytes_per_unit), abs(later.bytes_per_unit))
+    return abs(earlier.bytes_per_unit - later.bytes_per_unit) <= least
 
 
 def _owner(culprit: Traits) -> str:
@@ -540,8 +544,8 @@ def peak_changes(before: Report, after: Report) -> list[ValueChange]:
 
 
 def _height(phase: PhaseMemory, compared: Sequence[PhaseMemory]) -> int:
-    is_told = all(one.most_bytes is not None for one in compared)
-    return phase.most_bytes or 0 if is_told else phase.peak_bytes
+    has_most = all(compared_phase.most_bytes is not None for compared_phase in compared)
+    return phase.most_bytes or 0 if has_most else phase.peak_bytes
 
 
 def _values(

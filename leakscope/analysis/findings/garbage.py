@@ -314,11 +314,11 @@ def slack_remedy(case: RunContext) -> Remedy:
 def _in_arenas(case: RunContext, free: float) -> str:
     """Return where many threads have arenas that hold much: those keep what is freed in them."""
     _, arenas = kind_series(case, gauge.MAPPED_ARENAS)
-    held = float(arenas[-1]) if len(arenas) else 0.0
-    if case.allocator != "glibc" or held < policy.MOST_SHARE * free:
+    live = float(arenas[-1]) if len(arenas) else 0.0
+    if case.allocator != "glibc" or live < policy.MOST_SHARE * free:
         return ""
     return (
-        f" Arenas that threads have to themselves hold {human_bytes(held)}: what one thread frees "
+        f" Arenas that threads have to themselves hold {human_bytes(live)}: what one thread frees "
         "there serves no other."
     )
 
@@ -437,8 +437,10 @@ def _at(case: RunContext, name: str, position: int) -> float:
 
 def _full_pauses(case: RunContext) -> tuple[FloatArray, FloatArray]:
     """Return units done, and microseconds of the longest full collection that ended before."""
-    by_itself, asked = (case.track.gauge(n) for n in (gauge.GC_PAUSES[2], gauge.GC_ASKED_PAUSE))
-    longest = np.fmax(by_itself, asked)
+    by_itself, explicit = (
+        case.track.gauge(n) for n in (gauge.GC_PAUSES[2], gauge.GC_EXPLICIT_PAUSE)
+    )
+    longest = np.fmax(by_itself, explicit)
     read = case.working[np.isfinite(longest[case.working])]
     return case.work_done[read], longest[read]
 

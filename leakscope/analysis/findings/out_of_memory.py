@@ -307,9 +307,9 @@ def _is_about(exact: int | None, stated: int | None) -> bool:
 def _by_kernel(case: RunContext, cause: str) -> Shortage:
     steps = int(case.track.step[-1]) if len(case.track) else 0
     census, evidence, since = _last_census(case, steps)
-    stood = memory_at_the_end(case.run, case.recording)
+    at_end = memory_at_the_end(case.run, case.recording)
     live = int(case.used_at_end()) if len(case.track) else 0
-    used, limit = (None, case.limit_bytes) if stood is None else stood
+    used, limit = (None, case.limit_bytes) if at_end is None else at_end
     free = None if used is None or limit is None else max(0, limit - used)
     figures = Figures(active=live)
     return Shortage(cause, HOST, None, census, evidence, figures, live, free, limit, since)
@@ -389,7 +389,7 @@ def _need(found: Shortage) -> Need:
         pages=0 if snapshot is None else snapshot.pages,
         is_expandable=snapshot is not None and snapshot.expandable,
         is_training=True,
-        told_by="by the names that hold them",
+        basis="by the names that hold them",
     )
 
 

@@ -388,8 +388,8 @@ def may_come_with_shapes(
     if len(known) < policy.FEWEST_READINGS or len(x) < policy.FEWEST_READINGS:
         return False
     seen = np.interp(x, case.work_done[known], case.track.gauge(gauge.SHAPES)[known])
-    met = seen[-1] - seen[0]
-    if met < policy.FEWEST_GROWING or seen[len(seen) * 2 // 3] > policy.SHAPE_CACHE_ENTRIES:
+    new_shapes = seen[-1] - seen[0]
+    if new_shapes < policy.FEWEST_GROWING or seen[len(seen) * 2 // 3] > policy.SHAPE_CACHE_ENTRIES:
         return False
     is_rest, work = np.diff(seen) == 0, np.diff(x)
     if work.sum() <= 0:

@@ -148,7 +148,7 @@ def find_across(
     return growers, trends
 
 
-_OF_ONE_SIZE = frozenset({"tensor", "array", "bytes", "str"})
+_FIXED_SIZE_KINDS = frozenset({"tensor", "array", "bytes", "str"})
 """Kinds of objects that don't grow: what is larger at the same name is another one."""
 
 
@@ -159,7 +159,7 @@ def _is_replaced_unread(observations: Observations, path: int, columns: IntArray
     track, table = observations.track, observations.table
     at, count = table.at[columns], table.count[path, columns]
     last = int(at[-1])
-    is_replaced = table.latest[path].kind in _OF_ONE_SIZE
+    is_replaced = table.latest[path].kind in _FIXED_SIZE_KINDS
     if not is_replaced or last > track.last_work or np.unique(count[np.isfinite(count)]).size > 1:
         return False
     same = (track.phase == track.phase[last]) & (track.occurrence == track.occurrence[last])

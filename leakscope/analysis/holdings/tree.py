@@ -219,15 +219,17 @@ def _contents(
     left: dict[tuple[str, ...], int] = {}
     for content in row.holds:
         alike = parts.get(content.type, [])
-        held = max(min(content.bytes, size), 0)
+        content_bytes = max(min(content.bytes, size), 0)
         if len(alike) == 1 and alike[0].label.startswith("["):
-            named[alike[0].path] = max(held, named[alike[0].path])
+            named[alike[0].path] = max(content_bytes, named[alike[0].path])
         else:
-            rest = held - sum(named[node.path] for node in alike)
+            rest = content_bytes - sum(named[node.path] for node in alike)
             left[NodeKind.CONTENT.value, row.path, content.type] = max(rest, 0)
     if sum(left.values()) + sum(named.values()) > size:
         return {}
-    return left | {(NodeKind.ROW.value, path): held for path, held in named.items()}
+    return left | {
+        (NodeKind.ROW.value, path): content_bytes for path, content_bytes in named.items()
+    }
 
 
 def _raise_parents(tree: RetainedTree, column: list[int]) -> None:
@@ -499,7 +501,7 @@ class Weights:
     widths: list[int]
 
 
-def held_weights(retained: Retained, device: str, census: int) -> Weights:
+def retained_weights(retained: Retained, device: str, census: int) -> Weights:
     """Return what each node held at a census."""
     sizes = retained.censuses[census].bytes.get(device, [0] * len(retained.nodes))
     return Weights([*sizes], [size or 0 for size in sizes])

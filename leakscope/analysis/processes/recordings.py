@@ -37,7 +37,7 @@ class MergedCulprits:
         """Begin with the culprits of the rank that the report is of, the worst first."""
         self._own_rank = rank
         self._own = {culprit.signature: culprit for culprit in own}
-        self._told = {culprit.signature: _RankCulprit(rank, culprit) for culprit in own}
+        self._by_signature = {culprit.signature: _RankCulprit(rank, culprit) for culprit in own}
         self._leader, self._grown = rank, 0.0
         self._impact: dict[str, float] = defaultdict(float)
         self._rates: dict[str, dict[int, float]] = defaultdict(dict)
@@ -49,12 +49,12 @@ class MergedCulprits:
             self._leader, self._grown = rank, grown
         for culprit, impact in zip(culprits, _impacts(culprits), strict=True):
             key, new = culprit.signature, _RankCulprit(rank, culprit)
-            if key not in self._told and len(self._told) >= MOST_KEPT:
+            if key not in self._by_signature and len(self._by_signature) >= MOST_KEPT:
                 continue
             self._rates[key][rank] = culprit.bytes_per_unit
             self._impact[key] = max(self._impact[key], impact)
-            if self._comes_before(new, self._told.setdefault(key, new)):
-                self._told[key] = new
+            if self._comes_before(new, self._by_signature.setdefault(key, new)):
+                self._by_signature[key] = new
 
     def _comes_before(self, new: _RankCulprit, old: _RankCulprit) -> bool:
         """Return whether a culprit is to be told as one rank has it, not as another does."""
@@ -64,7 +64,7 @@ class MergedCulprits:
 
     def rank_of(self, culprit: Culprit) -> int:
         """Return the rank as which a culprit is told."""
-        return self._told[culprit.signature].rank
+        return self._by_signature[culprit.signature].rank
 
     def tell_as(self, rank: int, own: list[Culprit]) -> None:
         """Tell culprits from now on as the report of another rank, already taken in, has them."""
@@ -75,11 +75,13 @@ class MergedCulprits:
         """Return the culprits with the rates of all ranks, the worst first."""
         merged = [
             with_rates(
-                self._own.get(key, told.culprit) if told.rank == self._own_rank else told.culprit,
+                self._own.get(key, entry.culprit)
+                if entry.rank == self._own_rank
+                else entry.culprit,
                 self._rates[key],
                 ranks,
             )
-            for key, told in self._told.items()
+            for key, entry in self._by_signature.items()
         ]
         places = {key: place for place, key in enumerate(self._own)}
         merged.sort(

@@ -130,10 +130,10 @@ def _is_looked_up(case: CulpritContext) -> bool:
     for use in reads(case.references):
         if use.statement.scope is not case.scope:
             continue
-        asked = isinstance(use.parent, ast.Compare) and any(
+        is_tested = isinstance(use.parent, ast.Compare) and any(
             isinstance(op, (ast.In, ast.NotIn)) for op in use.parent.ops
         )
-        if asked or use.method in {"get", "__contains__"}:
+        if is_tested or use.method in {"get", "__contains__"}:
             return True
     return False
 
@@ -215,8 +215,8 @@ def _is_dataclass(cls: CodeScope) -> bool:
 def _stored(maker: CodeScope, call: ast.Call, key: str) -> ast.Assign | None:
     """Return where a constructor stores the key that it is called with on the object."""
     for parameter in maker.params[1:]:
-        given = argument_of(call, maker, parameter)
-        if given is None or ast.unparse(given) != key:
+        passed = argument_of(call, maker, parameter)
+        if passed is None or ast.unparse(passed) != key:
             continue
         for node in ast.walk(maker.node):
             if not isinstance(node, ast.Assign) or ast.unparse(node.value) != parameter:

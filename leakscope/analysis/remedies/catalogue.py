@@ -116,7 +116,7 @@ class KnownMatch:
     """The entry that speaks of a culprit, and what a report tells of it."""
 
     known: KnownCulprit
-    told: Recognised
+    recognised: Recognised
 
 
 def find_known(
@@ -170,11 +170,11 @@ def _to_recognised(entry: CatalogueEntry, ran: Mapping[str, str]) -> Recognised:
 def _fits(match: Match, sighting: Sighting, holder: str, way: str) -> bool:
     row = sighting.row
     place = MemoryPlace.HOST if sighting.device == _HOST else MemoryPlace.OTHER
-    held = not match.holder or any(fnmatchcase(holder, pattern) for pattern in match.holder)
+    is_held = not match.holder or any(fnmatchcase(holder, pattern) for pattern in match.holder)
     there = not match.path or any(_way_matches(pattern, way) for pattern in match.path)
     return (
         not match.finding
-        and held
+        and is_held
         and there
         and (not match.type or fnmatchcase(row.type, match.type))
         and (not match.holds or _holds(match, row))

@@ -109,7 +109,7 @@ def recognise_modules_made(case: CulpritContext) -> Remedy | None:
 
 def recognise_classes_made(case: CulpritContext) -> Remedy | None:
     """Return how to keep the number of classes constant that a program makes as it runs."""
-    made = max(case.row.holds, key=lambda held: held.bytes, default=None)
+    made = max(case.row.holds, key=lambda content: content.bytes, default=None)
     if case.growth != "across" or made is None or not _is_metaclass(made.type):
         return None
     return case.remedy(

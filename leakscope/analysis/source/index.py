@@ -327,8 +327,8 @@ def _call_name_matches(statement: Statement, row: CensusRow) -> bool:
 def _argument_name_matches(mutation: Mutation, row: CensusRow) -> bool:
     """Return whether what is handed over is called like what it fills: ``prepare(loader)``."""
     attribute = row.path.rpartition(".")[2].lower()
-    given = mutation.node.args if isinstance(mutation.node, ast.Call) else []
-    words = {word for value in given for word in _WORD.findall(dotted(value).lower())}
+    arguments = mutation.node.args if isinstance(mutation.node, ast.Call) else []
+    words = {word for value in arguments for word in _WORD.findall(dotted(value).lower())}
     return any(word in attribute for word in words)
 
 
@@ -518,7 +518,7 @@ def _mentions(sources: SourceIndex, name: str) -> list[tuple[Statement, ast.Call
         for statement in sources.program.mentioning(name)
         for node in own_nodes(statement.node)
         if isinstance(node, ast.Call)
-        and any(_last_name_of(given) == name for given in [*node.args, *_values(node)])
+        and any(_last_name_of(argument) == name for argument in [*node.args, *_values(node)])
     ]
 
 

@@ -38,7 +38,7 @@ def suspect_mutations(references: References, row: CensusRow) -> list[Mutation]:
     cached = cached_function(references, row)
     if cached is not None:
         return list(_calls(program, lambda call: _calls_function(call, cached), EXACT))
-    if any(held.type == _LOG_RECORD for held in row.holds):
+    if any(content.type == _LOG_RECORD for content in row.holds):
         return _logging_calls(references, row)
     if WARNINGS in row.path:
         return list(_calls(program, _named({"warn", "warn_explicit"}), SUSPECTED))
@@ -99,13 +99,13 @@ def _entries_of_callbacks(program: UserProgram, row: CensusRow) -> Iterator[Muta
                 yield Mutation(statement, target, "setitem", SUSPECTED)
 
 
-def _is_entry(target: ast.expr, key: str, given: list[str]) -> bool:
+def _is_entry(target: ast.expr, key: str, parameters: list[str]) -> bool:
     return (
         isinstance(target, ast.Subscript)
         and isinstance(target.slice, ast.Constant)
         and target.slice.value == key
         and isinstance(target.value, ast.Name)
-        and target.value.id in given
+        and target.value.id in parameters
     )
 
 
@@ -295,14 +295,14 @@ class Handler:
             if not isinstance(call, ast.Call):
                 continue
             if isinstance(call.func, ast.Attribute) and call.func.attr == "addHandler":
-                loggers, given = self._loggers.names_of(call.func.value, scope), call.args[:1]
+                loggers, arguments = self._loggers.names_of(call.func.value, scope), call.args[:1]
             elif imported_name(call.func, scope) == "logging.basicConfig":
                 listed = {k.arg: k.value for k in call.keywords}.get("handlers")
                 loggers = ROOT
-                given = listed.elts if isinstance(listed, (ast.List, ast.Tuple)) else []
+                arguments = listed.elts if isinstance(listed, (ast.List, ast.Tuple)) else []
             else:
                 continue
-            for handler in given:
+            for handler in arguments:
                 written = dotted(handler)
                 home = scope.resolve(written.partition(".")[0]) if written else None
                 key: object = (home, written) if home is not None else handler

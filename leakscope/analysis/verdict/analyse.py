@@ -114,14 +114,14 @@ def analyse(
     errors = [*report.errors, *(Problem(where="known culprits", message=f) for f in faults)]
     kinds = find_kinds(report)
     return msgspec.structs.replace(
-        report, attempts=attempts.told(), notes=notes, errors=errors, kinds=kinds
+        report, attempts=attempts.listed(), notes=notes, errors=errors, kinds=kinds
     )
 
 
 def _with_children(case: RunContext, report: Report) -> Report:
     """Return the report of all processes; of one without children that recorded the same."""
     run = case.run
-    contexts = [RunContext(run, one, case.catalogue) for one in children_to_judge(run)]
+    contexts = [RunContext(run, recording, case.catalogue) for recording in children_to_judge(run)]
     if not contexts:
         return report
     children = [JudgedProcess(c, _report(c, ()), label_of(run, c.recording)) for c in contexts]

@@ -184,7 +184,7 @@ def _keeps(case: RunContext, culprit: Culprit, pileup: Pileup) -> bool:
     if is_theirs and row.count * 2 >= group.count:
         return True
     inside = [row, *(table.latest[below] for below in table.descendants(path))]
-    types = {one.type for one in inside} | {c.type for one in inside for c in one.holds}
+    types = {member.type for member in inside} | {c.type for member in inside for c in member.holds}
     is_seen = not types.isdisjoint(_KEEPING[group.kind])
     if culprit.unit != summary.unit or not (is_seen or not row.holds):
         return False
@@ -387,7 +387,7 @@ def _culprit(
         chart=chart,
         per_event=by_event,
         chart_unit=chart_unit,
-        known=found.told if found else None,
+        known=found.recognised if found else None,
     )
 
 

@@ -318,8 +318,8 @@ def _costs(findings: list[Finding], *, is_clean: bool) -> str:
     if not costly:
         return ""
     most = max(costly, key=lambda f: f.total_bytes)
-    beside = "No leak, but large" if is_clean else "Large as well"
-    return f" {beside}: {_inner(most.title)} ({human_bytes(most.total_bytes)})."
+    introduction = "No leak, but large" if is_clean else "Large as well"
+    return f" {introduction}: {_inner(most.title)} ({human_bytes(most.total_bytes)})."
 
 
 def _where_it_ended(ended: OutOfMemory) -> str:
@@ -413,7 +413,9 @@ def _rate_of(culprit: Culprit) -> str:
     rate, by_event = f"{human_bytes(culprit.bytes_per_unit)} per {culprit.unit}", culprit.per_event
     if by_event is None or not by_event.is_by_event:
         return rate
-    events = " and ".join(per_event(one) for one in by_event.rates if not one.is_work)
+    events = " and ".join(
+        per_event(event_rate) for event_rate in by_event.rates if not event_rate.is_work
+    )
     return f"{events}, on average {rate}"
 
 

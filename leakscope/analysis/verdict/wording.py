@@ -189,13 +189,17 @@ def recompiled(compilations: list[CompilationRecord], locate: Callable[[str, int
         locate: Returns a line of a file as a person would write it.
 
     """
-    again = [one for one in compilations if one.number]
+    again = [compilation for compilation in compilations if compilation.number]
     if not again:
         return ""
     (name, file, line), times = Counter(
-        (one.function, one.file, one.line) for one in again
+        (compilation.function, compilation.file, compilation.line) for compilation in again
     ).most_common(1)[0]
-    last = next(one for one in reversed(again) if (one.function, one.file) == (name, file))
+    last = next(
+        compilation
+        for compilation in reversed(again)
+        if (compilation.function, compilation.file) == (name, file)
+    )
     why = f", at last because of {clipped(last.reason, LONGEST_REASON)}" if last.reason else ""
     often = f"{plural(times, 'time')}{why}"
     return f"Compiled again most often was {name} ({locate(file, line)}): {often}."
@@ -234,8 +238,10 @@ def _several(noun: str) -> str:
 
 
 def _by_event(rates: list[EventRate], work: EventRate, alike: list[Regressor]) -> str:
-    told = [*rates, *([] if any(rate.is_work for rate in rates) else [work])]
-    text = f"It grows with {_several(_first_event(rates).noun)}: {', '.join(map(per_event, told))}."
+    terms = [*rates, *([] if any(rate.is_work for rate in rates) else [work])]
+    text = (
+        f"It grows with {_several(_first_event(rates).noun)}: {', '.join(map(per_event, terms))}."
+    )
     others = [_noun(counter.name) for counter in alike if counter.name not in _BY_THE_WAY]
     if not others:
         return text

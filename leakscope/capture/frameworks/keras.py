@@ -240,8 +240,8 @@ class JoinedFits(FrameworkCallback):
 def contains_ours(callbacks: Any) -> bool:
     """Return whether a callback of ours is among those that ``fit()`` is given."""
     inside = getattr(callbacks, "callbacks", callbacks)
-    given = inside if isinstance(inside, (list, tuple)) else (inside,)
-    return any(isinstance(callback, FrameworkCallback) for callback in given)
+    listed = inside if isinstance(inside, (list, tuple)) else (inside,)
+    return any(isinstance(callback, FrameworkCallback) for callback in listed)
 
 
 _NAMES = ("x", "y", "batch_size", "epochs", "verbose", "callbacks")
@@ -288,9 +288,9 @@ class LeakScopeCallback(keras.callbacks.Callback, FrameworkCallback):  # type: i
     # What fit() tells
 
     @contained
-    def fit_is_called(self, given: dict[str, Any]) -> None:
+    def fit_is_called(self, arguments: dict[str, Any]) -> None:
         """``fit()`` was called with these arguments: it looks at a batch before its first event."""
-        self._loaders = (given.get("x"), given.get("validation_data"))
+        self._loaders = (arguments.get("x"), arguments.get("validation_data"))
         self.training.begin()
 
     @contained
@@ -406,12 +406,12 @@ def _wrap_fit(original: Callable[..., Any]) -> Callable[..., Any]:
 def _ours(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[LeakScopeCallback]:
     """Tell the callbacks of ours that ``fit()`` was called with these arguments; return them."""
     try:
-        given = {**dict(zip(_NAMES, args, strict=False)), **kwargs}
-        ours = [callback for callback in _several(given.get("callbacks")) if _is_ours(callback)]
+        arguments = {**dict(zip(_NAMES, args, strict=False)), **kwargs}
+        ours = [callback for callback in _several(arguments.get("callbacks")) if _is_ours(callback)]
     except faults(Exception):
         return []
     for callback in ours:
-        callback.fit_is_called(given)
+        callback.fit_is_called(arguments)
     return ours
 
 
@@ -421,12 +421,12 @@ def _without_duplicates(
     """Return the arguments of ``fit()`` with each callback of ours in them once."""
     try:
         place = _NAMES.index("callbacks")
-        given = args[place] if len(args) > place else kwargs.get("callbacks")
-        once = ours_once(_several(given))
-        if len(once) == len(_several(given)):
+        callbacks = args[place] if len(args) > place else kwargs.get("callbacks")
+        once = ours_once(_several(callbacks))
+        if len(once) == len(_several(callbacks)):
             return args, kwargs
-        if not isinstance(given, (list, tuple)):
-            given.callbacks = once  # type: ignore[union-attr]
+        if not isinstance(callbacks, (list, tuple)):
+            callbacks.callbacks = once  # type: ignore[union-attr]
             return args, kwargs
         if len(args) > place:
             return (*args[:place], once, *args[place + 1 :]), kwargs

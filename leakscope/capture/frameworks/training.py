@@ -432,7 +432,7 @@ class Upkeep:
                 raise ValueError(f"{name} needs a number of steps from 1 on.")
         self._training = training
         self._log_every, self._cleanup_every = log_every, cleanup_every
-        self._said: set[str] = set()
+        self._warned: set[str] = set()
         self._cleanup: repeated_cleanup | None = None
         self._is_begun = False
 
@@ -455,8 +455,8 @@ class Upkeep:
     def warn(self, *loaders: Any) -> None:
         """Say once what loaders should not keep beside workers."""
         for sentence in (sentence for loader in loaders for sentence in worker_warnings(loader)):
-            if sentence not in self._said:
-                self._said.add(sentence)
+            if sentence not in self._warned:
+                self._warned.add(sentence)
                 self._training.log_text(sentence)
                 self._training.note("workers", sentence)
 
@@ -512,19 +512,19 @@ def worker_warnings(loader: Any) -> list[str]:
 
 
 def _sentence(kept: DatasetAttribute, workers: int, *, is_forked: bool) -> str:
-    beside = f"{kept.name} keeps {kept.what} beside {plural(workers, 'DataLoader worker')}"
+    problem = f"{kept.name} keeps {kept.what} beside {plural(workers, 'DataLoader worker')}"
     if kept.what == OPEN_IMAGES:
         why = GARBLED if kept.is_in_file and is_forked else ""
         return (
-            f"{beside}: {why}each worker decodes its own copy of the pixels and keeps them. Keep "
+            f"{problem}: {why}each worker decodes its own copy of the pixels and keeps them. Keep "
             "paths and open images in __getitem__, or call load() before the workers start."
         )
     if kept.what == LOADED_IMAGES:
-        copies = f"{beside}: each worker that isn't forked gets a copy of all pixels. Keep paths."
+        copies = f"{problem}: each worker that isn't forked gets a copy of all pixels. Keep paths."
         return "" if is_forked else copies
     if not is_forked:
         return ""
-    return f"{beside}: forked workers share one position in each file. Open them in the workers."
+    return f"{problem}: forked workers share one position in each file. Open them in the workers."
 
 
 def find_kept(dataset: object) -> Iterator[DatasetAttribute]:

@@ -161,11 +161,11 @@ class KerasHooks:
                 return None
             joining = import_module(JOINING)
 
-            given = args[CALLBACKS] if len(args) > CALLBACKS else kwargs.get("callbacks")
+            callbacks = args[CALLBACKS] if len(args) > CALLBACKS else kwargs.get("callbacks")
             kind = self._callbacks
-            if kind and isinstance(given, kind) and type(given) is not kind:
+            if kind and isinstance(callbacks, kind) and type(callbacks) is not kind:
                 return None
-            if joining.contains_ours(given):
+            if joining.contains_ours(callbacks):
                 return None
             if self._fits is None:
                 self._fits = joining.JoinedFits()

@@ -88,7 +88,7 @@ class ModeHooks:
             id(parameter)
             for module in modules
             for part in _parts(module)
-            for parameter in _held(part, "_parameters").values()
+            for parameter in _values_of(part, "_parameters").values()
         }
 
     def _wrap_train(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -167,10 +167,10 @@ def _unwrapped(wrapper: Any, module: Any) -> bool:
 
 
 def _children(module: Any) -> list[Any]:
-    return list(_held(module, "_modules").values())
+    return list(_values_of(module, "_modules").values())
 
 
-def _held(module: Any, name: str) -> Mapping[str, Any]:
+def _values_of(module: Any, name: str) -> Mapping[str, Any]:
     found = object.__getattribute__(module, "__dict__").get(name)
     return found if type(found) in _MAPPINGS else {}
 

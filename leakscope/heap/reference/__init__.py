@@ -154,7 +154,7 @@ class Walker:
     def _walk_each(self, phase: WalkPhase, values: list[object]) -> None:
         """Walk from one value after the other; not from storages whose memory tensors led to."""
         for value in values:
-            if id(value) not in self.index and self._has_met(value):
+            if id(value) not in self.index and self._is_known(value):
                 self._reserve(value, WalkPhase.HIDDEN)
             else:
                 self._walk_from(phase, [value])
@@ -192,7 +192,7 @@ class Walker:
         facts = self.reader.facts(value)
         return facts.rank is Rank.GRAPH or facts.payload is Payload.STORAGE
 
-    def _has_met(self, value: object) -> bool:
+    def _is_known(self, value: object) -> bool:
         """Say whether the memory of a storage was met already."""
         if self.reader.facts(value).payload is not Payload.STORAGE:
             return False

@@ -11,7 +11,7 @@ from typing import Any
 
 from leakscope.heap import anatomy, labels
 from leakscope.heap.graph import Nodes, WalkResult, walk
-from leakscope.heap.labels import ChainPart, Stands
+from leakscope.heap.labels import ChainPart, Facet
 from leakscope.heap.naming import NamedObject, is_transparent
 from leakscope.heap.ownership import Definitions, Ownership
 from leakscope.heap.roots import Root, Roots, find_roots, walk_request
@@ -251,7 +251,7 @@ class _ReachabilityReader:
 def exact_step(parent: ChainPart, child: object) -> str:
     """Return how an object refers to another, indices and keys as they are."""
     step = labels.label(parent, child).text
-    if step != labels.ANY.text or parent.stands is not Stands.ITSELF:
+    if step != labels.ANY.text or parent.facet is not Facet.ITSELF:
         return step
     return _position(parent.obj, child) or step
 

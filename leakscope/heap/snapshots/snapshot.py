@@ -245,7 +245,7 @@ class Snapshot(Printed):
             kind=wanted,
             types=tuple(found),
             rows=tuple(sorted((r for r in self.rows if r.type in names), key=is_heavier)),
-            held_in=tuple(self._holdings(names)),
+            holders=tuple(self._holdings(names)),
         )
 
     def difference(self, before: Snapshot, *, libraries: bool = False) -> Difference:
