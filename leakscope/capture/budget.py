@@ -5,7 +5,7 @@ A look at the heap of one rank stalls all that train with it, so ranks should st
 decides by its own clock how far apart its looks must be; taken at multiples of the next power of
 two only, they fall on those of a rank whose looks are farther apart too.
 
-Workers that live for one epoch would otherwise each find out anew how dear their dataset is, at the
+Workers that live for one epoch would otherwise each measure again how dear their dataset is, at the
 cost of a census.
 """
 
@@ -66,7 +66,7 @@ class Costs:
         self.total += seconds
 
     def charge_request(self, activity: str, seconds: float) -> None:
-        """Note time that the user has asked to be spent: told, but not out of the budget."""
+        """Note time that the user requested: reported, but not charged to the budget."""
         self.seconds[activity] = self.seconds.get(activity, 0.0) + seconds
 
     def sample(self, due: Due, seconds: float, objects: int | None = None) -> None:

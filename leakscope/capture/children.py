@@ -188,7 +188,7 @@ class ChildRecording:
     def _close_at_exit(self) -> None:
         error = getattr(sys, "last_value", None)
         if error is None or error is self._fault:
-            self.close("ended")  # with which code, nobody is told
+            self.close("ended")  # the exit code is unknown here
         elif isinstance(error, KeyboardInterrupt):
             self.close("interrupted", 130, "KeyboardInterrupt")
         else:

@@ -95,7 +95,7 @@ class EventDispatcher:
                 if self._late:
                     self._catch_up()
                 if self._interrupt is not None:
-                    self._let_pass()
+                    self._raise_interrupt()
         except BaseException as interrupt:
             leave_event(interrupt)
             raise
@@ -156,7 +156,7 @@ class EventDispatcher:
             if self._late and get_ident() == self.thread:
                 self._catch_up()
             if self._interrupt is not None:
-                self._let_pass()
+                self._raise_interrupt()
         return True
 
     def take_turn(self, event: Callable[..., Any], *args: Any) -> bool:
@@ -173,8 +173,8 @@ class EventDispatcher:
 
     def _wait_for_turn(self, me: int) -> None:
         """Wait until an event of a thread of ours is dealt with: none of the program's is lost."""
-        is_heard = me != self._clock_thread and self.thread in (0, me)
-        if is_heard and self._turn.acquire(timeout=policy.TURN_SECONDS):
+        must_wait = me != self._clock_thread and self.thread in (0, me)
+        if must_wait and self._turn.acquire(timeout=policy.TURN_SECONDS):
             self._turn.release()
 
     def muted(self, function: Callable[..., Any], *args: Any) -> Any:
@@ -205,7 +205,7 @@ class EventDispatcher:
             own = self._clock() - began - (self._costs.total - spent)
             self._costs.spend("boundary", min(max(0.0, own), MOST_OF_A_SAMPLE) * SAMPLE_EVERY)
 
-    def _let_pass(self) -> None:
+    def _raise_interrupt(self) -> None:
         interrupt, self._interrupt = self._interrupt, None
         assert interrupt is not None
         try:

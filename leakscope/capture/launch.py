@@ -161,7 +161,7 @@ def _run(program: Program, closing: Closing) -> None:
     except BaseException as error:
         closing.failed(error)
         closing.left(error)
-        _show_traceback(error, _as_the_program_knows_it(error))
+        _show_traceback(error, _without_our_frames(error))
         if isinstance(error, KeyboardInterrupt):
             closing.arrange("interrupted", _INTERRUPTED, "KeyboardInterrupt")
         else:
@@ -337,7 +337,7 @@ def _die_with(supervisor: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _as_the_program_knows_it(error: BaseException) -> TracebackType | None:
+def _without_our_frames(error: BaseException) -> TracebackType | None:
     """Return a traceback without what started the program, or broke into it while ours ran."""
     if isinstance(error, KeyboardInterrupt):
         with contextlib.suppress(ImportError, KeyboardInterrupt):

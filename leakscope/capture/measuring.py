@@ -542,14 +542,14 @@ class Headroom:
         return None if least is None else max(0, least)
 
     def is_running_out(self, resident: int) -> bool:
-        """Return whether headroom is under the threshold now, or has halved since it was told."""
+        """Return whether headroom is under the threshold now, or has halved since last reported."""
         left = self.left(resident)
         if left is None:
             return False
         return left < threshold(left, resident) and 2 * left <= self._reported_at
 
     def reported(self, resident: int) -> None:
-        """Remember that it was told: once per halving, so some twenty times in a run at most."""
+        """Remember the warning: one per halving, so some twenty in a run at most."""
         self._reported_at = max(1, self.left(resident) or 0)
 
 

@@ -59,7 +59,7 @@ RESUMED_PART = 0.25
 RECENT = 0.4
 """Weight of the newest sample in an estimate of a cost: three samples make most of it."""
 PACE_LASTING = 0.8
-"""Weight that a census keeps with each that follows when it is told how busy the machine is."""
+"""Weight of a census in the estimate of how busy the machine is, with each that follows."""
 MOST_SLOWED = 4.0
 """Times: whatever a census has waited for, its program is held up no longer than that."""
 

@@ -1,7 +1,7 @@
 """Notices processes that end by themselves: killed, crashed, or left with an exit code.
 
 multiprocessing learns of it in one place, whoever started the process: a DataLoader, a pool or the
-program itself. Whoever was told to end (``terminate``, ``kill``) did not end by himself.
+program itself. A process that got ``terminate()`` or ``kill()`` did not end by itself.
 """
 
 from __future__ import annotations

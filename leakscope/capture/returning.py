@@ -36,7 +36,7 @@ _NO_WORK = frozenset({*sys.stdlib_module_names, "torch", "wandb", "mlflow"})
 """Modules whose functions a program calls when its work is done: to exit, save and shut down."""
 _DATA = (bool, int, float, str, bytes, tuple, list, dict, set)
 _EVENTS_OF_CALLS = sys.version_info >= (3, 11)
-"""Whether a name that is called can be told from others in a code."""
+"""Whether a called name can be distinguished from others in a code object."""
 _LOOKS_UP = frozenset({"LOAD_NAME", "LOAD_GLOBAL"})
 _BINDS = frozenset({"STORE_NAME", "STORE_GLOBAL"})
 _BEGINS_WORK = frozenset(

@@ -160,7 +160,7 @@ class Scope:
     def _close(self, session: Session, status: str, exit_code: int, text: str) -> None:
         session.close(status=status, exit_code=exit_code, exception=text)
         if session.trouble and not session.options.quiet:
-            _say(session.trouble)
+            _warn(session.trouble)
         if session.options.report and session.world.leads:
             report_of(session)
 
@@ -321,7 +321,7 @@ def _scope(out: Any, **overrides: Any) -> Any:
 
 
 def _options(**overrides: Any) -> SessionOptions:
-    """Complete what was asked for; where a session runs already, it has told what is amiss."""
+    """Complete the options; where a session runs already, it has reported any problem."""
     return configured_options(_warn_once if current_session() is None else None, **overrides)
 
 
@@ -339,7 +339,7 @@ def report(run_path: Path, *, quiet: bool) -> None:
         )
     except (OSError, subprocess.SubprocessError) as fault:
         again = f"leakscope report {run_path}"
-        _say(f"the report could not be written ({type(fault).__name__}); {again}")
+        _warn(f"the report could not be written ({type(fault).__name__}); {again}")
 
 
 def report_of(session: Session, *, quiet: bool | None = None) -> None:
@@ -349,7 +349,7 @@ def report_of(session: Session, *, quiet: bool | None = None) -> None:
     if session.trackers.has_places or (session.run_path / "report.json").exists():
         for sentence in session.trackers.keep(session.run_path):
             if not session.options.quiet:
-                _say(sentence)
+                _warn(sentence)
 
 
 def _start(options: SessionOptions) -> Session | None:
@@ -358,14 +358,14 @@ def _start(options: SessionOptions) -> Session | None:
 
         return start_session(options)
     except UnwritableError as fault:
-        _say(f"{str(fault).removesuffix('.')}; the program goes on without a recording.")
+        _warn(f"{str(fault).removesuffix('.')}; the program goes on without a recording.")
         return None
     except LeakscopeError:
         raise
     except Exception as fault:
         if os.environ.get("LEAKSCOPE_STRICT") == "1":
             raise
-        _say(f"nothing is recorded ({type(fault).__name__}: {fault}); the program goes on.")
+        _warn(f"nothing is recorded ({type(fault).__name__}: {fault}); the program goes on.")
         return None
 
 
@@ -439,10 +439,10 @@ _warned: set[str] = set()
 def _warn_once(sentence: str) -> None:
     if sentence not in _warned:
         _warned.add(sentence)
-        _say(sentence)
+        _warn(sentence)
 
 
-def _say(sentence: str) -> None:
+def _warn(sentence: str) -> None:
     try:
         sys.stderr.write(f"leakscope: {sentence}\n")
     except Exception:

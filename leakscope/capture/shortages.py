@@ -88,11 +88,11 @@ class Shortages:
         oom = OutOfMemoryMessage(f"cuda:{device}", requested=requested, free=free, total=total)
         state = unobservable_state()
         if self._is_in_backward():
-            self._record(oom, "observer", no_look="a backward pass was under way")
+            self._record(oom, "observer", no_census="a backward pass was under way")
         elif state is not None and not state.may_last:
-            self._record(oom, "observer", no_look=f"{state.reason} was under way")
+            self._record(oom, "observer", no_census=f"{state.reason} was under way")
         elif not self._gate.seize(self._record, oom, "observer"):
-            self._record(oom, "observer", no_look="another census was under way")
+            self._record(oom, "observer", no_census="another census was under way")
 
     def _is_in_backward(self) -> bool:
         """Return whether autograd is at work: its threads change the graph without the interpreter.
@@ -123,13 +123,13 @@ class Shortages:
         oom: OutOfMemoryMessage,
         seen: str,
         *,
-        no_look: str = "",
+        no_census: str = "",
         unwound: Sequence[FrameType] = (),
         error: str = "",
         message: str = "",
     ) -> None:
         moment = self._moment()
-        census, why = None, no_look or self._why_not(oom, seen)
+        census, why = None, no_census or self._why_not(oom, seen)
         if not why:
             census = self._measuring.census_of_failure(host_room().free, unwound)
             why = "" if census else "there was no room or no time for one"
@@ -188,7 +188,7 @@ def _await_device(cuda: ModuleType) -> None:
 
 
 def _located(oom: OutOfMemoryMessage) -> OutOfMemoryMessage:
-    """Return what was told, with the program's current device where the message names none."""
+    """Return the shortage, with the program's current device where the message names none."""
     cuda = awake_cuda()
     if oom.device != "cuda" or cuda is None:
         return oom

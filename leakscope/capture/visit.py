@@ -91,7 +91,7 @@ class Visit:
         try:
             self._begin()
         except BaseException as fault:
-            self.tell("failed", why=self._why(fault))
+            self.write_state("failed", why=self._why(fault))
             self.leave()
         finally:
             forget_this_thread()
@@ -113,7 +113,7 @@ class Visit:
         finally:
             self._session = None
             free(self._page)
-            self.tell("left")
+            self.write_state("left")
             if not self._is_kept():
                 self._remove_folder()
 
@@ -123,7 +123,9 @@ class Visit:
         atexit.unregister(self._at_exit)
         if self._carrier in sys.meta_path:
             sys.meta_path.remove(self._carrier)
-        added = [name for name in set(sys.modules) - self._modules if self._came_along(name)]
+        added = [
+            name for name in set(sys.modules) - self._modules if self._was_imported_by_visit(name)
+        ]
         taken_back = self._modules_not_shared(added)
         modules = [sys.modules[name] for name in taken_back if name.partition(".")[0] == NAME]
         forget_fork_hooks(modules)
@@ -135,7 +137,7 @@ class Visit:
                 sys.path_importer_cache.pop(place, None)
         forget_this_thread()
 
-    def tell(self, state: str, **facts: Any) -> None:
+    def write_state(self, state: str, **facts: Any) -> None:
         """Write down how far it came."""
         self._state = {**self._state, **facts, "state": state, "pid": self._pid}
         path = os.path.join(self._folder, STATE)  # noqa: PTH118
@@ -177,7 +179,7 @@ class Visit:
 
         atexit.register(self._at_exit)
         facts = {"run": str(session.run_path), "engine": engine_name()}
-        self.tell("recording", **facts)
+        self.write_state("recording", **facts)
         if self._wanted["once"]:
             session.take_snapshot()
             self._end("detached")
@@ -243,9 +245,9 @@ class Visit:
                     if not gate.is_open or time.monotonic() > until:
                         close()
                     time.sleep(0.01)
-                self.tell("ended", how=status, trouble=session.trouble or "")
+                self.write_state("ended", how=status, trouble=session.trouble or "")
         except BaseException as fault:
-            self.tell("ended", how=status, trouble=self._why(fault))
+            self.write_state("ended", how=status, trouble=self._why(fault))
         finally:
             self._ending.release()
 
@@ -285,7 +287,7 @@ class Visit:
             return str(fault)
         return f"{type(fault).__name__}: {fault}."
 
-    def _came_along(self, name: str) -> bool:
+    def _was_imported_by_visit(self, name: str) -> bool:
         """Return whether a module is the package's, or a library that only it needed."""
         top = name.partition(".")[0]
         return top == NAME or top in self._carrier.places or name in self._carrier.requested

@@ -11,7 +11,7 @@ collector of Boehm and Weiser (Software: Practice and Experience 18, 1988) searc
 has its hooks in vectors of pointers to objects that point to the dict in which Python keeps them
 (``PyFunctionTensorPreHook`` and its like in torch/csrc/autograd/python_hook.h). Memory is read by
 ``/proc/self/mem``, which answers a wrong address with an error; where there is no such file, no
-hook is found and no loop told.
+hook is found and no loop reported.
 """
 
 from __future__ import annotations

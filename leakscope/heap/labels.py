@@ -151,7 +151,7 @@ def _attribute_of(obj: Any, child: object) -> Label | None:
 
 
 def _of_instance(cls: type, name: str, child: object) -> Label:
-    """Some attributes are a wrapper's own affair and are not said."""
+    """Some attributes are internals of a wrapper and are left out."""
     if name in _TORCH_PARTS and is_torch_module(cls):
         return Label("", Edge.HIDDEN, facet=Facet.SUBMODULES)
     if type(child) is dict and _answers_from(cls, name):

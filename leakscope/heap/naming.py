@@ -29,7 +29,7 @@ _LONGEST_PERIOD = 4
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """Where the spoken name begins: a function, a class or a global, and the steps not said."""
+    """Where the name in reports begins: a function, a class or a global; and the steps left out."""
 
     name: str
     owner: Owner | None
@@ -135,7 +135,7 @@ class Naming:
         return parent.anchor
 
     def _attribute_anchor(self, parent: NamedObject, whole: Any, step: Label, used: int) -> Anchor:
-        """Parts of a module are said as torch prints them: ``model.layers[0].weight``."""
+        """Parts of a module are written as torch prints them: ``model.layers[0].weight``."""
         if parent.part.facet is Facet.SUBMODULES:
             return parent.anchor
         if self._is_user_function(whole):
@@ -203,7 +203,7 @@ def is_transparent(obj: object) -> bool:
 
 
 def _folded(place: NamedObject) -> NamedObject:
-    """Fold chains: ``.next.next`` is said once, at any length, and so are longer rounds."""
+    """Fold chains: ``.next.next`` is written once, at any length, and so are longer cycles."""
     steps = place.steps
     for period in range(1, min(_LONGEST_PERIOD, len(steps) // 2) + 1):
         tail = steps[-period:]

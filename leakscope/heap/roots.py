@@ -38,7 +38,7 @@ from leakscope.heap.waiting import alive_tasks, awaiting, loop_of
 from leakscope.model.census import OUTPUT_HISTORY, Owner, RootKind
 
 WORKER = "worker"
-"""The function that a worker's own names are said to belong to."""
+"""The function that a worker's own names are attributed to."""
 _PACKAGE = __name__.partition(".")[0]
 _SHELLS = frozenset({"IPython", "ipykernel"})
 _MOST_TASKS = 500

@@ -24,7 +24,7 @@ from leakscope.model.report import (
 )
 from leakscope.model.run import Retained
 
-WORTH_A_WORD = 0.05
+NOTABLE_DIFFERENCE = 0.05
 """Rates and amounts that differ by no more than this part count as equal."""
 
 

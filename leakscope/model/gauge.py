@@ -123,7 +123,7 @@ DESCRIPTIONS: dict[str, tuple[GaugeUnit, str]] = {
     RSS_PEAK: ("bytes", "highest resident memory so far, leakscope's censuses left out"),
     PSS: ("bytes", "resident memory, shared pages divided among those who map them"),
     PRIVATE: ("bytes", "resident memory that is the process's own"),
-    PRIVATE_DIRTY: ("bytes", "of that, pages that were written to: the rest can be read anew"),
+    PRIVATE_DIRTY: ("bytes", "of that, pages that were written to: the rest can be read again"),
     SHARED: ("bytes", "resident memory shared with other processes or files"),
     MAPPED: ("bytes", "resident pages of files and of shared memory"),
     HUGE_PAGES: ("bytes", "private memory that lies in transparent huge pages"),

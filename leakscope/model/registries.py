@@ -34,7 +34,7 @@ class CountedRegistry:
     any object.
     """
     advice: str = ""
-    """How entries are taken back, where more can be said than that."""
+    """How entries are removed, where more is known than that."""
     counting: Counting = Counting.LENGTH
     is_bounded: bool = False
     """Whether it is emptied by itself when it is full: then it is counted, and no culprit."""

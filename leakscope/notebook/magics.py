@@ -69,7 +69,7 @@ class LeftBehind:
         return [f"since the last recorded cell: {since}"] if since else []
 
     def end(self, cell: str, number: int) -> list[str]:
-        """Look after it; return what is to be told."""
+        """Look after it; return the lines to print."""
         before = self._before
         self._before, self._after = None, (after := self._retained())
         if before is None or after is None:

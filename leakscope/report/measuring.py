@@ -250,7 +250,7 @@ def _spent(overhead: Overhead, duration_s: float) -> list[SpentRow]:
 
 def _sentence(taken: Sequence[Taken], duration_s: float) -> str:
     if not taken:
-        return "No census was taken: nothing could be told by name."
+        return "No census was taken: nothing could be named."
     together = sum(census.pause_s for census in taken)
     full = sum(census.scope == "full" for census in taken)
     requested = sum(census.requested for census in taken)
@@ -314,7 +314,7 @@ RESIDENT = {gauge.RSS, gauge.PSS}
 FEW_READINGS = 5
 """Growth through fewer readings than this is worth a second look."""
 MUCH_UNEXPLAINED = 0.25
-WORTH_ASKING = 1 << 20
+MIN_UNEXPLAINED_RATE = 1 << 20
 """From this rate of child processes on, a reader asks why it is no leak."""
 EVEN = 0.8
 """A rate is even whose interval reaches no lower than this part of it."""
@@ -360,7 +360,7 @@ def noise_words(report: Report) -> str:
         return ""
     text = "Rates so small, so uneven or seen so seldom are noise, warm-up or caches that fill."
     children = next((g for g in report.growth if g.metric == gauge.CHILDREN_PSS), None)
-    if not report.workers or children is None or children.bytes_per_unit < WORTH_ASKING:
+    if not report.workers or children is None or children.bytes_per_unit < MIN_UNEXPLAINED_RATE:
         return text
     if children.interval[0] < EVEN * children.bytes_per_unit:
         text += " That of child processes is as uneven as where a cache fills or pages are copied."

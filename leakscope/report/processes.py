@@ -355,7 +355,7 @@ _VERDICTS = {
 }
 RESTS = "little happened in it"
 SUPERVISES = "supervises only"
-"""What is said of a process that only waits for its children."""
+"""Label of a process that only waits for its children."""
 
 
 @dataclass(frozen=True)
@@ -388,7 +388,7 @@ class ProcessesView:
 
 
 def processes_view(report: Report) -> ProcessesView | None:
-    """Return what is said of processes; None where no child recorded itself."""
+    """Return the view of processes; None where no child recorded itself."""
     if not report.processes:
         return None
     top = max((process.peak_bytes or 0 for process in report.processes), default=0)

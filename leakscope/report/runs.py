@@ -477,7 +477,7 @@ def _history(script: str, runs: Sequence[ListedRun]) -> RunHistory | None:
 
 
 def _rate_in(run: ListedRun, culprit: ListedCulprit) -> float | None:
-    """Return how fast a culprit grew in a run; 0 where it didn't, None where that can't be told."""
+    """Return how fast a culprit grew in a run; 0 where it didn't, None where unknown."""
     suspects = [run.top_culprit, *run.others] if run.top_culprit else []
     known = culprit.signature, culprit.name
     for suspect in suspects:

@@ -307,7 +307,7 @@ def _live_table(title: str, rows: Sequence[LiveRow], *, has_details: bool) -> Li
     return LiveTable(title, views, has_details)
 
 
-WORTH_TELLING = 64 << 10
+MIN_TENSOR_BYTES = 64 << 10
 MOST_FORMS = 8
 
 EFFECTS = {
@@ -417,9 +417,9 @@ def _compiled_row(entry: CompiledEntry, kept: CompiledCode) -> CompiledRow:
     parts = []
     if entry.bytes and entry.entries > 1:
         parts.append(f"{size_of(entry.bytes // entry.entries).text} each")
-    if entry.tensor_bytes >= WORTH_TELLING:
+    if entry.tensor_bytes >= MIN_TENSOR_BYTES:
         parts.append(f"{size_of(entry.tensor_bytes).text} of tensors")
-    if entry.native_bytes >= WORTH_TELLING:
+    if entry.native_bytes >= MIN_TENSOR_BYTES:
         parts.append(f"{size_of(entry.native_bytes).text} of native memory beside it (estimate)")
     is_installed = "site-packages" in entry.place or "dist-packages" in entry.place
     return CompiledRow(

@@ -13,7 +13,7 @@ from leakscope.analysis.processes.endings import in_a_sentence
 from leakscope.analysis.verdict.wording import per_event
 from leakscope.model.comparison import (
     ANOTHER_SCRIPT,
-    WORTH_A_WORD,
+    NOTABLE_DIFFERENCE,
     ChangeKind,
     Comparison,
     CulpritChange,
@@ -140,7 +140,7 @@ MISSING = "missing"
 """Stands for a change in the page's styles where nothing says that it is one."""
 REAL = (
     "A difference is real where the intervals of both rates don't overlap and the rates differ by "
-    f"more than {humane_share(WORTH_A_WORD)}."
+    f"more than {humane_share(NOTABLE_DIFFERENCE)}."
 )
 WORST_FIRST = [
     ChangeKind.NEW,
@@ -354,7 +354,7 @@ def platform_words(environment: Mapping[str, str]) -> str:
     system = name.partition(" ")[0]
     return (
         f"{system}: memory that processes share, what malloc keeps free, native allocations, "
-        "control groups and kills for memory aren't told, so that the ledger is shorter."
+        "control groups and kills for memory aren't reported, so the ledger is shorter."
     )
 
 
@@ -464,7 +464,9 @@ def significance_words(change: CulpritChange | ValueChange) -> str:
         return ""
     if change.significant:
         return "not certain" if culprit and culprit.doubt else "real"
-    return f"at most {humane_share(WORTH_A_WORD)}" if _are_apart(change) else "within the noise"
+    return (
+        f"at most {humane_share(NOTABLE_DIFFERENCE)}" if _are_apart(change) else "within the noise"
+    )
 
 
 def _are_apart(change: CulpritChange | ValueChange) -> bool:
@@ -491,7 +493,7 @@ def is_noise(value: ValueChange) -> bool:
     before, after = value.before_bytes, value.after_bytes
     if value.significant is not False or before is None or after is None:
         return False
-    return abs(after - before) > WORTH_A_WORD * max(abs(before), abs(after))
+    return abs(after - before) > NOTABLE_DIFFERENCE * max(abs(before), abs(after))
 
 
 def _within_noise(value: ValueChange) -> str:

@@ -510,7 +510,7 @@ def sites_of(holder: object, ownership: Ownership) -> list[Site]:
     inner = [item for cache in items if type(cache) is dict for item in gc.get_referents(cache)]
     latest = [*islice(items, _MOST_ITEMS), *islice(reversed(inner), _MOST_ITEMS)]
     if type(holder) is dict:
-        # The collector isn't told of keys that are all strings.
+        # The collector doesn't track keys that are all strings.
         latest += islice(reversed(holder), _MOST_ITEMS)
     stacks = list(
         islice(filter(None, (_allocated_at(item, ownership) for item in latest)), _SAMPLES)

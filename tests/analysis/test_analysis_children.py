@@ -146,7 +146,7 @@ def test_children_that_are_told_to_end_are_no_finding(code):
     report = analyse(run)
     assert report.verdict is RunVerdict.CLEAN
     assert not report.findings
-    assert row(report, "the child process").ended.startswith("told to end (SIG")
+    assert row(report, "the child process").ended.startswith("terminated (SIG")
 
 
 def test_a_child_that_died_is_told_without_a_word_of_loaders():

@@ -667,7 +667,7 @@ class TestTheShippedCatalogue:
         monkeypatch.setattr(catalogue_module, "CATALOGUE_FILE", tmp_path / "gone.toml")
         found = shipped.__wrapped__()
         assert found.entries == ()
-        assert "install leakscope anew" in found.faults[0]
+        assert "reinstall leakscope" in found.faults[0]
 
     def test_without_a_reader_for_toml_it_is_empty_and_says_so(
         self, monkeypatch: pytest.MonkeyPatch

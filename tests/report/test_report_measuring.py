@@ -73,7 +73,7 @@ def test_of_very_many_censuses_those_that_paused_longest_are_listed_and_that_is_
 
 def test_without_a_census_nothing_is_claimed() -> None:
     view = measuring_view(overhead(), 0.0)
-    assert view.sentence == "No census was taken: nothing could be told by name."
+    assert view.sentence == "No census was taken: nothing could be named."
     assert (view.strip, view.taken) == (None, [])
 
 

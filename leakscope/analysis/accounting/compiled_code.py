@@ -36,7 +36,7 @@ MOST_FUNCTIONS = 40
 MOST_REASONS = 4
 MOST_PLACES = 3
 NEAR_SHARE = 0.5
-"""Part of the limit from which on a function is told of though nothing else speaks against it."""
+"""Part of the limit from which a function is reported although nothing else is wrong with it."""
 LEAST_ENTRIES = 4
 _TENSORS = frozenset({"tensor", "graph"})
 _CAUSES = (
@@ -192,7 +192,7 @@ def diagnose_compiled_code(case: RunContext) -> list[Finding]:
     """Return a note for each function that has reached its limit, or is on the way to it.
 
     May be confused with a function that is compiled for a few forms of its arguments and then
-    rests, which is what the limit is there for: one that is far from it isn't told of.
+    rests, which is what the limit is there for: one that is far from it isn't reported.
     """
     kept = case.recording.compiled_code
     if kept is None:

@@ -334,7 +334,7 @@ LABELS = {
 }
 MOST_KINDS = 3
 SHOWN_BYTES = 1 << 20
-"""Kinds that hold less and gained less aren't told."""
+"""Kinds that hold less and gained less aren't reported."""
 
 
 def find_mappings(case: RunContext) -> list[MappingTerm]:
@@ -439,7 +439,7 @@ def cleared_files(case: RunContext) -> list[Cleared]:
             continue
         values = case.track.gauge(name)
         every = np.intersect1d(case.track.known(gauge.MAPPED_FILES), case.working)
-        sizes = np.nan_to_num(values[every])  # with few pages it isn't told by name
+        sizes = np.nan_to_num(values[every])  # with few pages it isn't named
         if len(sizes) and sizes.max() - sizes[0] >= policy.NOTEWORTHY_BYTES:
             reason = "mapped file: page cache that the kernel takes back, not a leak"
             size = float(sizes.max())

@@ -514,7 +514,7 @@ def live_by_component(census: Census, device: str, total: int) -> list[LiveRow]:
     }
     sizes[UNNAMED_LABELS.get(device, "without a name")] = total - sum(sizes.values())
     rows = [_row(name, size, total) for name, size in sizes.items()]
-    return _worth_saying(rows)
+    return _notable(rows)
 
 
 def live_by_name(census: Census, device: str, total: int) -> list[LiveRow]:
@@ -524,9 +524,7 @@ def live_by_name(census: Census, device: str, total: int) -> list[LiveRow]:
     for row in census.rows:
         children[row.parent if row.parent in paths else ""].append(row)
     chosen = [row for top in children[""] for row in _descend(top, children, device)]
-    return _worth_saying(
-        [_row(r.name, reached_bytes(r, device), total, _detail(r)) for r in chosen]
-    )
+    return _notable([_row(r.name, reached_bytes(r, device), total, _detail(r)) for r in chosen])
 
 
 def reached_bytes(row: CensusRow, device: str) -> int:
@@ -564,6 +562,6 @@ def _row(name: str, size: int, total: int, detail: str = "") -> LiveRow:
     return LiveRow(name=name, bytes=size, share=size / total if total else 0.0, detail=detail)
 
 
-def _worth_saying(rows: list[LiveRow]) -> list[LiveRow]:
+def _notable(rows: list[LiveRow]) -> list[LiveRow]:
     large = [row for row in rows if row.bytes > 0 and row.share >= LEAST_SHARE]
     return sorted(large, key=lambda row: -row.bytes)[:MOST_ROWS]

@@ -1,6 +1,6 @@
 """Device memory of a recorded run: the allocator's blocks joined with who holds them.
 
-Tensor storages are matched with blocks by address; the rest is told by its stack. Block lists of
+Tensor storages are matched with blocks by address; the rest by its stack. Block lists of
 comparable boundaries make the series by which a device is judged.
 """
 
@@ -194,7 +194,7 @@ def find_owners(state: DeviceState) -> BlockOwnership:
     blocks = []
     for (block, segment), parts in zip(live, joined.parts, strict=True):
         role = _by_itself(block, segment, spare_workspaces)
-        by_owner = {(role, "", "") if o == NOBODY else owners[o]: n for o, n in parts.items()}
+        by_owner = {(role, "", "") if o == NO_OWNER else owners[o]: n for o, n in parts.items()}
         blocks.append(OwnedBlock(block, segment, by_owner))
     return BlockOwnership(blocks, joined.astray)
 
@@ -267,7 +267,7 @@ def _by_itself(block: Block, segment: Segment, has_workspaces: bool) -> str:
 def _spare_workspaces(
     live: Sequence[tuple[Block, Segment]], parts: Sequence[dict[int, int]]
 ) -> bool:
-    sizes = [b.requested for (b, _), p in zip(live, parts, strict=True) if set(p) == {NOBODY}]
+    sizes = [b.requested for (b, _), p in zip(live, parts, strict=True) if set(p) == {NO_OWNER}]
     return sizes.count(LT_WORKSPACE) <= MOST_LT_WORKSPACES
 
 
@@ -313,7 +313,7 @@ def _top_lines(found: Counter[str]) -> list[str]:
     return [place for place, _ in found.most_common() if place][:SHOWN_PLACES]
 
 
-NOBODY = -1
+NO_OWNER = -1
 
 
 class BlockSpan(NamedTuple):
@@ -383,14 +383,14 @@ def _divided(block: BlockSpan, storages: Sequence[StorageSpan]) -> dict[int, int
         elif left >= block.start + block.requested:
             rounding += right - left
         else:
-            parts[NOBODY] += right - left
+            parts[NO_OWNER] += right - left
     return _rounded_up(parts, rounding)
 
 
 def _rounded_up(parts: dict[int, int], rounding: int) -> dict[int, int]:
     if rounding:
-        owned = {owner: size for owner, size in parts.items() if owner != NOBODY}
-        largest = max(owned, key=lambda owner: (owned[owner], -owner)) if owned else NOBODY
+        owned = {owner: size for owner, size in parts.items() if owner != NO_OWNER}
+        largest = max(owned, key=lambda owner: (owned[owner], -owner)) if owned else NO_OWNER
         parts[largest] = parts.get(largest, 0) + rounding
     return {owner: size for owner, size in parts.items() if size}
 

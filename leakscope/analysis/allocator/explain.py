@@ -210,7 +210,7 @@ def _notes(snapshot: AllocatorSnapshot, devices: Sequence[DeviceExplanation]) ->
     if conflicts:
         notes.append(
             f"{conflicts:,} entries of the history contradict the segments: it is damaged, and "
-            "what is said of the peak and of phases is only roughly right."
+            "the figures for the peak and for phases are only roughly right."
         )
     if devices and not any(segment.blocks for segment in snapshot.segments):
         notes.append("The segments list no blocks.")
@@ -517,7 +517,7 @@ def _workspaces(classes: Sequence[ClassRow]) -> DeviceFinding | None:
 
 
 MANY = 50
-"""Segments given back, from which on a program is said to churn."""
+"""Segments given back, from which a program counts as churning."""
 _TAKES = {SEGMENT_ALLOC, SEGMENT_MAP}
 _GIVES = {SEGMENT_FREE, SEGMENT_UNMAP}
 

@@ -415,7 +415,7 @@ def phase_at(stretches: Sequence[PhaseStretch], entry: int) -> str:
 def ends_of_steps(
     played: Replay, stretches: Sequence[PhaseStretch], annotations: Sequence[Annotation]
 ) -> list[int]:
-    """Return the last entry of each optimizer step, told by marks or else by stacks."""
+    """Return the last entry of each optimizer step, found by marks or else by stacks."""
     ends = [m.time_us for m in annotations if m.name.startswith(STEP) and not m.is_start]
     times = [entry.time_us for entry in played.entries]
     if not ends or None in times:

@@ -29,7 +29,7 @@ from leakscope.analysis.holdings import join_retained
 from leakscope.analysis.verdict.wording import listed
 from leakscope.model.comparison import (
     ANOTHER_SCRIPT,
-    WORTH_A_WORD,
+    NOTABLE_DIFFERENCE,
     ChangeKind,
     Comparison,
     CulpritChange,
@@ -93,7 +93,7 @@ def compare(before: Report, after: Report) -> Comparison:
 
 
 def _renamed(change: CulpritChange, renamed: Mapping[str, Suspect]) -> CulpritChange:
-    """Return a change with what is to be said of a culprit that may only have another name now."""
+    """Return a change with a sentence where the culprit may only have been renamed."""
     was = renamed.get(change.signature)
     if was is None or change.change is not ChangeKind.NEW or change.is_unproven:
         return change
@@ -102,7 +102,7 @@ def _renamed(change: CulpritChange, renamed: Mapping[str, Suspect]) -> CulpritCh
 
 
 def _only_in_other_script(change: CulpritChange, after: Report) -> CulpritChange:
-    """Return what is said of a culprit that only one of two scripts has: neither new nor fixed."""
+    """Return the sentence on a culprit that only one of two scripts has: neither new nor fixed."""
     text = f"{change.name} was not seen in the other script, which did other work."
     if change.change is ChangeKind.NEW:
         text = only_in_one_script_text(change, PurePath(after.run.script).name)
@@ -133,19 +133,19 @@ _LABELS = {
     ChangeKind.REDUCED: "Reduced",
     ChangeKind.UNCHANGED: "Unchanged",
 }
-"""In the order in which they are told."""
+"""In the order of the report."""
 
 
 def verdict_in_words(
     changes: Sequence[CulpritChange], peaks: Sequence[ValueChange], before: Report, after: Report
 ) -> list[str]:
-    """Return sentences on a change: the first is the verdict, the others what else is to be said.
+    """Return sentences on a change: the first is the verdict, the others add details.
 
-    That memory ran out comes first, then what is new or worse. That another script ran is told at
+    That memory ran out comes first, then what is new or worse. That another script ran comes at
     the end; at the beginning, where that one did other work.
     """
     grave = [change for change in changes if change.severity is not Severity.NOTE]
-    sentences = [*_parts(grave), *_only_in_one_script(grave)] or [_nothing_grave(before, after)]
+    sentences = [*_parts(grave), *_only_in_one_script(grave)] or [_no_serious_change(before, after)]
     if is_another_program(before, after):
         return [_another_script(before, after), *_ends(before, after), *sentences]
     is_settled = any(not change.is_unproven for change in grave)
@@ -215,7 +215,7 @@ def _only_in_one_script(changes: Sequence[CulpritChange]) -> list[str]:
     ]
 
 
-def _nothing_grave(before: Report, after: Report) -> str:
+def _no_serious_change(before: Report, after: Report) -> str:
     """Return that nothing was found, and which run doesn't tell enough for that to mean much."""
     open_ones = [report.verdict is RunVerdict.INCONCLUSIVE for report in (before, after)]
     if all(open_ones):
@@ -236,7 +236,7 @@ def _peak_clause(
     for peak in ordered:
         if not peak.before_bytes or not peak.after_bytes:
             continue
-        if abs(peak.after_bytes / peak.before_bytes - 1) < WORTH_A_WORD:
+        if abs(peak.after_bytes / peak.before_bytes - 1) < NOTABLE_DIFFERENCE:
             continue
         verb = "fell" if peak.after_bytes < peak.before_bytes else "rose"
         on = "" if peak.device == "host" else f" on {peak.device}"
@@ -260,7 +260,7 @@ def rank_pairs(before: Sequence[RankMemory], after: Sequence[RankMemory]) -> lis
 def worker_pairs(before: Sequence[WorkerMemory], after: Sequence[WorkerMemory]) -> list[WorkerPair]:
     """Return the workers of both runs by loader and number.
 
-    A loader that starts its workers anew has several processes in one place: the heaviest is told.
+    A loader that restarts its workers has several processes in one place: the heaviest is reported.
     """
     first, second = _heaviest(before), _heaviest(after)
     return [

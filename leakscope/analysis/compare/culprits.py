@@ -14,7 +14,7 @@ from leakscope.analysis.compare.work import by_step, units_done
 from leakscope.analysis.growth import policy
 from leakscope.analysis.processes.endings import ENDINGS
 from leakscope.model import gauge
-from leakscope.model.comparison import WORTH_A_WORD, ChangeKind, CulpritChange, ValueChange
+from leakscope.model.comparison import NOTABLE_DIFFERENCE, ChangeKind, CulpritChange, ValueChange
 from leakscope.model.report import (
     Culprit,
     Finding,
@@ -113,7 +113,7 @@ def name_of(suspect: Suspect) -> str:
 def _in_unit_of(
     before: Suspect | None, after: Suspect | None, report: Report
 ) -> tuple[float, tuple[float, float]] | None:
-    """Return the rate after, in the unit before; None where there is none or it can't be told."""
+    """Return the rate after, in the unit before; None where there is none or it is unknown."""
     if after is None:
         return None
     factor = 1.0
@@ -166,7 +166,7 @@ def differs(
     """Return whether two rates differ: no overlap of their intervals, and more than 5 %."""
     apart = before_interval[1] < after_interval[0] or after_interval[1] < before_interval[0]
     largest = max(abs(before), abs(after))
-    return apart and abs(after - before) > WORTH_A_WORD * largest
+    return apart and abs(after - before) > NOTABLE_DIFFERENCE * largest
 
 
 def _unproven(before: Suspect | None, after: Suspect | None, first: Report, second: Report) -> str:
@@ -230,7 +230,7 @@ def _doubt(
     rate: tuple[float, tuple[float, float]] | None,
     significant: bool,
 ) -> str:
-    """Return why it can't be said for certain what became of a culprit; empty where it can."""
+    """Return why it is uncertain what became of a culprit; empty where it is certain."""
     if before is None or significant:
         return ""
     if after is None:
@@ -238,7 +238,7 @@ def _doubt(
         return f"its rate in the first run may have been {lowest} per {before.unit}"
     if rate is None:
         return f"rates per {before.unit} and per {after.unit} can't be held against each other"
-    if abs(rate[0] - before.bytes_per_unit) <= WORTH_A_WORD * abs(before.bytes_per_unit):
+    if abs(rate[0] - before.bytes_per_unit) <= NOTABLE_DIFFERENCE * abs(before.bytes_per_unit):
         return ""
     return (
         f"the intervals of both rates overlap: {_between(before.interval)} in the first run, "
@@ -287,7 +287,7 @@ _FINDING_CHANGES = {
     ChangeKind.UNCHANGED: "is still so",
     ChangeKind.WORSE: "is more than it was",
 }
-"""What is said of findings: their titles are sentences or parts of them, which can't grow."""
+"""Words for findings: their titles are sentences or parts of them, which can't grow."""
 
 
 def _new(suspect: Suspect, unproven: str) -> str:
@@ -301,7 +301,7 @@ def _new(suspect: Suspect, unproven: str) -> str:
 
 
 def only_in_one_script_text(suspect: CulpritChange, script: str) -> str:
-    """Return what is said of a culprit that only another script has, one that did other work."""
+    """Return the sentence on a culprit that only another script has, one that did other work."""
     rate, unit = suspect.after_bytes_per_unit or 0.0, suspect.unit
     grows = f" and grows by {human_bytes(rate)} per {unit}" if rate and unit else ""
     return f"{suspect.name} is {script}'s own{grows}."
@@ -469,7 +469,7 @@ def _grow_alike(earlier: Suspect, later: Suspect) -> bool:
 
 def _rates_alike(earlier: Suspect, later: Suspect) -> bool:
     """Return whether two rates differ by nothing to speak of."""
-    least = WORTH_A_WORD * max(abs(earlier.bytes_per_unit), abs(later.bytes_per_unit))
+    least = NOTABLE_DIFFERENCE * max(abs(earlier.bytes_per_unit), abs(later.bytes_per_unit))
     return abs(earlier.bytes_per_unit - later.bytes_per_unit) <= least
 
 

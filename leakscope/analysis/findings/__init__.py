@@ -44,7 +44,7 @@ DIAGNOSES: tuple[Callable[[RunContext, SearchResult, list[Ledger]], list[Finding
     unnamed.diagnose_watched,
 )
 _KINDS_FROM_WITHIN = {"unexplained", "children"}
-"""What they say of their process is the whole of what can be said of one that is only watched."""
+"""They are all that can be reported of a process that is only watched."""
 _EXPLAINING_KINDS = {
     "open_figures",
     "registry",

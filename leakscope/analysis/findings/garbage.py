@@ -77,8 +77,8 @@ def diagnose_garbage(
     dominates = often and most >= policy.COSTLY_BYTES and most > policy.MOST_SHARE * rise > 0
     term = growth.terms.get("garbage")
     following = next_collection(case)
-    is_bounded = following is not None and following.comes_in_time
-    rises = not is_bounded and is_what_rises(case, ledgers, policy.NOTEWORTHY_BYTES)
+    is_bounded = following is not None and following.is_harmless
+    rises = not is_bounded and explains_growth(case, ledgers, policy.NOTEWORTHY_BYTES)
     piles_up = (term is not None and term.grows) or rises
     is_harmful = piles_up or (dominates and not is_bounded)
     if not is_harmful and _has_ended(sizes):
@@ -118,7 +118,7 @@ def _has_ended(sizes: FloatArray) -> bool:
     return len(later) >= policy.FEWEST_READINGS and float(later.max()) < policy.NOTEWORTHY_BYTES
 
 
-def is_what_rises(case: RunContext, ledgers: list[Ledger], least: float) -> bool:
+def explains_growth(case: RunContext, ledgers: list[Ledger], least: float) -> bool:
     """Return whether memory rises without a name, and garbage was what it had risen by.
 
     ``least`` is what it must have risen by for a look to count, in bytes.
@@ -218,7 +218,7 @@ def diagnose_collector(
     # The last look may be the highest by chance where the program collects by itself now and then.
     rises = most > 0 and most == garbage[-1] and case.gauge_trend(case.host_metric).is_growing
     piles_up = most >= policy.NOTEWORTHY_BYTES and (trend.is_growing or rises)
-    if off and not trend.is_growing and is_what_rises(case, ledgers, policy.NOTEWORTHY_BYTES):
+    if off and not trend.is_growing and explains_growth(case, ledgers, policy.NOTEWORTHY_BYTES):
         piles_up, trend = True, case.gauge_trend(case.host_metric)
     if off:
         title, call = "The cyclic garbage collector is switched off", "gc.enable()"
@@ -387,7 +387,7 @@ def diagnose_collector_time(
 ) -> list[Finding]:
     """Return a finding where collections take a good part of the time, or ever longer.
 
-    Never more than a note: it costs time, and what grows is told by its own name. May be confused
+    Never more than a note: it costs time; what grows is reported by its own name. May be confused
     with the collections while a program imports, which are over when it works.
     """
     wall = _seconds_at_work(case)

@@ -127,11 +127,11 @@ def _gauge_finding(
     last: float,
     ledgers: list[Ledger],
 ) -> Finding:
-    say = human_count if rule.counts else human_bytes
+    human = human_count if rule.counts else human_bytes
     figures = {
-        "gained": say(trend.net_bytes),
-        "held": say(last),
-        "rate": say(trend.bytes_per_unit),
+        "gained": human(trend.net_bytes),
+        "held": human(last),
+        "rate": human(trend.bytes_per_unit),
         "unit": trend.unit,
     }
     shown_trend, total, severity = trend, last, rule.severity

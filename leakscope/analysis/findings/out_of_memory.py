@@ -253,8 +253,8 @@ def counts_epochs(case: RunContext) -> bool:
     counts as the first, nothing says where epochs begin.
     """
     track = case.track
-    came_again = bool(len(track)) and int(track.occurrence.max()) > 0
-    return not came_again or int(track.epoch.max()) > 0
+    has_repeated = bool(len(track)) and int(track.occurrence.max()) > 0
+    return not has_repeated or int(track.epoch.max()) > 0
 
 
 def describe_moment(moment: Boundary | OutOfMemoryRecord, *, epochs: bool = True) -> str:

@@ -87,7 +87,7 @@ def check(report: Report, allowed: Allowed) -> Check:
 def stale_baseline_entries(
     growths: Sequence[Checked], report: Report, baseline: Baseline | None
 ) -> tuple[list[Known], list[Known]]:
-    """Return the baseline's entries that excuse nothing, and those of which nothing can be said."""
+    """Return the baseline's entries that excuse nothing, and those that can't be judged."""
     if baseline is None:
         return [], []
     used = {
@@ -121,7 +121,7 @@ def _judged(suspect: Suspect, report: Report, allowed: Allowed) -> Checked:
 def _against_limit(
     suspect: Suspect, checked: Checked, report: Report, limit: GrowthLimit | None
 ) -> tuple[bool | None, str]:
-    """Return whether something grows faster than the limit, None where that can't be said."""
+    """Return whether something grows faster than the limit, None where that is unknown."""
     if limit is None:
         return None, ""
     if checked.growth != "across" or checked.bytes_per_unit <= 0:

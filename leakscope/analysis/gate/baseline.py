@@ -191,7 +191,7 @@ def names_of(suspect: Suspect) -> list[str]:
 
 
 def rule_of(suspect: Suspect) -> str:
-    """Return the kind of diagnosis: that of a culprit is told by how it grows and what it keeps."""
+    """Return the kind of diagnosis: for a culprit, how it grows and what it keeps."""
     if not isinstance(suspect, Culprit):
         return suspect.kind
     if suspect.graph_nodes:

@@ -76,14 +76,14 @@ def moved(case: RunContext, grower: Grower) -> Figure | None:
     shared = np.minimum(-np.diff(values[suspects], axis=1), gains).clip(min=0).sum(axis=1)
     kin = {*table.ancestors(grower.path), grower.path}
 
-    def gave(suspect: int) -> bool:
+    def released(suspect: int) -> bool:
         """Return whether what it lost has left all that holds it, too."""
         above = table.ancestors(suspect)
         return suspect not in kin and grower.path not in above and lost[[*{*above} - kin]].all()
 
     shares = [
         share / rise for suspect, share in zip(suspects.tolist(), shared, strict=True)
-        if share >= policy.MAIN_SHARE * rise and gave(suspect)
+        if share >= policy.MAIN_SHARE * rise and released(suspect)
     ]  # fmt: skip
     return Figure(max(shares), policy.MAIN_SHARE) if shares else None
 

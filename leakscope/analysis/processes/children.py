@@ -43,7 +43,7 @@ POINTS = 60
 LEAVES = 3.0
 """The course of one leaves that of its like where it gained so many times as much as the next."""
 MOST_ELSEWHERE = 4
-"""Processes whose memory is told beside that of the one that the report is of."""
+"""Processes whose memory is listed next to that of the reported one."""
 KILLED_WITH = "ended by its parent, or with it"
 MAIN = "main process"
 _KNOWN_TARGETS = {
@@ -70,7 +70,7 @@ class JudgedProcess:
         """Leave open what rose in a child that lived too short to be cleared."""
         if self.report.verdict is RunVerdict.CLEAN and self._rose_unsettled():
             left = (
-                f"Memory grew by {human_bytes(self.gained)}{self._most_of_it()}, too short a time "
+                f"Memory grew by {human_bytes(self.gained)}{self._main_name()}, too short a time "
                 "to tell a leak from a warm-up: let it run longer."
             )
             opened = msgspec.structs.replace(
@@ -82,7 +82,7 @@ class JudgedProcess:
         is_child = self.header.child is not None
         return is_child and not self.case.pool.is_bounded and self.gained >= policy.HARMLESS_BYTES
 
-    def _most_of_it(self) -> str:
+    def _main_name(self) -> str:
         """Return the name that holds most of what rose, if one holds half of it."""
         seen = [
             cleared for cleared in self.report.cleared if cleared.total_bytes >= self.gained / 2
@@ -397,7 +397,7 @@ def _merged_cleared(every: list[JudgedProcess], deciding: JudgedProcess) -> list
 
 def _missing(deciding: JudgedProcess) -> list[str]:
     where = f"the {MAIN}" if deciding.label == MAIN else deciding.label
-    first, *others = deciding.report.missing or ["Nothing could be told."]
+    first, *others = deciding.report.missing or ["Nothing could be decided."]
     return [f"In {where}: {first}", *others]
 
 
@@ -531,7 +531,7 @@ def _unrecorded_row(main: JudgedProcess) -> list[ProcessMemory]:
 
 
 def _ended(run: Run, recording: Recording) -> str:
-    """Return how a process ended; a child without a closing record was told to, or killed."""
+    """Return how a process ended; a child without a closing record was terminated or killed."""
     header = recording.header
     if header.child is None:
         return how_it_ended(run, recording)
@@ -539,7 +539,7 @@ def _ended(run: Run, recording: Recording) -> str:
     if died:
         code = died[-1].exit_code
         if -code in REQUESTS_TO_END:
-            return f"told to end ({signal.Signals(-code).name})"
+            return f"terminated ({signal.Signals(-code).name})"
         return f"died by signal {-code}" if code < 0 else f"exit code {code}"
     if recording.end is None and not recording.goes_on:
         return KILLED_WITH

@@ -179,7 +179,7 @@ def how_all_ended(run: Run, recording: Recording) -> str:
 def killed_notes(run: Run) -> tuple[str, ...]:
     """Return a sentence on the other ranks that a signal ended, if some were.
 
-    Those that the kernel killed for memory are told as such elsewhere.
+    Those that the kernel killed for memory are reported elsewhere.
     """
     killed = {rank: how for rank, how in killed_ranks(run).items() if how != OOM_KILLED}
     if not killed:
@@ -306,7 +306,7 @@ def find_attempts(run: Run) -> Attempts:
 def group_attempts(headers: list[HeaderRecord]) -> list[list[int]]:
     """Return the places of headers, attempt by attempt, in the order in which they began.
 
-    Where machines join or leave, a launcher starts all ranks anew and counts no restart: the number
+    Where machines join or leave, a launcher restarts all ranks and counts no restart: the number
     of ranks is another one then, or a rank appears again.
     """
     counted: dict[tuple[int, int], list[int]] = defaultdict(list)
@@ -335,7 +335,7 @@ def _round_of(
 
 
 def _rounds(headers: list[HeaderRecord], places: list[int]) -> Iterator[list[int]]:
-    """Yield the places of one count of restarts, anew where a rank appears again."""
+    """Yield the places of one count of restarts; a new group begins where a rank appears again."""
     current: list[int] = []
     seen: set[int] = set()
     for place in sorted(places, key=lambda place: headers[place].started):

@@ -55,14 +55,14 @@ class Ranks:
     chosen: ChosenRank | None = None
     """The same of many ranks, which needn't be here."""
     merged: MergedCulprits | None = None
-    """What the culprits were told from."""
+    """What the culprits were merged from."""
 
     def as_of(self, case: RunContext, culprits: list[Culprit]) -> Ranks:
-        """Return the same as told of the rank that was chosen, which nothing is judged for anew."""
+        """Return the same, reported for the chosen rank; nothing is judged again."""
         if self.merged is None or self.chosen is None:
             return self
         own = case.recording.header.rank
-        self.merged.tell_as(own, culprits)
+        self.merged.report_as(own, culprits)
         return replace(
             self,
             culprits=self.merged.of([row.rank for row in self.rows]),
@@ -151,7 +151,7 @@ def _notes(rows: list[RankMemory], case: RunContext) -> tuple[str, ...]:
 
 
 def _killed(rows: list[RankMemory], own: int) -> tuple[str, ...]:
-    """Return that ranks besides the one that is told of were killed for memory, if some were."""
+    """Return a note that ranks other than the reported one were killed for memory, if some were."""
     killed = [row.rank for row in rows if row.ended == OOM_KILLED and row.rank != own]
     if not killed:
         return ()
@@ -326,7 +326,7 @@ def rank_note(rank: int, count: int, why: str) -> str:
 
 
 def _blamed(merged: MergedCulprits, culprits: list[Culprit]) -> int | None:
-    """Return the rank as which the worst culprit is told, if one is more than a note."""
+    """Return the rank of which the worst culprit is reported, if it is more than a note."""
     grows = bool(culprits) and culprits[0].severity is not Severity.NOTE
     return merged.rank_of(culprits[0]) if grows else None
 

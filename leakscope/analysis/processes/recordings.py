@@ -21,7 +21,7 @@ from leakscope.model.run import Recording, Run
 from leakscope.model.text import human_bytes
 
 MOST_NAMED = 8
-"""Ranks told by number in a sentence."""
+"""Ranks listed by number in a sentence."""
 MOST_KEPT = 500
 """Culprits of which one is kept whole; beyond so many there is no reader."""
 
@@ -57,16 +57,16 @@ class MergedCulprits:
                 self._by_signature[key] = new
 
     def _comes_before(self, new: _RankCulprit, old: _RankCulprit) -> bool:
-        """Return whether a culprit is to be told as one rank has it, not as another does."""
+        """Return whether a culprit is reported as one rank has it, not as another does."""
         if new.is_worse_than(old) or old.is_worse_than(new):
             return new.is_worse_than(old)
         return self._leader == new.rank or (self._leader != old.rank and new.rank < old.rank)
 
     def rank_of(self, culprit: Culprit) -> int:
-        """Return the rank as which a culprit is told."""
+        """Return the rank of which a culprit is reported."""
         return self._by_signature[culprit.signature].rank
 
-    def tell_as(self, rank: int, own: list[Culprit]) -> None:
+    def report_as(self, rank: int, own: list[Culprit]) -> None:
         """Tell culprits from now on as the report of another rank, already taken in, has them."""
         self._own_rank = rank
         self._own = {culprit.signature: culprit for culprit in own}
@@ -136,7 +136,7 @@ def with_rates(culprit: Culprit, rates: dict[int, float], ranks: list[int]) -> C
 
 
 def _where(growing: list[int], rates: dict[int, float], total: int) -> str:
-    """Return in which ranks it grows as it is told, empty where it does so in all alike."""
+    """Return in which ranks it grows at the reported rate; empty where it does so in all."""
     if len(growing) == total:
         low, high = min(rates.values()), max(rates.values())
         return (

@@ -130,7 +130,7 @@ def culprits_of(case: RunContext, workers: list[Worker]) -> list[Culprit]:
 
 
 def worker_of_culprit(workers: list[Worker]) -> dict[str, RunContext]:
-    """Return by a culprit's signature the worker as which it is told."""
+    """Return by a culprit's signature the worker of which it is reported."""
     return {
         signature: _best(_by_loader(same)[0])[0].case for signature, same in _found(workers).items()
     }
@@ -148,7 +148,7 @@ def _found(workers: list[Worker]) -> dict[str, Found]:
 def _of_all(case: RunContext, found: Found, ranks: list[int]) -> Culprit:
     """Return a culprit for all workers of all ranks, with when those of this machine fill it.
 
-    It is told as the loader has it in whose workers it comes to most: a pass of another one may be
+    It is reported for the loader whose workers gain most: a pass of another one may be
     ten times as long.
     """
     worst, *rest = _by_loader(found)
@@ -202,7 +202,7 @@ def _count(workers: Iterable[Worker]) -> int:
 
 
 def ranks_of(run: Run) -> list[int]:
-    """Return the ranks by which a culprit of workers is told; none where some were not read."""
+    """Return the ranks whose workers count for a culprit; none where some were not read."""
     headers = [r.header for r in run.recordings if r.measurements and r.header.world_size > 1]
     ranks = sorted({header.rank for header in headers})
     is_whole = not run.unread or len(ranks) == max(h.world_size for h in headers)
@@ -285,7 +285,7 @@ def _with_forecast(case: RunContext, culprit: Culprit, worker: Worker, rate: flo
 
 
 def _pace(case: RunContext, unit: str) -> float:
-    """Return the seconds that a unit of a worker's work took; 0 where it can't be told."""
+    """Return the seconds that a unit of a worker's work took; 0 where unknown."""
     done, times = case.unit.done, case.track.time_s
     if case.unit.name != unit or case.unit.total <= 0:
         return 0.0
@@ -302,7 +302,7 @@ def _most(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
 
 
 def with_culprits_of_workers(own: list[Culprit], of_workers: list[Culprit]) -> list[Culprit]:
-    """Return all culprits in the order of what they come to, ranked anew."""
+    """Return all culprits by size, with new ranks."""
     both, left = [], list(of_workers)
     for culprit in own:
         while left and _is_worse(left[0], culprit):
@@ -371,7 +371,7 @@ def peak_bytes(worker: Worker) -> int:
 
 
 def batch_bytes(worker: Worker) -> int:
-    """Return the largest batch that a worker was seen to make; 0 if it told of none."""
+    """Return the largest batch that a worker was seen to make; 0 if it reported none."""
     return max(_finite(worker.case.track.gauge(gauge.BATCH)), default=0)
 
 

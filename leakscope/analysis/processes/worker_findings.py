@@ -368,7 +368,7 @@ def _remedy_for(ended: list[ProcessEndRecord]) -> Remedy:
 
 
 def _was_terminated(end: ProcessEndRecord) -> bool:
-    """Return whether somebody told a child to end, by a signal for that; loaders don't do so."""
+    """Return whether a child was ended by a terminating signal; loaders send none."""
     return not end.loader and -end.exit_code in REQUESTS_TO_END
 
 

@@ -62,7 +62,7 @@ class Workers:
     """What has filled up in them, and what their loaders may hold ahead."""
     ledgers: list[Ledger]
     tellers: dict[str, RunContext] = field(default_factory=dict)
-    """By a culprit's signature the worker as which it is told."""
+    """By a culprit's signature, the worker of which it is reported."""
     heaviest: list[RunContext] = field(default_factory=list)
     """Those that were judged, the heaviest first."""
 

@@ -30,7 +30,7 @@ from leakscope.model.report import Remedy
 
 CATALOGUE_FILE = Path(__file__).with_name("catalogue.toml")
 SOURCE = "leakscope"
-UNREADABLE = "The known culprits are not told: this Python has no reader for TOML; install tomli."
+UNREADABLE = "Known culprits are not reported: this Python has no reader for TOML; install tomli."
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ def shipped() -> Catalogue:
     except ImportError:
         return Catalogue(faults=(UNREADABLE,))
     except OSError as fault:
-        why = f"{CATALOGUE_FILE} can't be read ({fault.strerror}); install leakscope anew."
-        return Catalogue(faults=(f"The known culprits are not told: {why}",))
+        why = f"{CATALOGUE_FILE} can't be read ({fault.strerror}); reinstall leakscope."
+        return Catalogue(faults=(f"Known culprits are not reported: {why}",))
     entries = tuple(CatalogueEntry(to_entry(entry)) for entry in table["culprit"])
     return Catalogue(entries, str(table["version"]))
 
@@ -197,8 +197,8 @@ def _holder_and_way(sighting: Sighting) -> tuple[str, str]:
     row = sighting.row
     for above in reversed(sighting.above):
         if above.type not in _PLAIN:
-            says = above.name if above.type in _NAMED else above.type
-            return says, _after(row.path, above.path)
+            name_above = above.name if above.type in _NAMED else above.type
+            return name_above, _after(row.path, above.path)
     if row.owner is None:
         return "", ""
     return _qualified(row.owner), _after(row.name, row.owner.name)

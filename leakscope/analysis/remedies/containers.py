@@ -118,10 +118,10 @@ def _is_local(case: CulpritContext, statement: Statement) -> bool:
 
 def _leaves(case: CulpritContext) -> bool:
     """Whether the container itself is handed on, so that emptying it would be seen elsewhere."""
-    return any(_hands_on(use) for use in reads(case.references))
+    return any(_passes_on(use) for use in reads(case.references))
 
 
-def _hands_on(use: Use) -> bool:
+def _passes_on(use: Use) -> bool:
     if isinstance(use.parent, (ast.Return, ast.Yield, ast.Dict, ast.Tuple, ast.List)):
         return True
     return isinstance(use.parent, (ast.Assign, ast.AnnAssign)) and use.parent.value is use.node
@@ -368,7 +368,7 @@ def recognise_queue(case: CulpritContext) -> Remedy | None:
     return case.remedy(
         f"Bound {case.name}" if meanwhile else f"Drain {case.name}",
         case.opening(),
-        _advice(case, taking, concurrent) if meanwhile else _nobody_takes(case, taking),
+        _advice(case, taking, concurrent) if meanwhile else _without_consumer(case, taking),
         case.still_reachable(),
     )
 
@@ -430,7 +430,7 @@ def _advice(case: CulpritContext, taking: list[Statement], concurrent: list[Stat
     )
 
 
-def _nobody_takes(case: CulpritContext, taking: list[Statement]) -> str:
+def _without_consumer(case: CulpritContext, taking: list[Statement]) -> str:
     if not taking:
         return "Nothing in the source takes items out of it: start the consumer, or don't put."
     return (

@@ -406,7 +406,7 @@ def _carried(case: CulpritContext, node: ast.Assign) -> ast.expr | None:
 
 
 def _renewed_in_loop(case: CulpritContext, statement: Statement) -> bool:
-    """Whether the state begins anew within a loop around this one: for each sequence."""
+    """Whether the state is reset within a loop around this one: for each sequence."""
     outer = set(map(id, statement.loops[:-1]))
     if case.growth == "within" and not outer:
         return False

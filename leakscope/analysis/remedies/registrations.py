@@ -291,7 +291,7 @@ def recognise_library_object(case: CulpritContext) -> Remedy | None:
             f"Give {class_name} less to keep",
             case.opening(),
             belongs,
-            "Give it a number or a summary instead of the whole, or begin anew with another "
+            "Give it a number or a summary instead of the whole, or start again with another "
             f"{class_name} where the library lets you.",
             case.about_views(),
             case.still_reachable(),

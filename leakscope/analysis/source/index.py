@@ -139,7 +139,7 @@ class SourceIndex:
         return FeedingLine(file=file, line=line, text=text, form=mutation.form, is_direct=is_direct)
 
     def defined_at(self, owner: Owner | None, row: CensusRow) -> str | None:
-        """Return ``file:line`` of the container's first binding, None where it can't be told."""
+        """Return ``file:line`` of the container's first binding, None where unknown."""
         references = self.references(owner, row)
         cached = cached_function(references, row)
         decorator = cache_decorator(cached) if cached is not None else None
@@ -383,7 +383,7 @@ def places_that_call(
 _ANYTHING = "*"
 """Stands for any owner of a function in :attr:`CountedRegistry.filled_by`."""
 _MOST_FILLING = 3
-"""Lines that are told of what fills a registry."""
+"""Reported lines that fill a registry."""
 
 
 def lines_that_fill(sources: SourceIndex, registry: CountedRegistry) -> list[str]:

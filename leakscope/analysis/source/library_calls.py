@@ -177,7 +177,7 @@ def _logging_calls(references: References, row: CensusRow) -> list[Mutation]:
         for mutation in written
         if isinstance(mutation.node, ast.Call)
         and isinstance(mutation.node.func, ast.Attribute)
-        and handler.may_hear(mutation.node.func.value, mutation.statement.scope)
+        and handler.may_receive(mutation.node.func.value, mutation.statement.scope)
     ] or written
 
 
@@ -235,23 +235,25 @@ class Handler:
         self._path = parse_path(row.path)
         self._references = references
         self._loggers = Loggers(references.program, references.types)
-        self._heard = self._find_heard()
+        self._received = self._find_received()
 
-    def may_hear(self, logger: ast.expr, scope: CodeScope) -> bool:
+    def may_receive(self, logger: ast.expr, scope: CodeScope) -> bool:
         """Whether what this logger writes may come to the handler."""
         written = self._loggers.names_of(logger, scope)
-        if not written or not self._heard:
+        if not written or not self._received:
             return True
-        return any(self._comes_to(name, heard) for name in written for heard in self._heard)
+        return any(
+            self._propagates_to(name, received) for name in written for received in self._received
+        )
 
-    def _comes_to(self, name: str, heard: str) -> bool:
-        while name != heard:
+    def _propagates_to(self, name: str, received: str) -> bool:
+        while name != received:
             if not name or name in self._loggers.silent:
                 return False
             name = name.rpartition(".")[0]
         return True
 
-    def _find_heard(self) -> Names:
+    def _find_received(self) -> Names:
         """Return the names of the loggers that have the handler; nothing where that's not sure."""
         named = self._on_path()
         attached = list(self._attachments())
@@ -342,7 +344,7 @@ class Loggers:
         return UNKNOWN
 
     def of_bindings(self, bindings: list[Binding], depth: int = 0) -> Names:
-        """Return what any of the bindings may give; nothing if that of one can't be told."""
+        """Return what any of the bindings may give; nothing if that of one is unknown."""
         found = [self.names_of(b.value, b.scope, depth + 1) for b in bindings if b.how == "assign"]
         is_known = len(found) == len(bindings) and all(found)
         return frozenset().union(*found) if is_known else UNKNOWN

@@ -380,7 +380,7 @@ class _ModuleReader:
 
 
 def _part(value: ast.expr | None, index: int, count: int) -> ast.expr | None:
-    """Return the element that a tuple's value gives to one target, where it can be told."""
+    """Return the element that a tuple's value gives to one target, where it is known."""
     if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == count:
         return value.elts[index]
     return None
@@ -622,7 +622,7 @@ class Cells:
 
 
 def _still_meant(sources: dict[str, str], titles: dict[str, str]) -> dict[str, list[str]]:
-    """Return the lines of the cells; empty where a later cell defines the same anew."""
+    """Return the lines of the cells; empty where a later cell defines the same again."""
     ordered = sorted(sources, key=lambda path: (_number(titles.get(path, "")), path))
     found: dict[str, list[str]] = {}
     defined: set[str] = set()

@@ -478,10 +478,10 @@ class ItemVariables:
             function = statement.scope
             if isinstance(statement.node, ast.Return) and function not in self.functions:
                 ends = [e.value if isinstance(e, ast.Return) else None for e in _ends(function)]
-                if all(self._comes_out(value, function) for value in ends):
+                if all(self._may_return(value, function) for value in ends):
                     self.functions.append(function)
 
-    def _comes_out(self, value: ast.expr | None, scope: CodeScope) -> bool:
+    def _may_return(self, value: ast.expr | None, scope: CodeScope) -> bool:
         """Whether what is returned is in the container, whichever way it was come by."""
         if isinstance(value, ast.Name):
             bindings = scope.bindings.get(value.id, [])
@@ -498,7 +498,7 @@ class ItemVariables:
             return False
         values = [t for t in node.targets if isinstance(t, ast.Subscript)] + [node.value]
         return any(
-            not isinstance(value, ast.Name) and self._comes_out(value, binding.scope)
+            not isinstance(value, ast.Name) and self._may_return(value, binding.scope)
             for value in values
         )
 

@@ -133,7 +133,7 @@ _KEEPING = {WaitKind.TASK: _OF_TASKS, WaitKind.THREAD: _OF_THREADS}
 def with_pileups(
     case: RunContext, culprits: list[Culprit], pileups: Sequence[Pileup]
 ) -> list[Culprit]:
-    """Return the culprits; what keeps tasks or threads that pile up is told as these.
+    """Return the culprits; what keeps tasks or threads that pile up is reported as these.
 
     Several that keep the same are one: the loop's timers, a set and the variables of the tasks.
     """
@@ -470,7 +470,7 @@ def _event_growth(case: RunContext, fit: EventFit, unit: str) -> EventGrowth:
 
 
 def _unread_lines(case: RunContext, judged: Judged, fed_at: list[str]) -> list[str]:
-    """Return the lines that make most of what grows, where no window told of the culprit's own.
+    """Return the lines that make most of what grows, where no window saw the culprit's own.
 
     They are a library's container's if that is most of what is new without a name, and the user's
     own if no line of the source feeds it and it is most of the growth of memory.

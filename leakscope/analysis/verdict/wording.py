@@ -150,7 +150,7 @@ _NOUNS = {
     Event.NEW_SHAPE.value: "new shape",
 }
 _PLURALS = {_NOUNS[Event.LOADER_ITERATOR.value]: "new iterators of a loader"}
-_BY_THE_WAY = frozenset(
+_INCIDENTAL_EVENTS = frozenset(
     {
         Event.LOG.value,
         Event.LOADER_ITERATOR.value,
@@ -163,7 +163,7 @@ _BY_THE_WAY = frozenset(
 
 
 def event_growth(fit: EventFit, unit: str, compiled: str = "") -> EventGrowth:
-    """Return with what something grows, whose rate is told per unit of work.
+    """Return what something grows with, if its rate is per unit of work.
 
     ``compiled`` says what was compiled again and why.
     """
@@ -242,7 +242,7 @@ def _by_event(rates: list[EventRate], work: EventRate, alike: list[Regressor]) -
     text = (
         f"It grows with {_several(_first_event(rates).noun)}: {', '.join(map(per_event, terms))}."
     )
-    others = [_noun(counter.name) for counter in alike if counter.name not in _BY_THE_WAY]
+    others = [_noun(counter.name) for counter in alike if counter.name not in _INCIDENTAL_EVENTS]
     if not others:
         return text
     leading = _first_event(rates).noun
@@ -258,13 +258,15 @@ def _first_event(rates: list[EventRate]) -> EventRate:
 
 
 def _with_work(fit: EventFit, alike: list[Regressor]) -> str:
-    """Return what comes at the same moments as the work that growth is told by, if that is rare."""
+    """Return what happens at the same moments as the work that growth is measured by, if rare."""
     first = fit.rates[0].counter
     most = policy.MOST_SHARE * first.total if first.name == "step" else np.inf
     others = [
         _noun(counter.name)
         for counter in alike
-        if counter.name not in _BY_THE_WAY and counter.total <= most and counter.name in _EVENTS
+        if counter.name not in _INCIDENTAL_EVENTS
+        and counter.total <= most
+        and counter.name in _EVENTS
     ]
     if not others or not first.is_work:
         return ""

@@ -1,6 +1,6 @@
 """Accelerate: its loops are plain ones, found as they are; a tracker begins and ends the run.
 
-Accelerate has no events but those of its trackers: they are started, told values, and finished.
+Accelerate has no events but those of its trackers: they are started, given values, and finished.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ class NestedFitListener(Protocol):
     """A callback of ours in a ``fit()`` that is under way."""
 
     def dispatch_nested(self, event: str) -> None:
-        """Another list of callbacks is told of an event of Keras's, named as its method."""
+        """Another list of callbacks receives an event of Keras's, named as its method."""
 
 
 _listeners: list[NestedFitListener] = []
@@ -175,7 +175,7 @@ def listening(callbacks: Sequence[NestedFitListener]) -> Iterator[None]:
 
 
 def dispatch_nested(event: str, callbacks: Any) -> None:
-    """A list of callbacks is told of an event: pass it on where it has none of ours."""
+    """A list of callbacks receives an event: pass it on where it has none of ours."""
     try:
         listeners = () if not _listeners or contains_ours(callbacks) else tuple(_listeners)
     except faults(Exception):
@@ -199,7 +199,7 @@ class JoinedFits(FrameworkCallback):
 
     @contained
     def begin(self) -> bool:
-        """A ``fit()`` is called; return whether it is told of from now on."""
+        """A ``fit()`` is called; return whether its events are passed on from now on."""
         self.training.begin(joins=True)
         if not self.training.leads:
             self.training.end()
@@ -220,7 +220,7 @@ class JoinedFits(FrameworkCallback):
 
     @contained
     def dispatch(self, event: str, callbacks: Any, *args: Any) -> None:
-        """A list of callbacks is told of an event of Keras's, named as its method."""
+        """A list of callbacks receives an event of Keras's, named as its method."""
         if get_ident() != self._thread:
             return
         if self._list is None:
@@ -295,7 +295,7 @@ class LeakScopeCallback(keras.callbacks.Callback, FrameworkCallback):  # type: i
 
     @contained
     def dispatch_nested(self, event: str) -> None:
-        """Another callback evaluates or predicts: this one is not among those that are told."""
+        """Another callback evaluates or predicts: this one receives no events of it."""
         self._course.evaluate(event, after_training=False)
 
     @contained

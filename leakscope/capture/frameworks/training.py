@@ -1,4 +1,4 @@
-"""One training of a framework's, told by its events to a session: its own, or the one that runs.
+"""One training of a framework: its events go to a session, its own or the one that runs.
 
 Nothing in here raises into the framework: what calls its callbacks has no ``except`` of its own.
 
@@ -78,7 +78,7 @@ class Training:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing is to be said while it trains."""
+        """Whether nothing is printed while it trains."""
         return self._options.quiet
 
     @property
@@ -88,7 +88,7 @@ class Training:
 
     @property
     def steps_reported(self) -> int:
-        """How many steps of the training that goes on just now were told."""
+        """How many steps of the current training were reported."""
         return self._steps_reported if self.leads else 0
 
     # A training's course
@@ -96,7 +96,7 @@ class Training:
     def begin(
         self, *, claims_control: bool = True, joins: bool = False, step: int = 0, epoch: int = 0
     ) -> None:
-        """Join the session that runs, or start one; a training that begins anew goes on in it.
+        """Join the session that runs, or start one; a training that begins again goes on in it.
 
         Args:
             claims_control: whether its events tell phases and steps, which are found otherwise.
@@ -189,7 +189,7 @@ class Training:
             else:
                 begun.end(error)
 
-    # What else is to be told
+    # What else is reported
 
     def draws_memory(self) -> None:
         """Memory is logged by the framework's own means: nobody else does it too."""
@@ -279,7 +279,7 @@ class FrameworkCallback:
 def ours_once(callbacks: Iterable[Any]) -> list[Any]:
     """Return callbacks as they are, but each of ours at its first place only.
 
-    One that was added twice would be told every event twice.
+    One that was added twice would receive every event twice.
     """
     once: list[Any] = []
     for callback in callbacks:
@@ -369,7 +369,7 @@ class SharedSession:
         self._scope.__exit__(None if error is None else type(error), error, None)
 
     def give_up(self) -> None:
-        """Close the session of trainings that told no end. Raises nothing."""
+        """Close the session of trainings that reported no end. Raises nothing."""
         self._let_go()
         try:
             self._scope.give_up()
@@ -437,7 +437,7 @@ class Upkeep:
         self._is_begun = False
 
     def begin(self, *loaders: Any) -> None:
-        """The training begins, or begins anew before its end was told.
+        """The training begins, or begins again before its end was reported.
 
         Say what its loaders should not keep beside workers.
         """

@@ -48,17 +48,17 @@ class Fits(Protocol):
     """What ``JoinedFits`` of :data:`JOINING` offers."""
 
     def begin(self) -> bool | None:
-        """A ``fit()`` is called; return whether it is told of from now on."""
+        """A ``fit()`` is called; return whether its events are passed on from now on."""
 
     def end(self) -> None:
         """The ``fit()`` is over."""
 
     def dispatch(self, event: str, callbacks: Any, *args: Any) -> None:
-        """A list of callbacks is told of an event of Keras's."""
+        """A list of callbacks receives an event of Keras's."""
 
 
 class KerasHooks:
-    """Wraps ``fit`` and ``train_on_batch`` of the trainer, and what lists of callbacks are told."""
+    """Wraps ``fit`` and ``train_on_batch`` of the trainer, and the events of lists of callbacks."""
 
     module = "keras.src.backend.torch.trainer"
     """Imported on the torch backend alone."""

@@ -130,7 +130,7 @@ class ModeHooks:
             self._tracker.evaluate(key, call_site())
 
     def _is_frozen_part(self, module: Any) -> bool:
-        """Whether it lies inside a module that was told to train: a backbone that is held still."""
+        """Whether it is inside a module in training mode: a frozen backbone."""
         for number, other in self._modules.known():
             if number not in self._training or _unwrapped(other, module):
                 continue

@@ -117,7 +117,7 @@ class OptimizerHooks:
             handle.remove()
 
     def steps_any(self, parameters: set[int]) -> bool:
-        """Return whether the optimizer that steps just now has any of these, told by address."""
+        """Return whether the optimizer that steps just now has any of these, by address."""
         groups = getattr(self._stepping, "param_groups", None)
         if not isinstance(groups, list):
             return True  # not known
@@ -137,7 +137,7 @@ class OptimizerHooks:
 
 RUNS = "_engine_run_backward"
 """What ``backward()`` and ``grad()`` call, each by its own module's name for it."""
-NOBODY = 0
+NO_OPTIMIZER = 0
 """The key of an optimizer that isn't seen."""
 
 
@@ -205,7 +205,7 @@ class BackwardHooks:
         evaluated = self._tracker.evaluated
         evaluated.look_again()
         if not evaluated:
-            self._tracker.optimizer_step(NOBODY)
+            self._tracker.optimizer_step(NO_OPTIMIZER)
 
 
 class OptimizerSteps:

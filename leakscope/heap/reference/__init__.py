@@ -310,7 +310,7 @@ class Walker:
             known.append(node)
 
     def opaque(self) -> list[object]:
-        """Return the tensors whose memory was not told."""
+        """Return the tensors whose memory was not reported."""
         graph = self.graph
         found = (
             graph.objects[n]

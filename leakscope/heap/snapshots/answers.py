@@ -397,7 +397,7 @@ class Difference(Printed):
     payload_bytes: dict[str, int]
     """By how many bytes of tensor storages and array data, per device, ``host`` included."""
     incomplete: bool
-    """Whether a snapshot left out rows because there were too many: what is said to have appeared
+    """Whether a snapshot left out rows because there were too many: what seems to have appeared
     or vanished may then merely have been left out of the other."""
 
     def page(self) -> AnswerPage:

@@ -23,7 +23,7 @@ from leakscope.model.layout import AnswerCell, AnswerPage, Column, Printed, Tabl
 _LONGEST_KEY = 40
 _PRINTED_IN_FULL = (str, int, float, bool, bytes, type(None))
 _LINKS_AT_ENDS = 8
-"""Links told at either end of a long chain."""
+"""Links shown at either end of a long chain."""
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ class _ReachabilityReader:
     def _paths(self, node: int) -> dict[int, str]:
         """Return the exact paths of a node and of what names it, from the root on.
 
-        Of a long chain only both ends are told: what lies between has no path here.
+        Of a long chain only both ends are shown: what lies between has no path here.
         """
         lineage = [node]
         while (parent := self._nodes.parent[lineage[-1]]) >= 0:
