@@ -342,7 +342,7 @@ class Attachment:
         once: bool = False,
         patience: float = SAFE_POINT_SECONDS,
     ) -> dict[str, Any]:
-        """Have the process record from now on; return where, and what its Python is.
+        """Start recording in the process; return where, and what its Python is.
 
         Raises:
             AttachError: it doesn't, and nothing is left behind.

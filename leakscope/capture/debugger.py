@@ -77,7 +77,7 @@ def has_debugger() -> bool:
 
 
 def deliver(injection: Injection) -> bool:
-    """Have the process run the statement as soon as it can; return whether it has run already.
+    """Run the statement in the process as soon as possible; return whether it has run already.
 
     May be called again for a statement that has not run: then it only looks whether the main thread
     waits by now.
@@ -105,7 +105,7 @@ def deliver(injection: Injection) -> bool:
 
 
 def deliver_remotely(pid: int, script: Path, python: list[str]) -> None:
-    """Have a Python of 3.14 or newer run a script, by ``sys.remote_exec``.
+    """Run a script in a Python of 3.14 or newer, by ``sys.remote_exec``.
 
     Args:
         pid: the process, by the number that this interpreter knows it by.
@@ -145,7 +145,7 @@ def _run_now(gdb: Gdb, page: int) -> None:
 
 
 class Gdb:
-    """A gdb that is spoken to by its machine interface."""
+    """A gdb, controlled through its machine interface."""
 
     def __init__(self) -> None:
         # A session of its own: Ctrl-C in the terminal must not break into what it does.
@@ -187,7 +187,7 @@ class Gdb:
             self._send(f"-thread-select {found.group(1)}")
 
     def detach(self) -> None:
-        """Let the process go on."""
+        """Resume the process."""
         if self._pid:
             self._pid = 0
             self._send("-target-detach")

@@ -63,7 +63,7 @@ class EventDispatcher:
         self.is_open = True
 
     def shut(self) -> None:
-        """Hear nothing any more, in this process or this child of it."""
+        """Ignore all further events, in this process or this child of it."""
         self.is_open = False
         self._late.clear()
 
@@ -105,7 +105,7 @@ class EventDispatcher:
         return None if self.is_phase_control_claimed else self.dispatch(event, *args)
 
     def postpone(self, interrupt: BaseException) -> bool:
-        """Have an interrupt leave when the event that it broke into is dealt with.
+        """Raise an interrupt again once the event that it broke into is handled.
 
         Else Ctrl-C during a census would leave a phase half opened or half closed for good. False
         is returned if no event is heard: then the interrupt is to leave at once.
@@ -132,7 +132,7 @@ class EventDispatcher:
         return holder is None or not threading.Thread.is_alive(holder)
 
     def take_over(self) -> None:
-        """Hear the calling thread from now on."""
+        """Take events of the calling thread from now on."""
         if not self._busy:
             self._hold()
 
@@ -178,7 +178,7 @@ class EventDispatcher:
             self._turn.release()
 
     def muted(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Return what ``function`` returns, hearing no event meanwhile."""
+        """Return what ``function`` returns; events are ignored meanwhile."""
         if self._busy or not self.is_open or get_ident() != self.thread:
             return function(*args)
         self._busy = self._is_muted = True
@@ -188,7 +188,7 @@ class EventDispatcher:
             self._busy = self._is_muted = False
 
     def _hold(self) -> None:
-        """Hear the calling thread. The main thread stays until the end."""
+        """Take events of the calling thread. The main thread stays until the end."""
         self.thread = get_ident()
         holder = next((t for t in threading.enumerate() if t.ident == self.thread), None)
         self._holder = None

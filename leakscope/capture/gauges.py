@@ -14,7 +14,7 @@ grows with new shapes alone is no leak, so their number stands beside the memory
 Looked at are the variables of the boundary's own thread; numbers are kept, and no tensor.
 
 One census suffices to know where objects lie; whether their pages are still shared is then asked
-without walking the heap again, which large datasets make dear.
+without walking the heap again, which is expensive for large datasets.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class SlowGauges:
         return TREE_FIRST_COST if is_of_tree else policy.SLOW_FLOOR_SHARE
 
     def _plan_tree(self, now: float, children: int, seconds: float) -> None:
-        """Say when child processes are read again, given what this reading has cost."""
+        """Schedule the next reading of child processes by what this one has cost."""
         if not children:
             self._tree_from = inf
             return

@@ -277,7 +277,7 @@ class Measuring:
         return self._headroom.left(self.resident)
 
     def _keep_seal(self, census: Census | None) -> None:
-        """Know from a full census whether the next goes on from it."""
+        """Note from a full census whether the next one can continue from it."""
         if census is not None and census.scope is CensusScope.FULL:
             self._costs.is_sealed = census.sealed > 0
 
@@ -485,7 +485,7 @@ class Writer(Protocol):
         """Append a record; return whether it was written."""
 
     def move(self, directory: Path, header: HeaderRecord) -> bool:
-        """Go on in another directory; return whether that could be done."""
+        """Continue in another directory; return whether that was possible."""
 
     def close(self) -> None:
         """Write no more."""
@@ -501,7 +501,7 @@ class WorkerFollower(Protocol):
         """Follow them no more."""
 
     def follow(self, session: Any) -> None:
-        """Have the workers from now on record beside this session, where it records now."""
+        """Have later workers record in the directory of this session."""
 
     def ended(self) -> list[ProcessEndRecord]:
         """Return the processes that have ended by themselves since the last time."""

@@ -338,7 +338,7 @@ class PhaseTracker:
         self._settle()
 
     def _take_validation(self, run: Pass) -> bool:
-        """Have a pass own the phase of the forward passes that its last batch was used for.
+        """Assign to a pass the phase of the forward passes that its last batch was used for.
 
         It was taken for a further loader of the training, whose own pass goes on: some trainers
         switch the mode only once they hold a batch, and never exhaust a loader.

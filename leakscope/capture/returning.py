@@ -70,7 +70,7 @@ def watch(conclude: Callable[[], object], launch: dict[str, Any]) -> None:
 
 
 def stop() -> None:
-    """Look at no more returns."""
+    """Stop watching returns."""
     if IS_SUPPORTED:
         _native.stop()
 

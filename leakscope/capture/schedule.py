@@ -387,10 +387,10 @@ class Schedule:
         at_once = 0.0 if self._is_dear(expected) else self._floor.seconds * self._costs.slowed
         allowed = self._floor.share * now + at_once
         if kind is Due.FULL:
-            dearer = self._costs.expect(Due.FULL)
-            if dearer <= policy.FULL_CHEAP * expected:
-                expected = dearer
-            elif full and self._affords_full(key, dearer, allowed, now):
+            expected_full = self._costs.expect(Due.FULL)
+            if expected_full <= policy.FULL_CHEAP * expected:
+                expected = expected_full
+            elif full and self._affords_full(key, expected_full, allowed, now):
                 return self._grant(key, kind, now, floor=True, inside=inside)
             else:
                 kind = Due.FOCUSED
@@ -406,7 +406,7 @@ class Schedule:
         return Due.NOTHING
 
     def _affords_full(self, key: _Key, expected: float, allowed: float, now: float) -> bool:
-        """Whether the floor has room for a full census that is dear."""
+        """Whether the floor has room for a expensive full census."""
         if self._is_unnamed(key):
             allowed = policy.WHOLE_SHARE_UNNAMED * now
         return self._floor_full + expected <= policy.FLOOR_FULL * allowed
@@ -422,7 +422,7 @@ class Schedule:
         return policy.EXEMPT_BEGINNINGS if first else self._floor.exempt
 
     def _is_dear(self, expected: float) -> bool:
-        return expected > self._floor.dear * self._costs.slowed
+        return expected > self._floor.expensive * self._costs.slowed
 
     def _grant_paid(self, name: _Name, key: _Key, now: float) -> Due:
         kind = self._kind(now)

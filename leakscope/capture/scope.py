@@ -103,7 +103,7 @@ class Scope:
                 _close(opened, gate, tracker.phase_end)
 
     def step(self) -> None:
-        """Say that a training iteration has ended; from now on nobody else says so."""
+        """Report the end of a training iteration; from now on only this call does."""
         session = self._session
         if session is not None:
             session.gate.dispatch(session.tracker.step_over)
@@ -326,7 +326,7 @@ def _options(**overrides: Any) -> SessionOptions:
 
 
 def report(run_path: Path, *, quiet: bool) -> None:
-    """Have another process write the report: charts need room; print its summary unless quiet."""
+    """Write the report in another process: charts need memory. Print its summary unless quiet."""
     root = str(Path(__file__).parents[2])
     command = [sys.executable, "-c", _REPORTING, root, "report", str(run_path)]
     try:
@@ -343,7 +343,7 @@ def report(run_path: Path, *, quiet: bool) -> None:
 
 
 def report_of(session: Session, *, quiet: bool | None = None) -> None:
-    """Have the report of a session written, and kept by the trackers; as quiet as it is to be."""
+    """Write the report of a session and store it in the trackers."""
     is_quiet = session.options.quiet if quiet is None else quiet
     report(session.run_path, quiet=is_quiet)
     if session.trackers.has_places or (session.run_path / "report.json").exists():

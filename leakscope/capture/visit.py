@@ -7,9 +7,9 @@ imports nothing of the package before the package can be found, and is no module
 The thread is not one of :mod:`threading`'s. In the main thread the same work could come in between
 any two instructions of the program: under a lock of its own, or in the middle of an import.
 
-Both sides speak through a folder. ``request.json`` is what to do; whoever renames it first, the
+Both sides communicate by a folder. ``request.json`` is what to do; whoever renames it first, the
 visitor or who gives up waiting, has decided. ``state.json`` is how far it came, and a file ``stop``
-in the folder ends the recording. Where ``keeper`` is no longer locked, who had come is gone.
+in the folder ends the recording. Where ``keeper`` is no longer locked, the attacher is gone.
 
 In the standard library modules stay imported that were: some have registered themselves in the
 interpreter, which can't be taken back, and are shared with the program by now.
@@ -41,10 +41,10 @@ OLDEST = (3, 10)
 
 
 def come(folder: str, page: int) -> None:
-    """Do what a folder asks for, unless who asked has given up.
+    """Do what a folder asks for, unless the requester has given up.
 
     Args:
-        folder: where both sides speak.
+        folder: where both sides communicate.
         page: address of the memory that a debugger left behind; 0 where there is none.
 
     """
@@ -206,7 +206,7 @@ class Visit:
         return is_stopped or time.monotonic() >= self._deadline or not self._is_kept()
 
     def _is_kept(self) -> bool:
-        """Return whether who attached is there still: what nobody would end must end itself."""
+        """Return whether the attaching process lives; without it the recording ends itself."""
         try:
             import fcntl
 
@@ -414,7 +414,7 @@ def _made_in(modules: Sequence[ModuleType]) -> list[object]:
 
 
 def forget_this_thread() -> None:
-    """Have :mod:`threading` not list this thread, which it meets when anybody asks for it."""
+    """Hide this thread from the lists of :mod:`threading`."""
     threading = sys.modules.get("threading")
     if threading is not None:
         active: dict[int, Any] = threading._active

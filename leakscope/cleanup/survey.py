@@ -46,7 +46,7 @@ class GpuProcess:
 
 @dataclass(frozen=True)
 class GpuUse:
-    """A GPU and who uses it, in bytes."""
+    """A GPU and its users, in bytes."""
 
     index: int
     name: str

@@ -232,7 +232,7 @@ Examples:
   leakscope runs --out leakscope-runs/index.html     a page that links their reports
 
 \b
-Runs up to two folders further down are listed too, and comparison pages beside them.
+Runs up to two folders further down are listed too, and comparison pages next to them.
 Facts are from each run's report.json; a run without one, or still in progress, is marked so.
 
 \b

@@ -69,7 +69,7 @@ class CollectionTimes:
         self._is_on = False
 
     def start(self, starts: tuple[str, ...], parts: tuple[str, ...]) -> None:
-        """Begin from nought.
+        """Start from zero.
 
         Args:
             starts: What the names of files begin with that are not the user's.

@@ -293,7 +293,7 @@ def remedy_view(remedy: Remedy) -> RemedyView:
 
 
 def first_sentences(text: str, most: int) -> str:
-    """Return as many whole sentences as fit into so many characters; the first in any case."""
+    """Return the whole sentences that fit into so many characters, at least the first."""
     whole = words.sentence_ends(text)
     return text[: max([end for end in whole if end <= most], default=whole[0])]
 

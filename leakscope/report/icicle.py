@@ -171,7 +171,7 @@ class IcicleBox:
 
 
 def children_of(nodes: Sequence[RetainedNode]) -> list[list[int]]:
-    """Return by node those directly below it."""
+    """Return the children of each node."""
     found: list[list[int]] = [[] for _ in nodes]
     for place, node in enumerate(nodes[1:], 1):
         found[node.parent].append(place)

@@ -147,7 +147,7 @@ def is_over_budget(overhead: Overhead) -> bool:
 
 
 def longer_run_words(overhead: Overhead) -> str:
-    """Return in which runs the same is within the budget, empty where it is in this one.
+    """Return how long a run must be for this cost to be within the budget; empty where it is.
 
     The first looks are taken in any run, and what comes later makes up for them.
     """

@@ -90,7 +90,7 @@ def render_text(report: Report, *, width: int = 100, color: bool = False) -> str
 
 
 def _others(report: Report, culprits: Sequence[Culprit], paper: Paper, room: int) -> list[str]:
-    """Return as many further culprits as there is room for, one in any case, and how many more."""
+    """Return the further culprits that there is room for, at least one, and how many are left."""
     noted = _noted(report, paper)
     room -= len(noted) + 2
     parts, shown = [*noted], 0
@@ -405,7 +405,7 @@ def _whereto(report: Report, paper: Paper) -> list[str]:
 
 
 def _mappings(report: Report, paper: Paper) -> list[str]:
-    """Return in which kinds of mappings the growth of host memory lies."""
+    """Return the kinds of mappings in which host memory grows."""
     grown = [m for m in report.mappings if not m.file and m.bytes >= SHOWN_MAPPING_BYTES]
     listed = ", ".join(
         f"{term.label} {humane_bytes(term.bytes, signed=True)}"

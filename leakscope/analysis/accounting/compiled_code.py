@@ -286,7 +286,7 @@ def _guard(reason: str) -> str:
 
 
 def cause_of(guard: str) -> RecompileCause:
-    """Return of which kind a guard is, by what dynamo says of it."""
+    """Return the kind of a guard, from dynamo's description."""
     for cause, texts in _CAUSES:
         if any(text in guard for text in texts):
             return cause

@@ -193,7 +193,7 @@ def _gain_of_roots(
 
 
 def named_bytes(case: RunContext, device: str) -> FloatArray:
-    """Return by census what has a name of the user's: rows that no other row retains.
+    """Return what user names hold at each census: rows that no other row retains.
 
     What a function held when it was last seen to run counts on when it has returned: nobody
     saw it go. One that had returned before, and had let go of it, did so again. Calls of a
@@ -268,7 +268,7 @@ def unexplained_bytes(ledgers: list[Ledger]) -> float:
 
 
 def named_shared_memory(case: RunContext, window: MeasuredWindow) -> float:
-    """Return by how much the shared memory grew that censuses met under some name."""
+    """Return the growth of shared memory that censuses found under some name."""
     if not len(case.table.at):
         return 0.0
     sizes = np.array([census.payload_bytes.get(SHARED, 0) for census in case.table.censuses])

@@ -191,7 +191,7 @@ def _growth(case: RunContext, key: _Key, heaviest: NativeSite, trend: Trend) -> 
 
 
 def contents_of_growers(case: RunContext, growers: Sequence[Grower]) -> dict[int, NativeGrowth]:
-    """Return by path the native memory that growing containers keep through their items.
+    """Return the native memory that growing containers keep through their items, by path.
 
     What is live is no growth of memory while its pages aren't resident: private memory has to grow.
     """
@@ -411,7 +411,7 @@ def _readings(case: RunContext, kind: str, until: int) -> tuple[IntArray, FloatA
 
 
 def where_mapped(case: RunContext, since: float) -> str:
-    """Return in which mappings private memory came since some work was done, as a sentence."""
+    """Return a sentence on the mappings in which private memory grew since some work was done."""
     gains = {kind: _gain_since(case, kind, since) for kind in gauge.OWN_KINDS}
     whole = sum(gain for gain in gains.values() if gain > 0)
     least = max(policy.GAUGE_NOISE_BYTES, policy.UNNAMED_SHARE * whole)

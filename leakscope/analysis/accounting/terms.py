@@ -450,7 +450,7 @@ def named_series(
 
 
 def _settled_rows(case: RunContext, trends: Mapping[int, Trend]) -> list[FloatArray]:
-    """Return by census the bytes of the outermost rows that are bounded by themselves.
+    """Return the bytes of the outermost rows that are bounded by themselves, by census.
 
     Those that came during the run are left out where they are several: each is bounded, and the
     next one may follow.

@@ -128,7 +128,7 @@ def _by_later(found: Sequence[Live], known: Knowledge) -> None:
 
 
 def _mark_replaced_states(older: Sequence[Live], parameters: Counter[int]) -> None:
-    """Tell the old state of an optimizer that replaces its tensors: twice each parameter."""
+    """Find the old state of an optimizer that replaces its tensors: twice each parameter."""
     sizes = Counter(live.block.requested for live in older)
     times = min((sizes[size] // count for size, count in parameters.items()), default=0)
     if 2 <= times <= MOST_STATES:

@@ -179,7 +179,7 @@ class BlockOwnership:
 
 
 def find_owners(state: DeviceState) -> BlockOwnership:
-    """Return who holds the live blocks of a device."""
+    """Return the holders of the live blocks of a device."""
     live = [
         (block, segment)
         for segment in state.segments
@@ -347,7 +347,7 @@ class StorageJoin(NamedTuple):
 
 
 def join(blocks: Sequence[BlockSpan], storages: Sequence[StorageSpan]) -> StorageJoin:
-    """Return who owns the bytes of each block; blocks don't overlap.
+    """Return the owners of each block's bytes; blocks don't overlap.
 
     What the allocator has added by rounding up is the block's largest owner's.
     """
@@ -450,7 +450,7 @@ def latest(case: RunContext, device: str, name: str) -> float:
 
 
 def private_growth(case: RunContext, device: str) -> float:
-    """Return by how much private pools grew, by torch's own count or else by the block lists."""
+    """Return the growth of private pools, by torch's own count or else by the block lists."""
     if case.track.has_gauge(f"{device}.{gauge.DEVICE_PRIVATE}"):
         return has_risen_by(case, device, gauge.DEVICE_PRIVATE)
     return device_series(case, device).gain("private")

@@ -199,7 +199,7 @@ def _proves_nothing(suspect: Suspect, seen_in: Report, run: Report, which: str) 
 
 
 def _too_short(suspect: Suspect, seen_in: Report, run: Report) -> str:
-    """Return in which way a run was too short to show what the other did; empty where it wasn't."""
+    """Return how a run was too short to show what the other did; empty where it wasn't."""
     looks = seen_in.overhead.censuses, run.overhead.censuses
     enough = 2 * policy.FEWEST_GROWING  # some lie at begin and end
     seldom = isinstance(suspect, Culprit) and looks[1] < enough <= looks[0]
@@ -381,7 +381,7 @@ def pair(before: Report, after: Report) -> Pairs:
 
 
 def perhaps_renamed(pairs: Pairs) -> dict[str, Suspect]:
-    """Return of what only the second run has, by its signature, what of the first it may be.
+    """Return which culprit of the first run each new one of the second may be, by signature.
 
     That is what grew just as fast in the same place or under the same last name, and no more. What
     could be two things is left out, and so are notes: floats are gathered everywhere alike.
@@ -401,7 +401,7 @@ def perhaps_renamed(pairs: Pairs) -> dict[str, Suspect]:
 def match(
     left: Sequence[Traits], right: Sequence[Traits], likenesses: Iterable[Likeness]
 ) -> dict[int, int]:
-    """Return who is who, by index and each at most once.
+    """Return the pairs of indices that belong together; each index occurs at most once.
 
     The first likeness decides, then the next for what is left. Of several that are alike the
     earlier ones go together.
@@ -468,7 +468,7 @@ def _grow_alike(earlier: Suspect, later: Suspect) -> bool:
 
 
 def _rates_alike(earlier: Suspect, later: Suspect) -> bool:
-    """Return whether two rates differ by nothing to speak of."""
+    """Return whether two rates are practically equal."""
     least = NOTABLE_DIFFERENCE * max(abs(earlier.bytes_per_unit), abs(later.bytes_per_unit))
     return abs(earlier.bytes_per_unit - later.bytes_per_unit) <= least
 

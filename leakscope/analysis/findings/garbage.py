@@ -429,7 +429,7 @@ def _spent(case: RunContext, names: tuple[str, ...]) -> float:
 
 
 def _at(case: RunContext, name: str, position: int) -> float:
-    """Return a sum at a measurement: it is recorded where it has changed, and begins at nought."""
+    """Return a sum at a measurement: it is recorded where it has changed, and starts at 0."""
     known = case.track.known(name)
     before = known[known <= position]
     return float(case.track.gauge(name)[before[-1]]) if len(before) else 0.0
@@ -455,7 +455,7 @@ def _lengths(pauses: FloatArray) -> str:
 
 
 def _longer(case: RunContext, trend: Trend) -> str:
-    """Return by how much they take longer per unit of work, and in an hour where one passed."""
+    """Return the extra time per unit of work, and per hour where one passed."""
     more = f" That is {_time(trend.bytes_per_unit / 1e6)} more per {trend.unit}"
     hours = _seconds_at_work(case) / 3600
     done = float(np.ptp(case.work_done[case.working]))

@@ -285,7 +285,7 @@ def _mapped_shared_memory(
 
 
 def _named_shared_bytes(case: RunContext) -> float:
-    """Return by how much the shared memory grew that has a name."""
+    """Return the growth of shared memory that has a name."""
     sizes = [census.payload_bytes.get(SHARED, 0) for census in case.table.censuses]
     return float(max(sizes) - sizes[0]) if sizes else 0.0
 

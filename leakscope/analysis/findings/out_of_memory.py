@@ -173,9 +173,9 @@ def _killed_sentence(case: RunContext, found: Shortage) -> str:
     last = case.track.boundaries[-1] if len(case.track) else None
     header = case.recording.header
     whole = "The program" if header.world_size < 2 else f"Rank {header.rank}"
-    who = f"{whole} was" if found.cause == KILLED else "A DataLoader worker was"
+    victim = f"{whole} was" if found.cause == KILLED else "A DataLoader worker was"
     where = "" if last is None else f" {_when(case, last)}"
-    text = f"{who} killed by the kernel's out-of-memory killer{where}"
+    text = f"{victim} killed by the kernel's out-of-memory killer{where}"
     if found.free is None or found.limit is None:
         return f"{text}."
     used = human_bytes(found.limit - found.free)

@@ -184,7 +184,7 @@ def matches(pattern: str, texts: Iterable[str]) -> bool:
 
 
 def names_of(suspect: Suspect) -> list[str]:
-    """Return by what names a pattern may mean a culprit or a finding."""
+    """Return the names by which a pattern may match a culprit or a finding."""
     if isinstance(suspect, Culprit):
         return [rule_of(suspect), suspect.name, suspect.path, *suspect.also_named]
     return [rule_of(suspect), suspect.title]
@@ -252,7 +252,7 @@ def _mended(suppression: Suppression) -> str:
 
 
 def subject_of(suppression: Suppression) -> str:
-    """Return what a suppression speaks of, as its author wrote it."""
+    """Return the target of a suppression, as its author wrote it."""
     return " in ".join(
         text for text in (suppression.pattern, suppression.signature, suppression.path) if text
     )

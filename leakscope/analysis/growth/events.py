@@ -89,7 +89,7 @@ class EventFit:
 
 
 def fit_events(y: FloatArray, counters: list[Regressor], noise: float) -> EventFit | None:
-    """Return with what a series grows; None where it doesn't, or nothing was counted.
+    """Return what a series grows with; None where it doesn't grow, or nothing was counted.
 
     Args:
         y: What is kept at each reading.

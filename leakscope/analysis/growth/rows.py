@@ -397,7 +397,7 @@ def passages(track: BoundaryTable, table: RowTable, phase: str) -> Passages:
 
 
 def find_within(track: BoundaryTable, table: RowTable, device: str) -> dict[str, dict[int, Grower]]:
-    """Return by phase the paths that climb through it and fall back."""
+    """Return the paths that climb through each phase and fall back, by phase."""
     found = {}
     for phase in track.phases:
         through = passages(track, table, phase)

@@ -368,7 +368,7 @@ def is_in_jumps(x: FloatArray, y: FloatArray) -> bool:
 
 
 def rises_of(least: FloatArray, noise: float) -> int:
-    """Return in how many rises what is kept came, such as are more than noise or a part of it all.
+    """Return the number of rises, larger than noise and than a part of the total, that were kept.
 
     One over much work is one still: nobody saw whether it came bit by bit.
     """

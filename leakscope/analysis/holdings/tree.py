@@ -156,7 +156,7 @@ def _add_contents(tree: RetainedTree, row: CensusRow) -> None:
 
 
 def _parts(tree: RetainedTree) -> _Parts:
-    """Return by path and type the rows directly below, which contents of that type count too."""
+    """Return the rows directly below, by path and type; contents of that type count them too."""
     found: _Parts = {}
     for node in tree.nodes:
         above = tree.nodes[node.parent] if node.kind is NodeKind.ROW else None
@@ -233,7 +233,7 @@ def _contents(
 
 
 def _raise_parents(tree: RetainedTree, column: list[int]) -> None:
-    """Let no parent hold less than its children together: autograd nodes are counted by estimate,
+    """Raise each parent to at least the sum of its children: autograd nodes are estimates,
     and rows of one path may lie under several objects.
     """
     sums = [0] * len(column)
@@ -508,7 +508,7 @@ def retained_weights(retained: Retained, device: str, census: int) -> Weights:
 
 
 def grown_weights(retained: Retained, device: str, first: int, last: int) -> Weights:
-    """Return by how much each node grew; it is as wide as all that changed in it, up or down.
+    """Return the growth of each node; its width is all that changed in it, up or down.
 
     Where only one of both censuses looked at the whole heap, what both saw is compared: then the
     whole is the sum of its parts.

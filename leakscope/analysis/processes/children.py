@@ -52,7 +52,7 @@ _KNOWN_TARGETS = {
     "concurrent.futures.process._process_worker": "worker of a ProcessPoolExecutor",
     "joblib.externals.loky.process_executor._process_worker": "worker of joblib",
 }
-"""What children of libraries run, in the words of who uses these."""
+"""Names for what children of libraries run."""
 AROUND_S = 1.0
 """Seconds by which two clocks, and the beginning and end of a process, are known."""
 
@@ -417,7 +417,7 @@ def _notes(every: list[JudgedProcess], deciding: JudgedProcess) -> list[str]:
 
 
 def _odd(every: list[JudgedProcess]) -> str:
-    """Return in a sentence which child leaves the course of its like, if one does."""
+    """Return a sentence on the child that differs from others of its kind, if one does."""
     alike: dict[str, list[JudgedProcess]] = defaultdict(list)
     for process in every:
         if process.header.child is not None:

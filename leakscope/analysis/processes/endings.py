@@ -43,7 +43,7 @@ grows."""
 
 
 def shortage_at_the_end(run: Run, recording: Recording) -> str | None:
-    """Return by which cause memory ended the run; None if it didn't, as far as is known."""
+    """Return how lack of memory ended the run; None if it didn't, as far as is known."""
     outcome, end = outcome_of(run, recording), recording.end
     if outcome.get("oom_killed"):
         return KILLED
@@ -132,7 +132,7 @@ def _in_brief(ended: str) -> str:
 
 
 def is_killed(run: Run, recording: Recording) -> bool:
-    """Return whether the program was killed, or vanished, and nobody knows by whom."""
+    """Return whether the program was killed, or vanished, for an unknown reason."""
     outcome = outcome_of(run, recording)
     if recording.end is not None or recording.goes_on or outcome.get("oom_killed"):
         return False
@@ -274,7 +274,7 @@ class Attempts:
         ]
 
     def note(self) -> str:
-        """Return in a sentence that there was more than one attempt; empty where there wasn't."""
+        """Return a sentence that there was more than one attempt; empty where there wasn't."""
         started = self.listed()
         if not started:
             return ""

@@ -460,13 +460,13 @@ def _to_odd_rank(odd: _Divergence) -> OddRank:
 
 
 def _risen(steps: FloatArray, course: RankSeries) -> FloatArray:
-    """Return by how much memory has risen at each step since the first."""
+    """Return the rise of memory at each step since the first."""
     memory = np.interp(steps, course.steps, course.memory)
     return np.asarray(memory - memory[0], dtype=np.float64)
 
 
 def _away(risen: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> FloatArray:
-    """Return for each rank how far it is from the median of the others."""
+    """Return the distance of each rank from the median of the others."""
     ordered = np.sort(risen, axis=0)
     count, middle = len(risen), (len(risen) - 1) // 2
     # Without one of them the median is one of the three in the middle, or between two of them.

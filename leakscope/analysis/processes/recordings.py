@@ -67,7 +67,7 @@ class MergedCulprits:
         return self._by_signature[culprit.signature].rank
 
     def report_as(self, rank: int, own: list[Culprit]) -> None:
-        """Tell culprits from now on as the report of another rank, already taken in, has them."""
+        """Report culprits from now on as another rank, already added, has them."""
         self._own_rank = rank
         self._own = {culprit.signature: culprit for culprit in own}
 
@@ -150,7 +150,7 @@ def _where(growing: list[int], rates: dict[int, float], total: int) -> str:
 
 
 def _spread(rates: dict[int, float], ranks: list[int], unit: str) -> str:
-    """Return in which ranks something grows, and how far their rates lie apart."""
+    """Return the ranks in which something grows, and how far apart their rates are."""
     if len(rates) < len(ranks):
         return _only_in(sorted(rates), [rank for rank in ranks if rank not in rates])
     low, high = min(rates.values()), max(rates.values())

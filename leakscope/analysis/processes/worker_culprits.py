@@ -130,14 +130,14 @@ def culprits_of(case: RunContext, workers: list[Worker]) -> list[Culprit]:
 
 
 def worker_of_culprit(workers: list[Worker]) -> dict[str, RunContext]:
-    """Return by a culprit's signature the worker of which it is reported."""
+    """Return the worker of which each culprit is reported, by signature."""
     return {
         signature: _best(_by_loader(same)[0])[0].case for signature, same in _found(workers).items()
     }
 
 
 def _found(workers: list[Worker]) -> dict[str, Found]:
-    """Return by signature in which workers a culprit was found."""
+    """Return the workers in which each culprit was found, by signature."""
     same: dict[str, Found] = defaultdict(list)
     for worker in workers:
         for culprit in worker.culprits:
@@ -176,7 +176,7 @@ def _by_loader(found: Found) -> list[Found]:
 
 
 def _best(found: Found) -> tuple[Worker, Culprit]:
-    """Return the best known one, which speaks for all workers of a loader."""
+    """Return the best known one, which represents all workers of a loader."""
     return max(
         found,
         key=lambda worker_and_culprit: (
@@ -210,7 +210,7 @@ def ranks_of(run: Run) -> list[int]:
 
 
 def _merged(case: RunContext, found: Found, others: list[Found]) -> Culprit:
-    """Return a culprit for workers of a loader: the best known one speaks for all.
+    """Return a culprit for workers of a loader: the best known one represents all.
 
     ``case`` is their parent's; ``others`` are the workers of other loaders in which the same grows.
     """
@@ -251,7 +251,7 @@ def _moments(case: RunContext, worker: RunContext, culprit: Culprit) -> list[flo
 
 
 def _last_look(case: RunContext, unit: str) -> str:
-    """Return in which pass a worker's heap was looked at last, where that was before its end."""
+    """Return the pass of a worker's last census, where that was before its end."""
     passes = case.track.occurrence[case.track.phase == case.track.phase_code(WORKER_PHASE)]
     if unit != WORKER_PHASE or not len(passes):
         return ""

@@ -343,7 +343,7 @@ def find_died(case: RunContext) -> list[Finding]:
     for end in ended:
         groups[_who(end), end.exit_code].append(end)
     worst = max(groups.values(), key=len)
-    sentences = [_describe_deaths(case, who, ends) for (who, _), ends in groups.items()]
+    sentences = [_describe_deaths(case, label, ends) for (label, _), ends in groups.items()]
     is_killed = any(end.exit_code < 0 for end in ended)
     return [
         to_finding(
@@ -353,7 +353,7 @@ def find_died(case: RunContext) -> list[Finding]:
             "What they held ended with them and counts as no growth.",
             _remedy_for(worst),
             severity=Severity.WARNING if is_killed else Severity.NOTE,
-            subject=",".join(sorted({who for who, _ in groups})),
+            subject=",".join(sorted({label for label, _ in groups})),
             growth="constant",
         )
     ]
@@ -376,9 +376,9 @@ def _who(end: ProcessEndRecord) -> str:
     return f"worker of loader {end.loader}" if end.loader else end.name or "child process"
 
 
-def _describe_deaths(case: RunContext, who: str, ends: list[ProcessEndRecord]) -> str:
+def _describe_deaths(case: RunContext, label: str, ends: list[ProcessEndRecord]) -> str:
     count, code = len(ends), ends[0].exit_code
-    noun, of, loader = who.partition(" of loader ")
+    noun, of, loader = label.partition(" of loader ")
     many = plural(count, noun) + of + loader
     was = "was" if count == 1 else "were"
     how = f"{was} ended by {_signal(code)}" if code < 0 else f"left with exit code {code}"

@@ -163,7 +163,7 @@ def with_workers(case: RunContext, ledgers: list[Ledger], workers: list[Worker])
 
 
 def _gains(case: RunContext, host: Ledger, workers: list[Worker]) -> dict[str, list[float]]:
-    """Return by name what serious culprits gained in each worker of the process over the window."""
+    """Return what serious culprits gained in each worker over the window, by name."""
     own = case.recording.header
     if host.from_s is None or host.to_s is None:
         return {}
@@ -233,7 +233,7 @@ def _bounded_to_cleared(found: list[tuple[Worker, Cleared]]) -> Cleared:
 
 
 def find_prefetched(workers: list[Worker]) -> list[Cleared]:
-    """Return for each loader how much prefetching may hold, where that is worth a word."""
+    """Return how much prefetching may hold for each loader, where that is much."""
     groups: dict[Group, list[Worker]] = defaultdict(list)
     for worker in workers:
         groups[worker.group].append(worker)

@@ -35,7 +35,7 @@ UNREADABLE = "Known culprits are not reported: this Python has no reader for TOM
 
 @dataclass(frozen=True)
 class CatalogueEntry:
-    """An entry, and who says so."""
+    """An entry and its source."""
 
     known: KnownCulprit
     source: str = SOURCE
@@ -43,7 +43,7 @@ class CatalogueEntry:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """Entries in the order in which they are asked: the first that matches speaks."""
+    """Entries in the order in which they are tried: the first match counts."""
 
     entries: tuple[CatalogueEntry, ...] = ()
     version: str = ""
@@ -86,7 +86,7 @@ _PLAIN = frozenset(
         "collections.defaultdict",
     }
 )
-"""Containers that say nothing of who holds them."""
+"""Containers that say nothing about their holder."""
 _NAMED = frozenset({"type", "function", "module"})
 """What is known by its own name, not by its type."""
 
@@ -113,7 +113,7 @@ class Symptom:
 
 @dataclass(frozen=True)
 class KnownMatch:
-    """The entry that speaks of a culprit, and what a report tells of it."""
+    """The entry that matches a culprit, and its form in reports."""
 
     known: KnownCulprit
     recognised: Recognised
@@ -122,7 +122,7 @@ class KnownMatch:
 def find_known(
     sighting: Sighting, catalogue: Catalogue, environment: Mapping[str, str]
 ) -> KnownMatch | None:
-    """Return the first entry that speaks of a culprit of a run with these versions."""
+    """Return the first entry that matches a culprit of a run with these versions."""
     holder, way = _holder_and_way(sighting)
     for entry in catalogue.entries:
         if _fits(entry.known.match, sighting, holder, way) and _is_set(entry, environment):
@@ -135,7 +135,7 @@ def find_known(
 def find_known_of_finding(
     symptom: Symptom, catalogue: Catalogue, environment: Mapping[str, str]
 ) -> KnownMatch | None:
-    """Return the first entry that speaks of a finding of a run with these versions and settings."""
+    """Return the first entry that matches a finding of a run with these versions and settings."""
     for entry in catalogue.entries:
         match = entry.known.match
         reads = all(symptom.highest(name) >= least for name, least in match.gauge.items())

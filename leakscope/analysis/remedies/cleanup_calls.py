@@ -95,12 +95,12 @@ def with_results(suspect: Culprit, cures: Cures | None) -> Culprit:
 
 
 def with_result(finding: Finding, cures: Cures | None) -> Finding:
-    """Return a finding, its falsifier answered by the trials of the call that it speaks of."""
+    """Return a finding, its falsifier answered by the trials of the call that it names."""
     falsifier = finding.falsifier
     if falsifier is None or cures is None:
         return finding
-    spoken = f"{falsifier.text} {falsifier.result or ''}"
-    sentences = [cure.sentence for cure in cures.cures if cure.call.partition("(")[0] in spoken]
+    tested = f"{falsifier.text} {falsifier.result or ''}"
+    sentences = [cure.sentence for cure in cures.cures if cure.call.partition("(")[0] in tested]
     if not sentences:
         return finding
     result = " ".join([*([falsifier.result] if falsifier.result else []), "Tried:", *sentences])

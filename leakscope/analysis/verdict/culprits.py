@@ -423,7 +423,7 @@ def _of_native(native: NativeGrowth | None) -> str:
 
 
 def _per_event(case: RunContext, g: Grower) -> EventGrowth | None:
-    """Return with what a path grows, of all that was counted at its censuses."""
+    """Return what a path grows with, of all that was counted at its censuses."""
     if g.growth == "within":
         return _per_event_within(case, g)
     at = case.table.at[g.columns]
@@ -431,7 +431,7 @@ def _per_event(case: RunContext, g: Grower) -> EventGrowth | None:
 
 
 def _per_event_within(case: RunContext, g: Grower) -> EventGrowth | None:
-    """Return with what a path climbs within its phase: what happens between passages is no part."""
+    """Return what a path climbs with in its phase; events between passages don't count."""
     order = np.argsort(g.columns, kind="stable")
     at = case.table.at[g.columns[order]]
     goes_on = np.diff(case.track.occurrence[at]) == 0
@@ -450,7 +450,7 @@ def _per_event_within(case: RunContext, g: Grower) -> EventGrowth | None:
 def growth_per_event(
     case: RunContext, at: IntArray, done: FloatArray, kept: FloatArray, *, unit: str, noise: float
 ) -> EventGrowth | None:
-    """Return with what something grows, of all that was counted.
+    """Return what something grows with, of all that was counted.
 
     Args:
         case: The run.

@@ -359,7 +359,7 @@ def _beginning(text: str) -> str:
 
 
 def _is_growth(finding: Finding) -> bool:
-    """Whether a finding speaks of growth: that memory ran out is no leak by itself."""
+    """Whether a finding is about growth: that memory ran out is no leak by itself."""
     return finding.kind not in ENDINGS
 
 

@@ -103,7 +103,7 @@ class FitCourse:
         self._training.batch()
 
     def evaluate(self, event: str, *, after_training: bool) -> None:
-        """Tell of an event of evaluating or predicting, named as the method of a callback."""
+        """Pass on an event of evaluating or predicting, named as the method of a callback."""
         if event == "on_test_begin":
             self.begin_test(after_training=after_training)
         elif event == "on_predict_begin":
@@ -166,7 +166,7 @@ _listeners: list[NestedFitListener] = []
 
 @contextmanager
 def listening(callbacks: Sequence[NestedFitListener]) -> Iterator[None]:
-    """Have these callbacks hear what others evaluate and predict in their ``fit()``."""
+    """Send these callbacks the evaluations and predictions of others in their ``fit()``."""
     _listeners.extend(callbacks)
     try:
         yield
@@ -367,7 +367,7 @@ class LeakScopeCallback(keras.callbacks.Callback, FrameworkCallback):  # type: i
 
     @contained
     def on_train_end(self, logs: Any = None) -> None:
-        """Tell what the cleanups gained; record no more, unless somebody else does."""
+        """Report what the cleanups gained; stop recording unless another owner goes on."""
         self._end()
 
     def _end(self, error: BaseException | None = None) -> None:
@@ -404,7 +404,7 @@ def _wrap_fit(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _ours(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[LeakScopeCallback]:
-    """Tell the callbacks of ours that ``fit()`` was called with these arguments; return them."""
+    """Pass the arguments of ``fit()`` to the callbacks of ours; return these."""
     try:
         arguments = {**dict(zip(_NAMES, args, strict=False)), **kwargs}
         ours = [callback for callback in _several(arguments.get("callbacks")) if _is_ours(callback)]

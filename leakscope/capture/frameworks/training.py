@@ -3,7 +3,7 @@
 Nothing in here raises into the framework: what calls its callbacks has no ``except`` of its own.
 
 A training that raises may be given up without a word to us. Its session is closed as soon as nobody
-is left who could tell it anything; else the next training would find it running and join it.
+is left that could send it events; else the next training would find it running and join it.
 
 A worker's copy of an image that was opened and never loaded decodes its pixels for itself and keeps
 them; forked copies of an open file share one position. Looks at a bounded number of objects and
@@ -198,7 +198,7 @@ class Training:
             session.trackers.leaves_memory = True
 
     def note(self, slug: str, sentence: str) -> None:
-        """Have the report mention something."""
+        """Add a note to the report."""
         session = self.session
         if session is not None:
             session.note(slug, sentence)
@@ -348,7 +348,7 @@ class SharedSession:
 
     @property
     def is_lost(self) -> bool:
-        """Whether nobody is left who tells it anything."""
+        """Whether no source of events is left."""
         return not any(teller() is not None for teller in self._tellers)
 
     def attach(self, training: Training) -> None:
@@ -384,7 +384,7 @@ class SharedSession:
             self.give_up()
 
     def _end_at_exit(self) -> None:
-        """Say how the program ended where no event of the framework's does."""
+        """Report how the program ended where no event of the framework does."""
         try:
             self.end(getattr(sys, "last_value", None))
         except Exception:
@@ -411,7 +411,7 @@ def attach_to_running_session(training: Training) -> Session | None:
 
 
 def detach_training(training: Training, error: BaseException | None) -> None:
-    """Have no session wait for this training, which ended with an error or without."""
+    """Detach from the session: this training ended, with an error or without."""
     for shared in [*_shared_sessions]:
         shared.detach(training, error)
 
@@ -453,7 +453,7 @@ class Upkeep:
             self.warn(*loaders)
 
     def warn(self, *loaders: Any) -> None:
-        """Say once what loaders should not keep beside workers."""
+        """Warn once about what loaders shouldn't keep when they have workers."""
         for sentence in (sentence for loader in loaders for sentence in worker_warnings(loader)):
             if sentence not in self._warned:
                 self._warned.add(sentence)

@@ -261,7 +261,7 @@ def _notify(trainer: Trainer, event: str, detail: object) -> None:
 
 
 def _arranged(handler: Any) -> list[Any]:
-    """Have a trainer's handler call each of ours once and in time; return its callbacks."""
+    """Make a trainer's handler call each of ours once and in time; return its callbacks."""
     try:
         callbacks = _before_trackers_close(ours_once(handler.callbacks))
         if [*map(id, callbacks)] != [*map(id, handler.callbacks)]:

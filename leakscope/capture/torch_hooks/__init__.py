@@ -152,7 +152,7 @@ class KerasHooks:
         return wrap
 
     def _join(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Fits | None:
-        """Return who tells of a ``fit()`` that is called with these arguments, if anybody of ours.
+        """Return the callback of ours that follows a ``fit()`` with these arguments, if any.
 
         A list of callbacks of a class of its own may keep events to itself.
         """

@@ -334,7 +334,7 @@ class CompilerHooks:
         self._forwards = forwards
 
     def install(self, module: ModuleType) -> None:
-        """Look at what it took for the method when it was imported."""
+        """Restore the original method in a module that imported the stand-in."""
         known = getattr(module, KNOWN_METHOD, None)
         if known is not None and known is self._forwards.stand_in:
             setattr(module, KNOWN_METHOD, self._forwards.original)
