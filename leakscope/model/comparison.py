@@ -54,7 +54,7 @@ class CulpritChange(msgspec.Struct, frozen=True, kw_only=True):
     after_interval: tuple[float, float] | None = None
     significant: bool = False
     """Whether the difference of the rates is real: their intervals don't overlap, and they differ
-    by more than :data:`WORTH_A_WORD`."""
+    by more than :data:`NOTABLE_DIFFERENCE`."""
     text: str = ""
     doubt: str = ""
     """Why it is uncertain; empty where it isn't."""
