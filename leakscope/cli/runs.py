@@ -177,7 +177,7 @@ def _listed(folder: Path, name: str) -> ListedRun | None:
             return read_listed(report, name=name, path=str(folder), page=page)
         return _without_report(folder, name, page) if is_run else None
     except UnreadableReportError as fault:
-        mended = f" {_what_to_do(folder, 'makes it anew')}" if is_run else ""
+        mended = f" {_what_to_do(folder, 'writes it again')}" if is_run else ""
         return _bare(folder, name, page, RunStatus.UNREADABLE, f"{JSON} {fault}.{mended}")
     except OSError as fault:
         reason = fault.strerror or fault

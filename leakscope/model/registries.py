@@ -276,7 +276,7 @@ REGISTRIES = (
             "torch.jit._state:_name_to_pyclass",
         ),
         ("jit.script", "jit.trace"),
-        "Script a module once: each class that is scripted anew makes types of its own.",
+        "Script a module once: each class that is scripted again creates types of its own.",
     ),
     CountedRegistry(
         "compilers",

@@ -184,7 +184,7 @@ def test_a_default_argument_that_is_read_across_calls_is_bounded(body: str) -> N
 )
 def test_a_default_argument_that_is_only_written_is_made_anew(body: str) -> None:
     remedy = traces(body)
-    assert remedy.title == "Make _traces in each call of note"
+    assert remedy.title == "Create _traces in each call of note"
     assert "if _traces is None:" in added(remedy)
 
 

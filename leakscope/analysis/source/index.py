@@ -358,7 +358,7 @@ class FeedingLine:
     ``read``, ``call``, …"""
     is_direct: bool = True
     """Whether the statement itself puts it there: not what it calls, nor by making the container
-    anew."""
+    again."""
 
 
 def places_that_call(
