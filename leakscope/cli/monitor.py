@@ -227,7 +227,7 @@ def _watch(
     if child is None:
         watcher.close(status)
         return None
-    with contextlib.suppress(KeyboardInterrupt):  # the terminal has told the command too
+    with contextlib.suppress(KeyboardInterrupt):  # the terminal signals the command too
         child.wait()
     ending = _ending(child.wait())
     watcher.close("exit", exit_code=ending.exit_code, signal=ending.signal)

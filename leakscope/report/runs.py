@@ -675,7 +675,7 @@ def _rate_bar(rate: float, most: float) -> Bar:
 
 def _rate_words(step: HistoryStep, unit: str) -> str:
     if step.bytes_per_unit is None:
-        return "not told"
+        return "unknown"
     return humane_rate(step.bytes_per_unit, unit) if step.bytes_per_unit else "doesn't grow"
 
 

@@ -380,7 +380,7 @@ def _findings(report: Report, suspect: Culprit | Finding | None, paper: Paper) -
     lines: list[str] = []
     for finding in others[:SHOWN_FINDINGS]:
         lines += [_finding(finding, paper), *known_lines(finding.known, paper, "  ")]
-        if suspect is None and finding is others[0]:  # nothing else has to be told at length
+        if suspect is None and finding is others[0]:  # nothing else needs details
             lines += paper.wrap(finding.text, "  ", SHOWN_TEXT_LINES)
             lines += _what_next(finding, paper, "  ")
     left = len(others) - SHOWN_FINDINGS

@@ -241,7 +241,7 @@ def _merged(case: RunContext, found: Found, others: list[Found]) -> Culprit:
 
 def _moments(case: RunContext, worker: RunContext, culprit: Culprit) -> list[float]:
     """Return the seconds, on the parent's clock, of the points of a culprit's chart; empty where
-    they can't be told.
+    they are unknown.
     """
     later = worker.recording.began_after(case.recording)
     when = {boundary.index: boundary.time_s for boundary in worker.track.boundaries}

@@ -2,7 +2,7 @@
 its trainings. Nothing here imports torch or Keras.
 
 Its lists of callbacks are listened to as they are: a callback more would have Keras call those of
-the program in another way. Loops around ``train_on_batch()`` are found as any, once it is told that
+the program in another way. Loops around ``train_on_batch()`` are found as any, once it reports that
 they train: Keras leaves a model in evaluation mode after ``evaluate()`` and ``predict()``.
 """
 

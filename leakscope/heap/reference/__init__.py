@@ -186,7 +186,7 @@ class Walker:
         return [o for o in left if references[id(o)] > 0]
 
     def _is_kept_by_torch(self, value: object) -> bool:
-        """Say whether torch keeps the Python object of what lives in C++ and is told of by others:
+        """Return whether torch keeps the Python object of what lives in C++ and others report:
         it does so of each that was ever asked for.
         """
         facts = self.reader.facts(value)
