@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -114,6 +115,57 @@ def test_no_room_falls_apart_into_fragments() -> None:
     assert counted.keys() == MOST_MODULES.keys()
     assert not {name for name, count in counted.items() if count > MOST_MODULES[name]}
     assert sum(MOST_MODULES.values()) <= 261
+
+
+NO_WORDS = {
+    "anew",
+    "asked",
+    "beside",
+    "company",
+    "lead",
+    "met",
+    "said",
+    "stands",
+    "stood",
+    "told",
+    "whose",
+}
+"""Words that say nothing of what a value is. A name with one of them among its words is refused."""
+NO_NAMES = {"given", "held", "one"}
+"""Names that say nothing alone; as a word of a longer one (``held_by``) they may."""
+
+
+def identifiers(module: Path) -> set[str]:
+    names = {module.stem}
+    for node in ast.walk(ast.parse(module.read_text())):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):
+                names.add(name)
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                names.add(node.name)
+            case ast.keyword(arg=str(name)) | ast.alias(asname=str(name)):
+                names.add(name)
+    return names
+
+
+def is_refused(name: str) -> bool:
+    words = re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower().split("_")
+    return name.strip("_") in NO_NAMES or not NO_WORDS.isdisjoint(words)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda m: str(m.relative_to(PACKAGE)))
+def test_names_say_what_a_value_is(module: Path) -> None:
+    assert not sorted(filter(is_refused, identifiers(module)))
+
+
+@pytest.mark.parametrize("name", ["told", "_told", "was_told", "WasAsked", "one", "MOST_MET"])
+def test_a_name_that_says_nothing_is_refused(name: str) -> None:
+    assert is_refused(name)
+
+
+@pytest.mark.parametrize("name", ["held_by", "one_line", "leading", "metric", "threshold"])
+def test_a_name_with_more_to_it_is_not_refused(name: str) -> None:
+    assert not is_refused(name)
 
 
 def import_graph() -> dict[str, set[str]]:

@@ -426,7 +426,7 @@ class Schedule:
         return min(passed / log1p(policy.FLOOR_WHOLE_SECONDS / first), 1.0)
 
     def _affords_full(self, key: _Key, expected: float, allowed: float, now: float) -> bool:
-        """Whether the floor has room for a expensive full census."""
+        """Whether the floor has room for an expensive full census."""
         if self._is_unnamed(key):
             allowed = policy.WHOLE_SHARE_UNNAMED * now
         return self._floor_full + expected <= policy.FLOOR_FULL * allowed

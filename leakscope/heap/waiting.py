@@ -313,7 +313,7 @@ class _Around:
             own: What is the waiting one itself: where a way from it leads does not matter.
             others: Where to begin as well.
             barriers: What is not entered, so that its references count as somebody else's.
-            held: What variables of running frames hold, once for each of them.
+            in_frames: What variables of running frames hold, once for each of them.
 
         """
         self._own = {id(obj) for obj in own}

@@ -192,7 +192,7 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     """How long the whole process stood still."""
     whole: bool = False
     """Of a full one: whether it walked every object, rather than going on from what was sealed."""
-    requested: bool = False
+    requested: bool = msgspec.field(name="asked", default=False)
     """Whether the user asked for it, so that it belongs to no series."""
 
 

@@ -84,7 +84,7 @@ def judge_workers(case: RunContext) -> list[Worker]:
 def _judge(
     run: Run, recording: Recording, catalogue: Catalogue | None, restarted: set[tuple[int, int]]
 ) -> Worker:
-    """Return a worker's recording as judged; ``anew`` are loaders that start workers again."""
+    """Return a worker's recording as judged; ``restarted`` are loaders that start workers again."""
     header = recording.header
     case, growth, culprits = analyse_recording(
         run, recording, catalogue, ends_with_pass=(header.rank, header.loader) in restarted

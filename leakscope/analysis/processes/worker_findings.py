@@ -160,7 +160,7 @@ def _sent_along(worker: Worker) -> list[CensusRow]:
 
 
 def _of_worker(worker: Worker, inherited: dict[str, int]) -> list[Copied]:
-    """Return what a worker copied of what it inherited; ``held`` are its parent's rows by name."""
+    """Return what a worker copied of its parent's rows, ``inherited`` by name."""
     found = [
         copied
         for copied in _looked_at(worker)
