@@ -253,10 +253,10 @@ def _with_new_table(obj: object, ownership: Ownership) -> tuple[object, tuple[st
         return obj, _table_line(obj, offset, ownership)
     if type(obj) is tuple:
         return (), None
-    held = gc.get_referents(obj)[:_MOST_TABLES]
-    held += [v for d in held if type(d) is dict for v in islice(d.values(), _MOST_TABLES)]
+    referents = gc.get_referents(obj)[:_MOST_TABLES]
+    referents += [v for d in referents if type(d) is dict for v in islice(d.values(), _MOST_TABLES)]
     found = []
-    for each in held:
+    for each in referents:
         offset = _table_offset(each)
         line = None if offset is None else _table_line(each, offset, ownership)
         if line is not None:

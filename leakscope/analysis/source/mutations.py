@@ -244,9 +244,9 @@ class _Finder:
     def wraps(self, target: ast.expr, value: ast.expr) -> bool:
         """Whether a call gets what its result replaces: ``data = Concat([data, more])``."""
         written = ast.unparse(target)
-        given = [part for part in ast.walk(value) if isinstance(part, ast.expr)]
+        parts = [part for part in ast.walk(value) if isinstance(part, ast.expr)]
         return isinstance(value, ast.Call) and any(
-            ast.unparse(part) == written for part in given if type(part) is type(target)
+            ast.unparse(part) == written for part in parts if type(part) is type(target)
         )
 
     def reading(self, value: ast.expr, statement: Statement, depth: int) -> Statement | None:
