@@ -35,9 +35,8 @@ from typing import Any, NamedTuple
 
 from leakscope.capture.sites import INSTALLED, NOT_USERS, Site, belongs_to_user, call_site
 from leakscope.capture.torch_hooks.patching import (
-    ImportWatch,
+    LatePatches,
     PatchedMethod,
-    is_being_imported,
     opaque,
     without_our_frame,
 )
@@ -64,6 +63,8 @@ _TOOLS = (3, 4)
 MOST_COMPILATIONS = 500
 """More are counted, not described."""
 LONGEST_REASON = 300
+LEAST_ERROR = 400
+"""HTTP's errors, the client's and the server's, begin with this status."""
 COMPILER = "torch._dynamo.utils"
 _LIMIT = re.compile(r"(recompile|cache)[ _]?(size)?[ _]?limit", re.IGNORECASE)
 """Of what failed: nothing was compiled, because there is room for no more entries."""
@@ -80,6 +81,9 @@ class Passage(NamedTuple):
     """The class that has it; empty for a function of the module."""
     name: str
     event: Event
+    status_at: int = 0
+    """Which argument says how a request is answered: from status 400 on it is an event. 0 where
+    every call is one."""
 
 
 PASSAGES = (
@@ -140,6 +144,18 @@ PASSAGES = (
     Passage("wsgiref.handlers", "BaseHandler", "run", Event.REQUEST),
     Passage("gunicorn.workers.sync", "SyncWorker", "handle_request", Event.REQUEST),
     Passage("gunicorn.workers.gthread", "ThreadWorker", "handle_request", Event.REQUEST),
+    *(
+        Passage(module, "RequestResponseCycle", "send", Event.FAILED_REQUEST, status_at=1)
+        for module in (
+            "uvicorn.protocols.http.h11_impl",
+            "uvicorn.protocols.http.httptools_impl",
+        )
+    ),
+    Passage("aiohttp.web_protocol", "RequestHandler", "finish_response", Event.FAILED_REQUEST, 2),
+    Passage("werkzeug.serving", "WSGIRequestHandler", "log_request", Event.FAILED_REQUEST, 1),
+    Passage("wsgiref.handlers", "BaseHandler", "start_response", Event.FAILED_REQUEST, 1),
+    Passage("gunicorn.http.wsgi", "Response", "start_response", Event.FAILED_REQUEST, 1),
+    Passage("gunicorn.workers.base", "Worker", "handle_error", Event.FAILED_REQUEST),
     Passage(
         "transformers.generation.utils",
         "GenerationMixin",
@@ -259,7 +275,6 @@ class EventCounts:
         self._saved_at = -1
         self._writing: set[int] = set()
         self._distributed = 0
-        self._patches: list[PatchedMethod] = []
         self._collections: list[int] = []
         self._compiled_until = 0.0
         self._compiled: list[CompilationRecord] = []
@@ -267,8 +282,7 @@ class EventCounts:
         self._frames: dict[str, tuple[str, str, int]] = {}
         self._is_told = True
         self.caught = CaughtExceptions(functools.partial(self._add, Event.CAUGHT))
-        modules = dict.fromkeys(passage.module for passage in PASSAGES)
-        self._watch = ImportWatch(dict.fromkeys(modules, self._arrived))
+        self._patches = LatePatches([passage.module for passage in PASSAGES], self._patches_of)
 
     def install(self) -> None:
         """Count from now on, in libraries that are imported later too."""
@@ -276,21 +290,13 @@ class EventCounts:
         self._look_for_compilations()
         self._compiled.clear()
         self._counts.update(dict.fromkeys(_NAMES, 0))
-        for name in dict.fromkeys(passage.module for passage in PASSAGES):
-            module = sys.modules.get(name)
-            if module is not None and not is_being_imported(module):
-                self._watch.arrived(name)
-                self._arrived(module)
-        self._watch.start()
+        self._patches.install()
         self.caught.install()
 
     def uninstall(self) -> None:
         """Leave the libraries as they were found; what was counted can still be read."""
         self.caught.uninstall()
-        self._watch.stop()
-        for patch in self._patches:
-            patch.remove()
-        self._patches.clear()
+        self._patches.remove()
 
     def forked(self) -> None:
         """The process has forked."""
@@ -353,7 +359,7 @@ class EventCounts:
             graphs=captured_graphs(),
         )
 
-    def _arrived(self, module: ModuleType) -> None:
+    def _patches_of(self, module: ModuleType) -> Iterator[PatchedMethod]:
         for passage in PASSAGES:
             owner = getattr(module, passage.owner, None) if passage.owner else module
             if (
@@ -362,7 +368,7 @@ class EventCounts:
                 and callable(vars(owner).get(passage.name))
             ):
                 wrap = functools.partial(self._wrap, passage)
-                self._patches.append(PatchedMethod(owner, passage.name, wrap))
+                yield PatchedMethod(owner, passage.name, wrap)
 
     def _wrap(self, passage: Passage, original: Callable[..., Any]) -> Callable[..., Any]:
         if passage.name == _DISTRIBUTED:
@@ -371,12 +377,13 @@ class EventCounts:
             return self._wrap_write(passage.event, original)
         if passage.event is Event.LOG:
             return self._wrap_log(original)
-        counts, name = self._counts, passage.event.value
+        counts, name, place = self._counts, passage.event.value, passage.status_at
 
         @opaque
         @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
-            counts[name] += 1
+            if not place or _status(args, place) >= LEAST_ERROR:
+                counts[name] += 1
             try:
                 return original(*args, **kwargs)
             except BaseException as error:
@@ -493,6 +500,21 @@ class EventCounts:
         return record
 
 
+def _status(args: tuple[Any, ...], place: int) -> int:
+    """Return the status with which a request is answered, as servers pass it on; 0 if none is.
+
+    A number, a text that begins with it, a message of ASGI, or an answer that has it.
+    """
+    given = args[place] if len(args) > place else None
+    if type(given) is dict:
+        given = given.get("status")
+    elif not isinstance(given, int | str):
+        given = getattr(given, "_status", None)  # of aiohttp: a property would run code of others
+    if isinstance(given, str):
+        given = int(given[:3]) if given[:3].isdecimal() else 0
+    return given if isinstance(given, int) else 0
+
+
 def _ended(compiled: Any) -> float:
     """Return when a compilation ended, in microseconds; 0 where this version doesn't tell."""
     ended = getattr(compiled, "end_time_us", None)
@@ -577,26 +599,17 @@ class CleaningCalls:
         self._collections = CollectionTimes()
         self._emptied: dict[tuple[str, Site], CleaningCall] = {}
         self._seconds = self._weighing_s = 0.0
-        self._patches: list[PatchedMethod] = []
-        self._watch = ImportWatch(dict.fromkeys(EMPTIES, self._arrived))
+        self._patches = LatePatches(EMPTIES, self._patches_of)
 
     def install(self) -> None:
         """Look from now on."""
         self._collections.start(NOT_USERS, INSTALLED)
-        for name in EMPTIES:
-            module = sys.modules.get(name)
-            if module is not None and not is_being_imported(module):
-                self._watch.arrived(name)
-                self._arrived(module)
-        self._watch.start()
+        self._patches.install()
 
     def uninstall(self) -> None:
         """Leave collector and torch as they were found; what was seen can still be read."""
-        self._watch.stop()
         self._collections.stop()
-        for patch in self._patches:
-            patch.remove()
-        self._patches.clear()
+        self._patches.remove()
 
     def forget(self) -> None:
         """Time no collections: this is a forked child's."""
@@ -616,11 +629,11 @@ class CleaningCalls:
         """Return all calls so far, by line."""
         return [*self._collections.calls(), *self._emptied.values()]
 
-    def _arrived(self, module: ModuleType) -> None:
+    def _patches_of(self, module: ModuleType) -> Iterator[PatchedMethod]:
         core = sys.modules.get("torch._C")
         name, call = EMPTIES[module.__name__]
         if core is not None and callable(vars(core).get(name)):
-            self._patches.append(PatchedMethod(core, name, functools.partial(self._wrap, call)))
+            yield PatchedMethod(core, name, functools.partial(self._wrap, call))
 
     def _wrap(self, call: str, original: Callable[..., Any]) -> Callable[..., Any]:
         @opaque

@@ -148,6 +148,40 @@ def happens(number):
     subprocess.run(["true"], check=True)
 """,
 }
+EVENTS |= {
+    "new_shape": """
+def happens(number):
+    global batch
+    batch = torch.ones(number)
+""",
+    "asked_collection": """
+import gc
+def happens(number):
+    gc.collect()
+""",
+    "validation": """
+def happens(number):
+    model.eval()
+    with torch.no_grad():
+        for x, y in checked:
+            model(x)
+    model.train()
+checked = DataLoader(TensorDataset(torch.rand(64, 64), torch.zeros(64)), batch_size=16)
+""",
+    "failed_request": """
+from wsgiref.handlers import SimpleHandler
+def app(environ, respond):
+    respond(environ["PATH_INFO"], [])
+    return [b""]
+def request(status):
+    environ = {"PATH_INFO": status, "SERVER_PROTOCOL": "HTTP/1.1"}
+    SimpleHandler(io.BytesIO(), io.BytesIO(), io.StringIO(), environ).run(app)
+def happens(number):
+    request("200 OK")
+    if number % 2:
+        request("500 Internal Server Error")
+""",
+}
 ASYNC_SAVE = """
 import tempfile
 import torch.distributed.checkpoint as dcp
@@ -155,6 +189,8 @@ saving = tempfile.mkdtemp()
 def happens(number):
     dcp.async_save({"weight": model[0].weight.detach().clone()}, checkpoint_id=saving).result()
 """
+PARTS = {"logged_error", "failed_request"}
+"""Events that are the half of others here."""
 NEEDS = {"tracker_call": "tensorboard", "figure": "matplotlib", "image": "PIL"}
 
 
@@ -174,7 +210,7 @@ def told(
     return recorder.report(folder)
 
 
-@pytest.mark.parametrize("event", [name for name in EVENTS if name != "logged_error"])
+@pytest.mark.parametrize("event", [name for name in EVENTS if name not in PARTS])
 def test_a_leak_per_event_is_told_by_it(
     recorder: SnippetRecorder, tmp_path: Path, event: str
 ) -> None:
@@ -210,15 +246,14 @@ def test_a_leak_per_step_beside_events_stays_per_step(
     assert "128 KiB per step" in report["headline"]
 
 
-def test_a_leak_per_logged_error_is_told_by_errors_and_not_by_records(
-    recorder: SnippetRecorder, tmp_path: Path
+@pytest.mark.parametrize("event", sorted(PARTS))
+def test_a_leak_per_error_is_told_by_errors_and_not_by_what_goes_well_too(
+    recorder: SnippetRecorder, tmp_path: Path, event: str
 ) -> None:
     keeps = KEEPS.format(numbers=AT_EACH_EVENT)
-    report = told(
-        recorder, tmp_path, "logged_error", per_event=f"number % 2 and {keeps}", per_step="pass"
-    )
+    report = told(recorder, tmp_path, event, per_event=f"number % 2 and {keeps}", per_step="pass")
     (rate,) = report["culprits"][0]["per_event"]["rates"]
-    assert rate["event"] == "logged_error"
+    assert rate["event"] == event
 
 
 def test_a_leak_per_save_with_a_validation_each_time_says_that_both_coincide(
