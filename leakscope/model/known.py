@@ -80,6 +80,8 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     must not be set."""
     gauge: dict[str, int] = {}
     """The least that a gauge must have read at its highest, by its name."""
+    share: dict[str, float] = {}
+    """The least part of what resident memory gained that a gauge must have gained, by its name."""
 
 
 class KnownRemedy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -569,7 +569,9 @@ class Ground:
 
     def find(self, ran: dict[str, str], gauges: dict[str, float] | None = None) -> str | None:
         read = self.gauges if gauges is None else gauges
-        symptom = Symptom(self.kind, lambda name: read.get(name, 0.0))
+        gains = self.gauges if gauges is None else {}
+        part = dict.fromkeys(gains, 0.6)
+        symptom = Symptom(self.kind, lambda name: read.get(name, 0.0), lambda n: part.get(n, 0.0))
         found = find_known_of_finding(symptom, shipped(), ran)
         return found.known.id if found else None
 
@@ -601,6 +603,10 @@ GROUND = {
             {**GLIBC, "GLIBC_TUNABLES": "glibc.malloc.trim_threshold=131072"},
         ),
         {"mapped_heap": 128.0 * KIB * KIB},
+    ),
+    "mimalloc-retention": Ground(
+        "unexplained", {}, ({"MIMALLOC_PURGE_DELAY": "0"},),
+        {"mapped_mimalloc": 128.0 * KIB * KIB},
     ),
     "torch-compiled-kept": Ground(
         "device_leak", {"torch": "2.2.0"}, ({"torch": "2.3.1"}, {}), {"compiled_entries": 3.0}
@@ -796,6 +802,14 @@ class TestWhatAnEntrySaysOfTheGround:
     def test_without_the_gauge_it_is_not(self, name: str) -> None:
         ground = GROUND[name]
         assert ground.find(ground.ran, dict.fromkeys(ground.gauges, 0.0)) is None
+
+    def test_memory_that_is_large_but_has_not_grown_is_not(self) -> None:
+        large = {"mapped_mimalloc": 500.0 * KIB * KIB}.get
+        grown = Symptom("unexplained", lambda name: large(name, 0.0), lambda name: 0.9)
+        found = find_known_of_finding(grown, shipped(), {})
+        assert found is not None and found.known.id == "mimalloc-retention"
+        level = replace(grown, share=lambda name: 0.1)
+        assert find_known_of_finding(level, shipped(), {}) is None
 
     @pytest.mark.parametrize("name", GROUND)
     def test_another_kind_of_finding_is_not(self, name: str) -> None:

@@ -152,21 +152,12 @@ EVENTS |= {
     "new_shape": """
 def happens(number):
     global batch
-    batch = torch.ones(number)
+    batch = torch.ones(2, number)
 """,
     "asked_collection": """
 import gc
 def happens(number):
     gc.collect()
-""",
-    "validation": """
-def happens(number):
-    model.eval()
-    with torch.no_grad():
-        for x, y in checked:
-            model(x)
-    model.train()
-checked = DataLoader(TensorDataset(torch.rand(64, 64), torch.zeros(64)), batch_size=16)
 """,
     "failed_request": """
 from wsgiref.handlers import SimpleHandler
@@ -182,6 +173,13 @@ def happens(number):
         request("500 Internal Server Error")
 """,
 }
+EVALUATES = """
+    model.eval()
+    with torch.no_grad():
+        for x, y in loader:
+            model(x)
+    model.train()
+"""
 ASYNC_SAVE = """
 import tempfile
 import torch.distributed.checkpoint as dcp
@@ -256,18 +254,28 @@ def test_a_leak_per_error_is_told_by_errors_and_not_by_what_goes_well_too(
     assert rate["event"] == event
 
 
+@pytest.mark.parametrize(
+    ("per_event", "per_step", "unit"),
+    [
+        (KEEPS.format(numbers=AT_EACH_EVENT), "pass", "validation"),
+        ("pass", KEEPS.format(numbers=AT_EACH_STEP), "step"),
+    ],
+)
+def test_a_leak_per_evaluation_is_told_by_validations_and_one_beside_them_by_steps(
+    recorder: SnippetRecorder, tmp_path: Path, per_event: str, per_step: str, unit: str
+) -> None:
+    loop = LOOP.format(per_event=per_event, per_step=per_step)
+    (tmp_path / "train.py").write_text(f"{PRELUDE}\ndef happens(number):{EVALUATES}{loop}")
+    report = recorder.report(tmp_path)
+    culprit = report["culprits"][0]
+    assert (culprit["name"], culprit["unit"]) == ("kept", unit), report["headline"]
+    assert [rate["noun"] for rate in culprit["per_event"]["rates"]] == [unit]
+
+
 def test_a_leak_per_save_with_a_validation_each_time_says_that_both_coincide(
     recorder: SnippetRecorder, tmp_path: Path
 ) -> None:
-    event = EVENTS["save"].replace(
-        "def happens(number):",
-        "def happens(number):\n"
-        "    model.eval()\n"
-        "    with torch.no_grad():\n"
-        "        for x, y in loader:\n"
-        "            model(x)\n"
-        "    model.train()",
-    )
+    event = EVENTS["save"].replace("def happens(number):", f"def happens(number):{EVALUATES}")
     loop = LOOP.format(per_event=KEEPS.format(numbers=AT_EACH_EVENT), per_step="pass")
     (tmp_path / "train.py").write_text(PRELUDE + event + loop)
     report = recorder.report(tmp_path)

@@ -109,6 +109,8 @@ class Symptom:
     kind: str
     highest: Callable[[str], float]
     """Returns what a gauge read at its highest, 0 where it wasn't read."""
+    share: Callable[[str], float]
+    """Returns which part of what resident memory gained a gauge has gained, 0 likewise."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,9 @@ def find_known_of_finding(
     for entry in catalogue.entries:
         match = entry.known.match
         reads = all(symptom.highest(name) >= least for name, least in match.gauge.items())
-        if symptom.kind in match.finding and reads and _is_set(entry, environment):
+        gains = all(symptom.share(name) >= least for name, least in match.share.items())
+        is_there = symptom.kind in match.finding and reads and gains
+        if is_there and _is_set(entry, environment):
             ran = _versions(entry.known, "", environment)
             if _speaks_of(entry.known.versions, ran):
                 return KnownMatch(entry.known, _to_recognised(entry, ran))
