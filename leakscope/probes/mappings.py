@@ -38,7 +38,7 @@ is mostly other memory that the kernel has joined to them."""
 _SHARED = ("/dev/shm/", "/memfd:", "/SYSV", "/dev/zero", "[anon_shmem")  # noqa: S108
 _DEVICES = ("/dev/", "anon_inode:")
 _MIMALLOC = "[anon:mimalloc]"
-"""Recent versions of mimalloc have the kernel name their memory, where it keeps names (Linux 5.17)."""
+"""Recent versions of mimalloc name their memory so, where the kernel keeps names (Linux 5.17)."""
 _FORBIDDEN = b"---p"
 LEAST_FILE_BYTES = 16 << 20
 """Files with fewer resident pages appear in the sum only."""
