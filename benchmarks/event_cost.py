@@ -4,10 +4,10 @@
 
 An empty function is called as it is and as it is wrapped to count an event; both take turns in one
 process, and told is what the fastest rounds of each differ by, which other work on the machine
-disturbs least. A step is taken to write two log records and two scalars, and every tenth to save
-a file, to make an optimizer and a scheduler and to begin a pass over a loader. Added is what asking
-for the counts takes, as if every tenth step were recorded: of steps of a millisecond the budget
-allows for fewer.
+disturbs least. A step is taken to get a batch, to write two log records and two scalars, and every
+tenth to save a file, to make an optimizer and a scheduler and to begin a pass over a loader. Added
+is what asking for the counts takes, as if every tenth step were recorded: of steps of a millisecond
+the budget allows for fewer.
 
 An exception is raised and caught in a function that is listened to, and in one that isn't, where
 the interpreter can be listened to (CPython 3.12); a step is taken to catch one in ten, and to call
@@ -28,6 +28,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from machine import machine
 
 from leakscope.capture.events import PASSAGES, EventCounts
@@ -43,6 +44,7 @@ PER_STEP = {
     Event.OPTIMIZER: 0.1,
     Event.SCHEDULER: 0.1,
     Event.LOADER_ITERATOR: 0.1,
+    Event.NEW_SHAPE: 1.0,
 }
 CAUGHT_PER_STEP = 0.1
 UNTAKEN_PER_STEP = 20.0
@@ -53,10 +55,12 @@ MOST = 0.002
 """Of a step: the bound that the figures are held against."""
 
 
-def nothing(*args: Any) -> None:
-    """Take what a log record is made of, and do nothing."""
+def nothing(*args: Any) -> object:
+    """Take what a log record is made of, and return the batch of a loader."""
+    return BATCH
 
 
+BATCH = [torch.ones(16, 64), torch.ones(16)]
 ARGUMENTS = (None, "name", 20, "file", 1, "text", (), None)
 
 

@@ -63,6 +63,8 @@ _TOOLS = (3, 4)
 MOST_COMPILATIONS = 500
 """More are counted, not described."""
 LONGEST_REASON = 300
+MOST_SHAPES = 2048
+"""More aren't told apart."""
 LEAST_ERROR = 400
 """HTTP's errors, the client's and the server's, begin with this status."""
 COMPILER = "torch._dynamo.utils"
@@ -129,6 +131,10 @@ PASSAGES = (
     Passage("torch.optim.lr_scheduler", "ReduceLROnPlateau", "__init__", Event.SCHEDULER),
     Passage(
         "torch.utils.data.dataloader", "_BaseDataLoaderIter", "__init__", Event.LOADER_ITERATOR
+    ),
+    *(
+        Passage("torch.utils.data.dataloader", iterator, "_next_data", Event.NEW_SHAPE)
+        for iterator in ("_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter")
     ),
     Passage("threading", "", "_start_new_thread", Event.THREAD),
     Passage("threading", "", "_start_joinable_thread", Event.THREAD),
@@ -275,6 +281,7 @@ class EventCounts:
         self._saved_at = -1
         self._writing: set[int] = set()
         self._distributed = 0
+        self._shapes: set[int] = set()
         self._collections: list[int] = []
         self._compiled_until = 0.0
         self._compiled: list[CompilationRecord] = []
@@ -377,6 +384,8 @@ class EventCounts:
             return self._wrap_write(passage.event, original)
         if passage.event is Event.LOG:
             return self._wrap_log(original)
+        if passage.event is Event.NEW_SHAPE:
+            return self._wrap_batch(original)
         counts, name, place = self._counts, passage.event.value, passage.status_at
 
         @opaque
@@ -392,6 +401,41 @@ class EventCounts:
                 raise
 
         return call
+
+    def _wrap_batch(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        look = self._look_at_batch
+
+        @opaque
+        @functools.wraps(original)
+        def _next_data(*args: Any, **kwargs: Any) -> Any:
+            try:
+                batch = original(*args, **kwargs)
+            except BaseException as error:
+                without_our_frame(error)
+                del args, kwargs  # as above
+                raise
+            look(batch)
+            return batch
+
+        return _next_data
+
+    def _look_at_batch(self, batch: Any) -> None:
+        """Count a batch whose first tensor has a shape that none had before."""
+        if type(batch) in (list, tuple) and batch:
+            batch = batch[0]
+        elif type(batch) is dict and batch:
+            batch = next(iter(batch.values()))
+        torch: Any = sys.modules["torch"]
+        if type(batch) is not torch.Tensor:
+            return
+        try:
+            with torch._C.DisableTorchFunction():  # no mode of the program's hears of it
+                shape = hash(batch.shape)
+        except ours(RuntimeError):
+            return  # a nested tensor has none
+        if shape not in self._shapes and len(self._shapes) < MOST_SHAPES:
+            self._shapes.add(shape)
+            self._add(Event.NEW_SHAPE)
 
     def _wrap_log(self, original: Callable[..., Any]) -> Callable[..., Any]:
         counts, log, logged_error = self._counts, Event.LOG.value, Event.LOGGED_ERROR.value

@@ -92,7 +92,8 @@ class Event(str, Enum):
     ASKED_COLLECTION = "asked_collection"
     """A call of ``gc.collect()`` by the program. From a gauge, likewise."""
     NEW_SHAPE = "new_shape"
-    """A shape of tensors was seen for the first time; from a gauge, likewise."""
+    """A batch of a loader had a shape for the first time. Where tensors come from elsewhere, a
+    gauge of the shapes that variables were seen to have stands for it."""
 
 
 class Boundary(msgspec.Struct, frozen=True, kw_only=True):

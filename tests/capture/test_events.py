@@ -118,6 +118,33 @@ def test_optimizers_schedulers_and_iterators_are_counted_as_they_are_made(
     assert counted(counts, *wanted) == [1, 2, 2]
 
 
+class Ragged(torch.utils.data.Dataset):  # type: ignore[type-arg]
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, index: int) -> object:
+        text = torch.ones(2 + index // 2)
+        return {"dict": {"text": text, "label": index}, "tuple": (text, index), "text": "a"}.get(
+            self.kind, text
+        )
+
+
+@pytest.mark.parametrize(
+    ("kind", "shapes"), [("dict", 3), ("tuple", 3), ("tensor", 3), ("text", 0)]
+)
+@pytest.mark.parametrize("workers", [0, 1])
+def test_shapes_of_batches_are_counted_once_each(
+    counts: EventCounts, kind: str, shapes: int, workers: int
+) -> None:
+    for _ in range(2):
+        batches = [*DataLoader(Ragged(kind), num_workers=workers)]
+    assert len(batches) == 6
+    assert counted(counts, Event.NEW_SHAPE) == [shapes]
+
+
 def test_threads_and_processes_are_counted_as_they_start(counts: EventCounts) -> None:
     thread = threading.Thread(target=int)
     thread.start()

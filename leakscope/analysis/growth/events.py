@@ -159,6 +159,8 @@ def counters_at(track: BoundaryTable, unit: str, done: FloatArray, at: IntArray)
     names += [Event.SAVED_FILE.value] if track.is_timed else []
     found += [Regressor(name, track.events(name)[at]) for name in names if track.has_event(name)]
     found += _late(track, at) + _asked_collections(track, at)
+    if track.has_event(Event.NEW_SHAPE.value):
+        found.append(Regressor(Event.NEW_SHAPE.value, track.events(Event.NEW_SHAPE.value)[at]))
     known = track.known(gauge.SHAPES)
     if len(known) >= len(at):
         shapes = np.interp(at, known, track.gauge(gauge.SHAPES)[known])
