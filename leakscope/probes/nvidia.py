@@ -150,12 +150,16 @@ class DeviceOwnersProbe(GuardedProbe):
             return {}
         gauges: dict[str, int] = {}
         for device in range(cuda.device_count()):
-            uuid = getattr(cuda.get_device_properties(device), "uuid", None)
-            if uuid is not None and cuda.memory_reserved(device):
-                handle = _answer_or_none(self._nvml.nvmlDeviceGetHandleByUUID, f"GPU-{uuid}")
-                found = by_owner({} if handle is None else _processes(self._nvml, handle))
+            if cuda.memory_reserved(device):
+                properties = cuda.get_device_properties(device)
+                found = by_owner(self._processes_on(str(getattr(properties, "uuid", ""))))
                 gauges |= {f"cuda:{device}.{name}": size for name, size in found.items()}
         return gauges
+
+    def _processes_on(self, uuid: str) -> Mapping[int, int | None]:
+        name = f"GPU-{uuid.removeprefix('GPU-')}"
+        handle = _answer_or_none(self._nvml.nvmlDeviceGetHandleByUUID, name)
+        return {} if handle is None else _processes(self._nvml, handle)
 
     def _begin(self) -> bool:
         """Open NVML for the life of the process; it makes no context."""
