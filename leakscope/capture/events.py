@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import get_ident
-from types import CodeType, FrameType, ModuleType
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 from leakscope.capture.sites import INSTALLED, NOT_USERS, Site, belongs_to_user, call_site
@@ -49,6 +49,7 @@ from leakscope.heap.compiled_code import (
     spoken_name,
     workers,
 )
+from leakscope.heap.pausing import frames_of_other_threads
 from leakscope.model import gauge
 from leakscope.model.boundary import Event
 from leakscope.model.errors import OUR_FILES, ours
@@ -58,6 +59,9 @@ from leakscope.probes.interpreter import CollectionTimes
 
 MOST_CODES = 5000
 """Functions of the program's that are looked at."""
+_METHODS = (staticmethod, classmethod)
+_ATTRIBUTES = type.__dict__["__dict__"].__get__
+"""Of a class, asking no metaclass of the program's."""
 _TOOLS = (3, 4)
 """Numbers that :mod:`sys.monitoring` has given to no kind of tool."""
 MOST_COMPILATIONS = 500
@@ -193,6 +197,7 @@ class CaughtExceptions:
         """By where a code object lies: which it is, and where its clauses begin."""
         self._known: set[int] = set()
         """Where those lie that were looked at."""
+        self._modules: set[str] = set()
 
     def install(self) -> None:
         """Take a number as a tool that no other has."""
@@ -217,6 +222,33 @@ class CaughtExceptions:
         self._tool = -1
         self._codes.clear()
         self._known.clear()
+        self._modules.clear()
+
+    def look(self) -> None:
+        """Listen to the functions of the program that run in any thread or stand in a module."""
+        if self._tool < 0:
+            return
+        self.follow(sys._getframe(1))
+        for frame in frames_of_other_threads().values():
+            self.follow(frame)
+        if len(sys.modules) != len(self._modules):
+            for name, module in list(sys.modules.items()):
+                if name not in self._modules:
+                    self._modules.add(name)
+                    self._listen_to_module(module)
+
+    def _listen_to_module(self, module: object) -> None:
+        """Listen to what a module has defined: of a service its handlers run now and then."""
+        names = vars(module) if type(module) is ModuleType else {}
+        file = names.get("__file__")
+        if type(file) is not str or not belongs_to_user(file):
+            return
+        for value in list(names.values()):
+            parts = [*_ATTRIBUTES(value).values()] if issubclass(type(value), type) else [value]
+            for part in parts:
+                function = getattr(part, "__func__", part) if type(part) in _METHODS else part
+                if type(function) is FunctionType and function.__code__.co_filename == file:
+                    self._listen(function.__code__)
 
     def follow(self, frame: FrameType | None) -> None:
         """Listen to the program's functions that run at this moment, and to what they define."""
@@ -320,7 +352,7 @@ class EventCounts:
 
     def changed(self) -> dict[str, int]:
         """Return the counts that have changed since they were asked for last."""
-        self.caught.follow(sys._getframe(1))
+        self.caught.look()
         counts = self._counts
         for name, stats, before in zip(
             _OF_GENERATIONS, gc.get_stats(), self._collections, strict=False

@@ -99,7 +99,12 @@ def fit_events(y: FloatArray, counters: list[Regressor], noise: float) -> EventF
 
     """
     gained = float(y[-1] - y[0]) if len(y) else 0.0
-    moving = [each for each in counters if each.total >= policy.FEWEST_RISES]
+    # A unit of time is told in whole minutes, of which a short run has few.
+    moving = [
+        each
+        for each in counters
+        if each.total >= policy.FEWEST_RISES or (each is counters[0] and each.total > 0)
+    ]
     has_events = any(not counter.is_work for counter in moving)
     if len(y) <= policy.FEWEST_READINGS or gained <= noise or not has_events:
         return None
