@@ -189,7 +189,7 @@ DESCRIPTIONS: dict[str, tuple[GaugeUnit, str]] = {
     MAPPED_FILES: ("bytes", "resident pages of files as they are on disk"),
     MAPPED_SHARED: ("bytes", "resident in shared memory that is mapped"),
     MAPPED_DEVICES: ("bytes", "resident in mappings of devices' drivers"),
-    MAPPED_MIMALLOC: ("bytes", "of other memory, what mimalloc has mapped by its own name"),
+    MAPPED_MIMALLOC: ("bytes", "resident in memory that mimalloc has mapped and named"),
     MAPPED_FILE: ("bytes", "resident pages of one file"),
     PINNED_HOST: ("bytes", "page-locked host memory held by torch"),
     OWN: ("bytes", "memory of leakscope itself"),
