@@ -1,6 +1,6 @@
 """Programs with very many collections that keep nothing, by their argument.
 
-``circles`` makes garbage in circles at every step and has it collected, ``dataset`` has many old
+``circles`` makes garbage in circles at every step and has it collected at every fourth, ``dataset`` has many old
 objects and a collector that comes often, ``registered`` makes classes, modules and finalizers that
 go again, ``callbacks`` looks at each collection and keeps a number.
 """
@@ -51,12 +51,11 @@ for _ in range(6):
         if kind == "circles":
             nodes = [Node(4_000) for _ in range(200)]
             del nodes
-            gc.collect()
         if kind == "registered":
             for each in range(10):
                 register(1000 * number + each)
-            if number % 4 == 0:
-                gc.collect()
+        if kind in {"circles", "registered"} and number % 4 == 0:
+            gc.collect()
         if kind in {"dataset", "callbacks"}:
             Node(20_000)
             sum(len([[n] for n in range(300)]) for _ in range(10))
