@@ -1,8 +1,8 @@
 """Programs with very many collections that keep nothing, by their argument.
 
-``circles`` makes garbage in circles at every step and has it collected at every fourth, ``dataset`` has many old
-objects and a collector that comes often, ``registered`` makes classes, modules and finalizers that
-go again, ``callbacks`` looks at each collection and keeps a number.
+``circles`` makes garbage in circles at every step and has it collected at every fourth, ``dataset``
+has many old objects and a collector that comes often, ``registered`` makes classes, modules and
+finalizers that go again, ``callbacks`` looks at each collection and keeps a number.
 """
 
 import gc
