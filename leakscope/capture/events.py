@@ -59,6 +59,7 @@ from leakscope.probes.interpreter import CollectionTimes
 
 MOST_CODES = 5000
 """Functions of the program's that are looked at."""
+MOST_MODULES = 20_000
 _METHODS = (staticmethod, classmethod)
 _ATTRIBUTES = type.__dict__["__dict__"].__get__
 """Of a class, asking no metaclass of the program's."""
@@ -198,6 +199,8 @@ class CaughtExceptions:
         self._known: set[int] = set()
         """Where those lie that were looked at."""
         self._modules: set[str] = set()
+        self._imported = 0
+        """How many modules there were when they were looked through."""
 
     def install(self) -> None:
         """Take a number as a tool that no other has."""
@@ -231,7 +234,8 @@ class CaughtExceptions:
         self.follow(sys._getframe(1))
         for frame in frames_of_other_threads().values():
             self.follow(frame)
-        if len(sys.modules) != len(self._modules):
+        if len(sys.modules) != self._imported and len(self._modules) < MOST_MODULES:
+            self._imported = len(sys.modules)
             for name, module in list(sys.modules.items()):
                 if name not in self._modules:
                     self._modules.add(name)
@@ -453,18 +457,18 @@ class EventCounts:
 
     def _look_at_batch(self, batch: Any) -> None:
         """Count a batch whose first tensor has a shape that none had before."""
-        if type(batch) in (list, tuple) and batch:
-            batch = batch[0]
-        elif type(batch) is dict and batch:
-            batch = next(iter(batch.values()))
-        torch: Any = sys.modules["torch"]
-        if type(batch) is not torch.Tensor:
-            return
         try:
+            if type(batch) in (list, tuple) and batch:
+                batch = batch[0]
+            elif type(batch) is dict and batch:
+                batch = next(iter(batch.values()))
+            torch: Any = sys.modules["torch"]
+            if type(batch) is not torch.Tensor:
+                return
             with torch._C.DisableTorchFunction():  # no mode of the program's hears of it
                 shape = hash(batch.shape)
-        except ours(RuntimeError):
-            return  # a nested tensor has none
+        except ours(Exception):
+            return  # a nested tensor has no shape
         if shape not in self._shapes and len(self._shapes) < MOST_SHAPES:
             self._shapes.add(shape)
             self._add(Event.NEW_SHAPE)
@@ -582,13 +586,16 @@ def _status(args: tuple[Any, ...], place: int) -> int:
     A number, a text that begins with it, a message of ASGI, or an answer that has it.
     """
     given = args[place] if len(args) > place else None
-    if type(given) is dict:
-        given = given.get("status")
-    elif not isinstance(given, int | str):
-        given = getattr(given, "_status", None)  # of aiohttp: a property would run code of others
-    if isinstance(given, str):
-        given = int(given[:3]) if given[:3].isdecimal() else 0
-    return given if isinstance(given, int) else 0
+    try:
+        if type(given) is dict:
+            given = given.get("status")
+        elif not isinstance(given, int | str):
+            given = getattr(given, "_status", None)  # of aiohttp: not what a property computes
+        if isinstance(given, str):
+            given = int(given[:3]) if given[:3].isdecimal() else 0
+    except ours(Exception):
+        return 0
+    return int(given) if isinstance(given, int) else 0
 
 
 def _ended(compiled: Any) -> float:
