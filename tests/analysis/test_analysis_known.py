@@ -887,6 +887,8 @@ def table(**changes: object) -> dict[str, object]:
         ({"match": {"type": "mylib.X", "growth": "ever"}}, 'must be "across" or "within"'),
         ({"match": {"holds": "str"}}, "match.holds must begin with the library's package"),
         ({"match": {"finding": ["garbage"], "type": "mylib.X"}}, "match.type is of a container"),
+        ({"match": {"finding": ["garbage"], "gauge": {"rss": "much"}}}, "must be whole numbers"),
+        ({"match": {"finding": ["garbage"], "share": 0.5}}, "match.share must be numbers by name"),
     ],
 )
 def test_an_entry_that_makes_no_sense_is_refused_with_what_is_wrong(
