@@ -16,8 +16,8 @@ RUN = ("-m", "leakscope", "run", "--quiet", "--out", "run")
 
 def findings(commands: Warm, folder: Path, kept: str) -> dict[str, dict[str, Any]]:
     """Return what is found in a run of the program, by kind."""
-    told = report_of(commands, folder, PROGRAM, kept)
-    return {one["kind"]: one for one in told["findings"]}
+    output = report_of(commands, folder, PROGRAM, kept)
+    return {item["kind"]: item for item in output["findings"]}
 
 
 def report_of(commands: Warm, folder: Path, program: Path, kept: str) -> dict[str, Any]:

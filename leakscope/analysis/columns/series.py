@@ -77,7 +77,7 @@ def without_idle_time(recording: Recording, share: float, fewest: int) -> Record
     return recording
 
 
-_SUMS = frozenset({*gauge.GC_TIMES, gauge.GC_ASKED, gauge.GC_ASKED_TIME})
+_SUMS = frozenset({*gauge.GC_TIMES, gauge.GC_EXPLICIT, gauge.GC_EXPLICIT_TIME})
 """Gauges that are recorded only where they have changed."""
 
 
@@ -199,7 +199,7 @@ class BoundaryTable:
 
     @cached_property
     def devices(self) -> list[str]:
-        """Devices other than the host that gauges speak of."""
+        """Devices other than the host that have gauges."""
         found = sorted({name.rpartition(".")[0] for name in self.gauge_names if "." in name})
         return found[:MOST_DEVICES]
 
@@ -386,7 +386,7 @@ class RowTable:
         return found[::-1]
 
     def children(self) -> dict[int, list[int]]:
-        """Return by path the rows that it retains directly."""
+        """Return the rows that it retains directly, by path."""
         found: dict[int, list[int]] = defaultdict(list)
         for path in range(len(self.paths)):
             above = self.parent(path)
