@@ -4,10 +4,14 @@
 
 An empty function is called as it is and as it is wrapped to count an event; both take turns in one
 process, and told is what the fastest rounds of each differ by, which other work on the machine
-disturbs least. A step is taken to write two log records and two scalars, and every tenth to save
-a file, to make an optimizer and a scheduler and to begin a pass over a loader. Added is what asking
-for the counts takes, as if every tenth step were recorded: of steps of a millisecond the budget
-allows for fewer.
+disturbs least. A step is taken to get a batch, to write two log records and two scalars, and every
+tenth to save a file, to make an optimizer and a scheduler and to begin a pass over a loader. Added
+is what asking for the counts takes, as if every tenth step were recorded: of steps of a millisecond
+the budget allows for fewer.
+
+An exception is raised and caught in a function that is listened to, and in one that isn't, where
+the interpreter can be listened to (CPython 3.12); a step is taken to catch one in ten, and to call
+such functions twenty times without.
 
 Collections are made as programs make them, by lists that are kept for a moment, with and without
 being timed in turn: how many a step has depends on the objects that it keeps. Full ones are rarer,
@@ -18,10 +22,13 @@ from __future__ import annotations
 
 import argparse
 import gc
+import sys
 import time
+import types
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from machine import machine
 
 from leakscope.capture.events import PASSAGES, EventCounts
@@ -37,7 +44,10 @@ PER_STEP = {
     Event.OPTIMIZER: 0.1,
     Event.SCHEDULER: 0.1,
     Event.LOADER_ITERATOR: 0.1,
+    Event.NEW_SHAPE: 1.0,
 }
+CAUGHT_PER_STEP = 0.1
+UNTAKEN_PER_STEP = 20.0
 SHORT_ROUNDS = 50
 """Rounds of collections are short, and so many times as many: few are not disturbed otherwise."""
 RECORDED_SHARE = 0.1
@@ -45,10 +55,12 @@ MOST = 0.002
 """Of a step: the bound that the figures are held against."""
 
 
-def nothing(*args: Any) -> None:
-    """Take what a log record is made of, and do nothing."""
+def nothing(*args: Any) -> object:
+    """Take what a log record is made of, and return the batch of a loader."""
+    return BATCH
 
 
+BATCH = [torch.ones(16, 64), torch.ones(16)]
 ARGUMENTS = (None, "name", 20, "file", 1, "text", (), None)
 
 
@@ -99,6 +111,35 @@ def timing(rounds: int, calls: int) -> tuple[float, float, float]:
     return plain, least[True, False] - plain, least[True, True] - least[False, True]
 
 
+def catches(does_raise: bool) -> object:
+    try:
+        return 1 // (not does_raise)
+    except ZeroDivisionError:
+        return None
+
+
+def catching(rounds: int, calls: int) -> dict[bool, float]:
+    """Return by how much a call lasts longer where exceptions are counted, by whether one is
+    raised; empty where none can be.
+    """
+    if not hasattr(sys, "monitoring"):
+        return {}
+    followed = types.FunctionType(catches.__code__.replace(co_name="followed"), globals())
+    caught = EventCounts().caught
+    caught.install()
+    caught._listen(followed.__code__)
+    found: dict[tuple[bool, bool], list[float]] = {}
+    for _ in range(rounds):
+        for does_raise in (False, True):
+            for is_followed in (False, True):
+                function = followed if is_followed else catches
+                took = seconds(function, calls // 10, (does_raise,))
+                found.setdefault((is_followed, does_raise), []).append(took)
+    caught.uninstall()
+    least = {key: min(values) for key, values in found.items()}
+    return {raises: least[True, raises] - least[False, raises] for raises in (False, True)}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=40)
@@ -125,6 +166,13 @@ def main() -> None:
         more = min(values) - min(plain)
         share += PER_STEP[event] * more / STEP_SECONDS
         print(f"  {event.value:<18} {1e9 * more:6.0f} ns more")
+    if more_to_catch := catching(rounds, calls):
+        share += CAUGHT_PER_STEP * more_to_catch[True] / STEP_SECONDS
+        share += UNTAKEN_PER_STEP * more_to_catch[False] / STEP_SECONDS
+        print(f"  {'caught':<18} {1e9 * more_to_catch[True]:6.0f} ns more")
+        print(f"  {'except, not taken':<18} {1e9 * more_to_catch[False]:6.0f} ns more")
+    else:
+        print(f"  {'caught':<18} not counted before CPython 3.12")
     print(f"  {'asking':<18} {1e9 * min(asking):6.0f} ns")
     kept = "kept" if share <= MOST else "NOT KEPT"
     print(f"  of a step of 1 ms {share:.3%}, at most {MOST:.1%}: {kept}")

@@ -61,6 +61,7 @@ def _match(match: Match) -> str:
             for name, text in match.setting.items()
         ),
         *(f"`{name}` at {_size(name, least)} or more" for name, least in match.gauge.items()),
+        *(f"`{name}` with {least:.0%} of the growth" for name, least in match.share.items()),
     ]
     return f"{' '.join(told)}{', with ' if conditions else ''}{', '.join(conditions)}"
 

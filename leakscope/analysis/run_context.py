@@ -100,11 +100,15 @@ class RunContext:
 
     def known_of_finding(self, kind: str) -> KnownMatch | None:
         """Return the catalogue entry for a finding of this run, if any."""
-        symptom = Symptom(kind, self._highest)
+        symptom = Symptom(kind, self._highest, self._share)
         return find_known_of_finding(symptom, self.catalogue, self.environment)
 
     def _highest(self, name: str) -> float:
         return float(np.nanmax(self.track.gauge(name), initial=0.0))
+
+    def _share(self, name: str) -> float:
+        gained = self.gauge_gain(self.host_metric) or 0.0
+        return (self.gauge_gain(name) or 0.0) / gained if gained > 0 else 0.0
 
     def known_by(self, library: str) -> Recognised | None:
         """Return what a library is known to keep on the host that the last censuses showed."""

@@ -30,14 +30,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import get_ident
-from types import CodeType, FrameType, ModuleType
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 from leakscope.capture.sites import INSTALLED, NOT_USERS, Site, belongs_to_user, call_site
 from leakscope.capture.torch_hooks.patching import (
-    ImportWatch,
+    LatePatches,
     PatchedMethod,
-    is_being_imported,
     opaque,
     without_our_frame,
 )
@@ -50,6 +49,7 @@ from leakscope.heap.compiled_code import (
     spoken_name,
     workers,
 )
+from leakscope.heap.pausing import frames_of_other_threads
 from leakscope.model import gauge
 from leakscope.model.boundary import Event
 from leakscope.model.errors import OUR_FILES, ours
@@ -59,11 +59,19 @@ from leakscope.probes.interpreter import CollectionTimes
 
 MOST_CODES = 5000
 """Functions of the program's that are looked at."""
+MOST_MODULES = 20_000
+_METHODS = (staticmethod, classmethod)
+_ATTRIBUTES = type.__dict__["__dict__"].__get__
+"""Of a class, asking no metaclass of the program's."""
 _TOOLS = (3, 4)
 """Numbers that :mod:`sys.monitoring` has given to no kind of tool."""
 MOST_COMPILATIONS = 500
 """More are counted, not described."""
 LONGEST_REASON = 300
+MOST_SHAPES = 2048
+"""More aren't told apart."""
+LEAST_ERROR = 400
+"""HTTP's errors, the client's and the server's, begin with this status."""
 COMPILER = "torch._dynamo.utils"
 _LIMIT = re.compile(r"(recompile|cache)[ _]?(size)?[ _]?limit", re.IGNORECASE)
 """Of what failed: nothing was compiled, because there is room for no more entries."""
@@ -80,6 +88,9 @@ class Passage(NamedTuple):
     """The class that has it; empty for a function of the module."""
     name: str
     event: Event
+    status_at: int = 0
+    """Which argument says how a request is answered: from status 400 on it is an event. 0 where
+    every call is one."""
 
 
 PASSAGES = (
@@ -126,6 +137,10 @@ PASSAGES = (
     Passage(
         "torch.utils.data.dataloader", "_BaseDataLoaderIter", "__init__", Event.LOADER_ITERATOR
     ),
+    *(
+        Passage("torch.utils.data.dataloader", iterator, "_next_data", Event.NEW_SHAPE)
+        for iterator in ("_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter")
+    ),
     Passage("threading", "", "_start_new_thread", Event.THREAD),
     Passage("threading", "", "_start_joinable_thread", Event.THREAD),
     Passage("subprocess", "Popen", "_execute_child", Event.PROCESS),
@@ -140,6 +155,18 @@ PASSAGES = (
     Passage("wsgiref.handlers", "BaseHandler", "run", Event.REQUEST),
     Passage("gunicorn.workers.sync", "SyncWorker", "handle_request", Event.REQUEST),
     Passage("gunicorn.workers.gthread", "ThreadWorker", "handle_request", Event.REQUEST),
+    *(
+        Passage(module, "RequestResponseCycle", "send", Event.FAILED_REQUEST, status_at=1)
+        for module in (
+            "uvicorn.protocols.http.h11_impl",
+            "uvicorn.protocols.http.httptools_impl",
+        )
+    ),
+    Passage("aiohttp.web_protocol", "RequestHandler", "finish_response", Event.FAILED_REQUEST, 2),
+    Passage("werkzeug.serving", "WSGIRequestHandler", "log_request", Event.FAILED_REQUEST, 1),
+    Passage("wsgiref.handlers", "BaseHandler", "start_response", Event.FAILED_REQUEST, 1),
+    Passage("gunicorn.http.wsgi", "Response", "start_response", Event.FAILED_REQUEST, 1),
+    Passage("gunicorn.workers.base", "Worker", "handle_error", Event.FAILED_REQUEST),
     Passage(
         "transformers.generation.utils",
         "GenerationMixin",
@@ -171,6 +198,9 @@ class CaughtExceptions:
         """By where a code object lies: which it is, and where its clauses begin."""
         self._known: set[int] = set()
         """Where those lie that were looked at."""
+        self._modules: set[str] = set()
+        self._imported = 0
+        """How many modules there were when they were looked through."""
 
     def install(self) -> None:
         """Take a number as a tool that no other has."""
@@ -195,6 +225,34 @@ class CaughtExceptions:
         self._tool = -1
         self._codes.clear()
         self._known.clear()
+        self._modules.clear()
+
+    def look(self) -> None:
+        """Listen to the functions of the program that run in any thread or stand in a module."""
+        if self._tool < 0:
+            return
+        self.follow(sys._getframe(1))
+        for frame in frames_of_other_threads().values():
+            self.follow(frame)
+        if len(sys.modules) != self._imported and len(self._modules) < MOST_MODULES:
+            self._imported = len(sys.modules)
+            for name, module in list(sys.modules.items()):
+                if name not in self._modules:
+                    self._modules.add(name)
+                    self._listen_to_module(module)
+
+    def _listen_to_module(self, module: object) -> None:
+        """Listen to what a module has defined: of a service its handlers run now and then."""
+        names = vars(module) if type(module) is ModuleType else {}
+        file = names.get("__file__")
+        if type(file) is not str or not belongs_to_user(file):
+            return
+        for value in list(names.values()):
+            parts = [*_ATTRIBUTES(value).values()] if issubclass(type(value), type) else [value]
+            for part in parts:
+                function = getattr(part, "__func__", part) if type(part) in _METHODS else part
+                if type(function) is FunctionType and function.__code__.co_filename == file:
+                    self._listen(function.__code__)
 
     def follow(self, frame: FrameType | None) -> None:
         """Listen to the program's functions that run at this moment, and to what they define."""
@@ -259,7 +317,7 @@ class EventCounts:
         self._saved_at = -1
         self._writing: set[int] = set()
         self._distributed = 0
-        self._patches: list[PatchedMethod] = []
+        self._shapes: set[int] = set()
         self._collections: list[int] = []
         self._compiled_until = 0.0
         self._compiled: list[CompilationRecord] = []
@@ -267,8 +325,7 @@ class EventCounts:
         self._frames: dict[str, tuple[str, str, int]] = {}
         self._is_reported = True
         self.caught = CaughtExceptions(functools.partial(self._add, Event.CAUGHT))
-        modules = dict.fromkeys(passage.module for passage in PASSAGES)
-        self._watch = ImportWatch(dict.fromkeys(modules, self._arrived))
+        self._patches = LatePatches([passage.module for passage in PASSAGES], self._patches_of)
 
     def install(self) -> None:
         """Count from now on, in libraries that are imported later too."""
@@ -276,21 +333,13 @@ class EventCounts:
         self._look_for_compilations()
         self._compiled.clear()
         self._counts.update(dict.fromkeys(_NAMES, 0))
-        for name in dict.fromkeys(passage.module for passage in PASSAGES):
-            module = sys.modules.get(name)
-            if module is not None and not is_being_imported(module):
-                self._watch.arrived(name)
-                self._arrived(module)
-        self._watch.start()
+        self._patches.install()
         self.caught.install()
 
     def uninstall(self) -> None:
         """Leave the libraries as they were found; what was counted can still be read."""
         self.caught.uninstall()
-        self._watch.stop()
-        for patch in self._patches:
-            patch.remove()
-        self._patches.clear()
+        self._patches.remove()
 
     def forked(self) -> None:
         """The process has forked."""
@@ -307,7 +356,7 @@ class EventCounts:
 
     def changed(self) -> dict[str, int]:
         """Return the counts that have changed since they were asked for last."""
-        self.caught.follow(sys._getframe(1))
+        self.caught.look()
         counts = self._counts
         for name, stats, before in zip(
             _OF_GENERATIONS, gc.get_stats(), self._collections, strict=False
@@ -353,7 +402,7 @@ class EventCounts:
             graphs=captured_graphs(),
         )
 
-    def _arrived(self, module: ModuleType) -> None:
+    def _patches_of(self, module: ModuleType) -> Iterator[PatchedMethod]:
         for passage in PASSAGES:
             owner = getattr(module, passage.owner, None) if passage.owner else module
             if (
@@ -362,7 +411,7 @@ class EventCounts:
                 and callable(vars(owner).get(passage.name))
             ):
                 wrap = functools.partial(self._wrap, passage)
-                self._patches.append(PatchedMethod(owner, passage.name, wrap))
+                yield PatchedMethod(owner, passage.name, wrap)
 
     def _wrap(self, passage: Passage, original: Callable[..., Any]) -> Callable[..., Any]:
         if passage.name == _DISTRIBUTED:
@@ -371,12 +420,15 @@ class EventCounts:
             return self._wrap_write(passage.event, original)
         if passage.event is Event.LOG:
             return self._wrap_log(original)
-        counts, name = self._counts, passage.event.value
+        if passage.event is Event.NEW_SHAPE:
+            return self._wrap_batch(original)
+        counts, name, place = self._counts, passage.event.value, passage.status_at
 
         @opaque
         @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
-            counts[name] += 1
+            if not place or _status(args, place) >= LEAST_ERROR:
+                counts[name] += 1
             try:
                 return original(*args, **kwargs)
             except BaseException as error:
@@ -385,6 +437,41 @@ class EventCounts:
                 raise
 
         return call
+
+    def _wrap_batch(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        look = self._look_at_batch
+
+        @opaque
+        @functools.wraps(original)
+        def _next_data(*args: Any, **kwargs: Any) -> Any:
+            try:
+                batch = original(*args, **kwargs)
+            except BaseException as error:
+                without_our_frame(error)
+                del args, kwargs  # as above
+                raise
+            look(batch)
+            return batch
+
+        return _next_data
+
+    def _look_at_batch(self, batch: Any) -> None:
+        """Count a batch whose first tensor has a shape that none had before."""
+        try:
+            if type(batch) in (list, tuple) and batch:
+                batch = batch[0]
+            elif type(batch) is dict and batch:
+                batch = next(iter(batch.values()))
+            torch: Any = sys.modules["torch"]
+            if type(batch) is not torch.Tensor:
+                return
+            with torch._C.DisableTorchFunction():  # no mode of the program's hears of it
+                shape = hash(batch.shape)
+        except ours(Exception):
+            return  # a nested tensor has no shape
+        if shape not in self._shapes and len(self._shapes) < MOST_SHAPES:
+            self._shapes.add(shape)
+            self._add(Event.NEW_SHAPE)
 
     def _wrap_log(self, original: Callable[..., Any]) -> Callable[..., Any]:
         counts, log, logged_error = self._counts, Event.LOG.value, Event.LOGGED_ERROR.value
@@ -493,6 +580,24 @@ class EventCounts:
         return record
 
 
+def _status(args: tuple[Any, ...], place: int) -> int:
+    """Return the status with which a request is answered, as servers pass it on; 0 if none is.
+
+    A number, a text that begins with it, a message of ASGI, or an answer that has it.
+    """
+    given = args[place] if len(args) > place else None
+    try:
+        if type(given) is dict:
+            given = given.get("status")
+        elif not isinstance(given, int | str):
+            given = getattr(given, "_status", None)  # of aiohttp: not what a property computes
+        if isinstance(given, str):
+            given = int(given[:3]) if given[:3].isdecimal() else 0
+    except ours(Exception):
+        return 0
+    return int(given) if isinstance(given, int) else 0
+
+
 def _ended(compiled: Any) -> float:
     """Return when a compilation ended, in microseconds; 0 where this version doesn't tell."""
     ended = getattr(compiled, "end_time_us", None)
@@ -577,26 +682,17 @@ class CleaningCalls:
         self._collections = CollectionTimes()
         self._emptied: dict[tuple[str, Site], CleaningCall] = {}
         self._seconds = self._weighing_s = 0.0
-        self._patches: list[PatchedMethod] = []
-        self._watch = ImportWatch(dict.fromkeys(EMPTIES, self._arrived))
+        self._patches = LatePatches(EMPTIES, self._patches_of)
 
     def install(self) -> None:
         """Look from now on."""
         self._collections.start(NOT_USERS, INSTALLED)
-        for name in EMPTIES:
-            module = sys.modules.get(name)
-            if module is not None and not is_being_imported(module):
-                self._watch.arrived(name)
-                self._arrived(module)
-        self._watch.start()
+        self._patches.install()
 
     def uninstall(self) -> None:
         """Leave collector and torch as they were found; what was seen can still be read."""
-        self._watch.stop()
         self._collections.stop()
-        for patch in self._patches:
-            patch.remove()
-        self._patches.clear()
+        self._patches.remove()
 
     def forget(self) -> None:
         """Time no collections: this is a forked child's."""
@@ -616,11 +712,11 @@ class CleaningCalls:
         """Return all calls so far, by line."""
         return [*self._collections.calls(), *self._emptied.values()]
 
-    def _arrived(self, module: ModuleType) -> None:
+    def _patches_of(self, module: ModuleType) -> Iterator[PatchedMethod]:
         core = sys.modules.get("torch._C")
         name, call = EMPTIES[module.__name__]
         if core is not None and callable(vars(core).get(name)):
-            self._patches.append(PatchedMethod(core, name, functools.partial(self._wrap, call)))
+            yield PatchedMethod(core, name, functools.partial(self._wrap, call))
 
     def _wrap(self, call: str, original: Callable[..., Any]) -> Callable[..., Any]:
         @opaque

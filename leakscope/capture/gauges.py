@@ -76,7 +76,7 @@ class Reader(Protocol):
 
 def default_probes() -> list[Probe]:
     """Return one probe of every kind, those for every boundary first."""
-    from leakscope.probes import cgroup, cuda, interpreter, malloc, mappings, process
+    from leakscope.probes import cgroup, cuda, interpreter, malloc, mappings, nvidia, process
 
     return [
         process.ProcessProbe(),
@@ -93,6 +93,7 @@ def default_probes() -> list[Probe]:
         process.ChildCountProbe(),
         process.ChildrenProbe(),
         cuda.DeviceProbe(),
+        nvidia.DeviceOwnersProbe(),
         cuda.AcceleratorDeviceProbe(),
     ]
 

@@ -10,10 +10,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from leakscope.cleanup.nvidia import Gpu, read_gpus
 from leakscope.model import gauge
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.record import BoundaryRecord, EndRecord, HeaderRecord
+from leakscope.probes.nvidia import Gpu, read_gpus
 from leakscope.probes.process import OutsideProcess
 from leakscope.recording import RecordingWriter, RunDirectory
 

@@ -20,9 +20,9 @@ from typing import TypeVar
 
 import psutil
 
-from leakscope.cleanup.nvidia import DriverReading, Gpu, read_gpus
 from leakscope.model.layout import AnswerCell, Column, Table, table_lines
 from leakscope.model.text import clipped, human_bytes, one_line, plural
+from leakscope.probes.nvidia import DriverReading, Gpu, read_gpus
 
 _PATIENCE_S = 10.0
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leakscope.cleanup.nvidia import DriverReading, read_gpus
 from leakscope.cli.output import terminal_width, wants_color, write_output
 from leakscope.model import __version__
 from leakscope.model.documents import Item, State
 from leakscope.model.errors import EXIT_ERROR, EXIT_OK, LeakscopeError
 from leakscope.model.text import human_bytes, plural
+from leakscope.probes.nvidia import DriverReading, read_gpus
 
 if TYPE_CHECKING:
     from collections.abc import Callable

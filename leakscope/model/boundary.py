@@ -75,6 +75,8 @@ class Event(str, Enum):
     PROCESS = "process"
     REQUEST = "request"
     """A request that a server of HTTP hands to the program."""
+    FAILED_REQUEST = "failed_request"
+    """Of these, one that is answered with an error: status 400 or above."""
     DECODE_STEP = "decode_step"
     """A round of an engine that generates text."""
     TRIAL = "trial"
@@ -87,8 +89,11 @@ class Event(str, Enum):
     COLLECTION_2 = "collection_2"
     EVALUATION = "evaluation"
     """A phase that isn't training has ended. Recordings hold none: their boundaries show it."""
+    ASKED_COLLECTION = "asked_collection"
+    """A call of ``gc.collect()`` by the program. From a gauge, likewise."""
     NEW_SHAPE = "new_shape"
-    """A shape of tensors was seen for the first time; from a gauge, likewise."""
+    """A batch of a loader had a shape for the first time. Where tensors come from elsewhere, a
+    gauge of the shapes that variables were seen to have stands for it."""
 
 
 class Boundary(msgspec.Struct, frozen=True, kw_only=True):

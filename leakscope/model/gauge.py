@@ -69,6 +69,7 @@ MAPPED_FILES = "mapped_files"
 MAPPED_SHARED = "mapped_shared"
 MAPPED_DEVICES = "mapped_devices"
 MAPPED_FILE = "mapped_file"
+MAPPED_MIMALLOC = "mapped_mimalloc"
 PINNED_HOST = "pinned_host"
 OWN = "leakscope_own"
 OWN_RESIDENT = "leakscope_resident"
@@ -78,6 +79,9 @@ DEVICE_RESERVED = "reserved"
 DEVICE_PEAK = "peak_allocated"
 DEVICE_USED = "used"
 DEVICE_BY_TREE = "used_by_watched"
+DEVICE_OWN = "used_by_process"
+DEVICE_CHILDREN = "used_by_children"
+DEVICE_OTHERS = "used_by_others"
 DEVICE_ACTIVE = "active"
 DEVICE_REQUESTED = "requested"
 DEVICE_PRIVATE = "private_pools"
@@ -108,11 +112,13 @@ OWN_KINDS = (
 """Those that are private memory."""
 
 DEVICE_OUTSIDE = "outside"
+DEVICE_OWN_OUTSIDE = "own_outside"
 DEVICE_PENDING = "pending_free"
 DEVICE_ROUNDING = "rounding"
 
 DERIVED: dict[str, tuple[str, str]] = {
     DEVICE_OUTSIDE: (DEVICE_USED, DEVICE_RESERVED),
+    DEVICE_OWN_OUTSIDE: (DEVICE_OWN, DEVICE_RESERVED),
     DEVICE_PENDING: (DEVICE_ACTIVE, DEVICE_ALLOCATED),
     DEVICE_ROUNDING: (DEVICE_ALLOCATED, DEVICE_REQUESTED),
 }
@@ -183,6 +189,7 @@ DESCRIPTIONS: dict[str, tuple[GaugeUnit, str]] = {
     MAPPED_FILES: ("bytes", "resident pages of files as they are on disk"),
     MAPPED_SHARED: ("bytes", "resident in shared memory that is mapped"),
     MAPPED_DEVICES: ("bytes", "resident in mappings of devices' drivers"),
+    MAPPED_MIMALLOC: ("bytes", "resident in memory that mimalloc has mapped and named"),
     MAPPED_FILE: ("bytes", "resident pages of one file"),
     PINNED_HOST: ("bytes", "page-locked host memory held by torch"),
     OWN: ("bytes", "memory of leakscope itself"),
@@ -195,6 +202,9 @@ DESCRIPTIONS: dict[str, tuple[GaugeUnit, str]] = {
     DEVICE_PEAK: ("bytes", "highest device memory in live tensors so far"),
     DEVICE_USED: ("bytes", "device memory used by all processes"),
     DEVICE_BY_TREE: ("bytes", "device memory of the processes that are watched, by the driver"),
+    DEVICE_OWN: ("bytes", "device memory of this process, by the driver"),
+    DEVICE_CHILDREN: ("bytes", "device memory of its child processes, by the driver"),
+    DEVICE_OTHERS: ("bytes", "device memory of all other processes, by the driver"),
     DEVICE_ACTIVE: ("bytes", "live tensors, and frees that another stream still waits for"),
     DEVICE_REQUESTED: ("bytes", "what the program asked for, before the allocator rounds it up"),
     DEVICE_PRIVATE: ("bytes", "reserved by private pools: CUDA graphs and MemPool"),
@@ -203,6 +213,10 @@ DESCRIPTIONS: dict[str, tuple[GaugeUnit, str]] = {
     DEVICE_RETRIES: ("count", "times the driver had no room and the cache was flushed, so far"),
     DEVICE_OOMS: ("count", "out-of-memory errors of the allocator so far"),
     DEVICE_OUTSIDE: ("bytes", "device memory beyond torch's allocator: context, NCCL, others"),
+    DEVICE_OWN_OUTSIDE: (
+        "bytes",
+        "this process's device memory beyond torch's allocator: contexts, NCCL, libraries",
+    ),
     DEVICE_PENDING: ("bytes", "freed by the program, still in use on another stream"),
     DEVICE_ROUNDING: ("bytes", "what rounding adds to what the program asked for"),
 }

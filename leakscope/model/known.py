@@ -29,6 +29,9 @@ _WANTED = {
     "growth": 'must be "across" or "within"',
     "device": 'must be "host" or "other"',
     "versions": "a range such as >=1.2,<2",
+    "setting": 'must be texts by name, such as { MALLOC_ARENA_MAX = "" }',
+    "gauge": "must be whole numbers by name, such as { mapped_arenas = 33554432 }",
+    "share": "must be numbers by name, such as { mapped_arenas = 0.5 }",
 }
 _LONGEST = 60
 
@@ -80,6 +83,8 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     must not be set."""
     gauge: dict[str, int] = {}
     """The least that a gauge must have read at its highest, by its name."""
+    share: dict[str, float] = {}
+    """The least part of what resident memory gained that a gauge must have gained, by its name."""
 
 
 class KnownRemedy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -206,7 +211,7 @@ def _in_words(fault: str, table: object) -> str:
     if not isinstance(table, dict):
         return "it must be a table"
     where = re.search(r"`\$\.?([^`]*)`", fault)
-    at = where[1] if where else ""
+    at = (where[1] if where else "").removesuffix("[...]")
     missing = re.search(r"missing required field `(.+?)`", fault)
     if missing:
         return f"it has no {_joined(at, missing[1])}"

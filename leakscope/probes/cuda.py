@@ -274,7 +274,10 @@ class AcceleratorProbe(GuardedProbe):
 
 
 class AcceleratorDeviceProbe(GuardedProbe):
-    """Memory of the accelerator's devices that all processes use."""
+    """Memory of the accelerator's devices that all processes use, and of MPS this one.
+
+    Metal's driver counts what graphs of MPS keep for each shape; torch has no counter of those.
+    """
 
     name = "accelerator_device"
     slow = True
@@ -291,6 +294,10 @@ class AcceleratorDeviceProbe(GuardedProbe):
             if accelerator.memory_reserved(device):
                 free, total = accelerator.get_memory_info(device)
                 gauges[f"{kind}:{device}.{gauge.DEVICE_USED}"] = total - free
+                if kind == "mps":
+                    gauges[f"{kind}:{device}.{gauge.DEVICE_OWN}"] = (
+                        torch.mps.driver_allocated_memory()
+                    )
         return gauges
 
 

@@ -118,7 +118,7 @@ def environment(more: Iterable[str] = (), project: str = "") -> dict[str, str]:
     installed = _installed()
     facts |= {name: _answer(partial(_version, name, installed)) for name in libraries}
     facts |= {name: os.environ.get(name, "") for name in _SETTINGS}
-    facts |= {"allocator": _answer(_allocator), **_gpus()}
+    facts |= {"allocator": _answer(_allocator), "mimalloc": _answer(_mimalloc), **_gpus()}
     facts["commit"] = _answer(partial(_commit, Path(project))) if project else ""
     return {name: value for name, value in facts.items() if value}
 
@@ -222,6 +222,12 @@ def _allocator() -> str:
     if found:
         return " ".join(found)
     return "glibc" if os.confstr("CS_GNU_LIBC_VERSION") else ""
+
+
+def _mimalloc() -> str:
+    """Return the version in the name of mimalloc's library, where that is loaded by itself."""
+    found = re.search(rb"libmimalloc\S*\.so\.(\d+(?:\.\d+)*)", Path("/proc/self/maps").read_bytes())
+    return found[1].decode() if found else ""
 
 
 def _gpus() -> dict[str, str]:

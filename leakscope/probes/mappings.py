@@ -37,6 +37,8 @@ _LARGEST_VARIABLES = 4 << 20
 is mostly other memory that the kernel has joined to them."""
 _SHARED = ("/dev/shm/", "/memfd:", "/SYSV", "/dev/zero", "[anon_shmem")  # noqa: S108
 _DEVICES = ("/dev/", "anon_inode:")
+_MIMALLOC = "[anon:mimalloc]"
+"""Recent versions of mimalloc name their memory so, where the kernel keeps names (Linux 5.17)."""
 _FORBIDDEN = b"---p"
 LEAST_FILE_BYTES = 16 << 20
 """Files with fewer resident pages appear in the sum only."""
@@ -81,6 +83,8 @@ class MappingKindsProbe(GuardedProbe):
                 files[mapping.name] += mapping.resident - mapping.anonymous
             else:
                 kinds[kind] += mapping.resident
+                if mapping.name == _MIMALLOC:
+                    kinds[gauge.MAPPED_MIMALLOC] += mapping.resident
         return dict(kinds) | self._named(files)
 
     def _named(self, files: Counter[str]) -> dict[str, int]:

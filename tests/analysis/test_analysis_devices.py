@@ -204,6 +204,64 @@ def test_memory_outside_the_allocator_that_grows_is_a_note() -> None:
     assert sum(e.bytes for e in ledger.entries) == ledger.total_bytes
 
 
+OWNERS: dict[str, Size] = {
+    "used": lambda s: 1500 * MIB,
+    "used_by_process": lambda s: 700 * MIB,
+    "used_by_children": lambda s: 0,
+    "used_by_others": lambda s: 400 * MIB,
+}
+
+
+def test_memory_of_this_process_outside_the_allocator_is_a_warning_with_its_cure() -> None:
+    program = device(Program(epochs=12), **{
+        **OWNERS, "used": climbs(MIB, 1500 * MIB), "used_by_process": climbs(MIB, 700 * MIB),
+    })  # fmt: skip
+    program.gauge("registry process-groups", lambda s: 1 + s.step // 40)
+    report = analyse(program.build())
+    found = finding(report, "outside_allocator")
+    assert found.severity is Severity.WARNING
+    assert found.title == f"This process's memory outside torch's allocator grows on {DEVICE}"
+    assert "are of this process (" in found.text
+    assert "400 MiB are of other processes (0 B more than before)" in found.text
+    assert "process groups came and were not ended" in found.text
+    assert "destroy_process_group" in found.remedy.text
+    assert [f.kind for f in report.findings].count("outside_allocator") == 1
+    ledger = next(x for x in report.ledgers if x.metric == f"{DEVICE}.used")
+    sizes = {e.label: e.bytes for e in ledger.entries if e.bytes}
+    assert [*sizes] == ["outside torch's allocator: this process"]
+    assert sum(sizes.values()) == ledger.total_bytes
+
+
+def test_memory_of_other_processes_is_a_note_that_says_whose_it_is() -> None:
+    report = report_of(**{
+        **OWNERS, "used": climbs(MIB, 1500 * MIB), "used_by_others": climbs(MIB, 400 * MIB),
+    })  # fmt: skip
+    found = finding(report, "outside_allocator")
+    assert found.severity is Severity.NOTE
+    assert found.remedy.title == "Look at the other processes of the device"
+    assert report.verdict is RunVerdict.CLEAN
+    ledger = next(x for x in report.ledgers if x.metric == f"{DEVICE}.used")
+    assert [e.label for e in ledger.entries if e.bytes] == [
+        "outside torch's allocator: other processes"
+    ]
+
+
+def test_contexts_and_handles_that_are_made_once_are_fine() -> None:
+    own = fills(500 * MIB, 400 * MIB)
+    used = fills(500 * MIB, 1200 * MIB)
+    report = report_of(**{**OWNERS, "used": used, "used_by_process": own})
+    assert (report.verdict, report.findings) == (RunVerdict.CLEAN, [])
+
+
+def test_memory_beyond_the_allocator_is_told_by_new_shapes_where_it_comes_with_them() -> None:
+    own = OWNERS | {"used_by_process": lambda s: 700 * MIB + 30 * MIB * (s.step // 13)}
+    program = device(Program(epochs=12), **own)
+    program.gauge("shapes", lambda s: 4 + s.step // 13)
+    program.event("log", lambda s: s.step)
+    found = finding(analyse(program.build()), "outside_allocator")
+    assert "per new shape" in found.text, found.text
+
+
 def test_the_rates_of_what_has_no_name_are_told_without_a_share() -> None:
     report = report_of(used=climbs(MIB, 900 * MIB), reserved=lambda s: 320 * MIB)
     growth = {g.metric: g for g in report.growth}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import msgspec
 import pytest
 from synthetic_runs import MIB, Program, State, Thing
 
@@ -215,3 +218,17 @@ def test_each_line_is_told_by_itself_the_dearest_first() -> None:
     assert first.signature != second.signature
     assert {first.fed_at[0], *second.fed_at} == {"train.py:41"}
     assert any("by a library" in each.text for each in (first, second))
+
+
+def test_what_collections_took_while_the_program_was_set_up_is_no_part_of_its_work() -> None:
+    program = Program(epochs=12)
+    program.gauge(gauge.GC_TIMES[2], lambda s: 8e6 if s.step > 300 else None)
+    run = program.build()
+    assert found(analyse(run), "collector_time")
+    first = run.main.measurements[0]
+    boundary = msgspec.structs.replace(
+        first.boundary, kind=BoundaryKind.TIME, time_s=first.boundary.time_s - 1e-4
+    )
+    set_up = replace(first, boundary=boundary, gauges={gauge.GC_TIMES[2]: 7_999_000}, census=None)
+    run.main.measurements.insert(0, set_up)
+    assert not found(analyse(run), "collector_time")

@@ -314,6 +314,16 @@ def test_growth_with_requests_is_told_by_them_even_where_they_come_evenly() -> N
     assert found.rates[0].rate == EXACT(4096, rel=0.02)
 
 
+def test_growth_in_time_stays_per_minute_in_a_run_of_less_than_three() -> None:
+    minutes = np.array([0.05, 0.12, 0.15, 0.2, 0.21, 0.26, 0.27, 0.35])
+    caught = np.array([0.0, 5.0, 26.0, 45.0, 46.0, 61.0, 63.0, 97.0])
+    counters = [Regressor("minute", minutes, is_work=True), Regressor("caught", caught)]
+    by_time = fit_events(1.27e8 * minutes, counters, NOISE)
+    assert by_time is None or not by_time.is_by_event
+    by_event = fit_events(5e5 * caught, counters, NOISE)
+    assert by_event is not None and by_event.is_by_event
+
+
 def test_growth_in_time_is_not_told_by_requests_that_come_unevenly() -> None:
     minutes = read_at(40, 3) / 60
     requests = np.floor(100 * np.minimum(minutes, 10) + 5 * np.maximum(minutes - 10, 0))

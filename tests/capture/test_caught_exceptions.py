@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import gc
 import sys
+import threading
 import weakref
 from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -97,6 +100,47 @@ def test_functions_that_run_are_listened_to_and_so_is_what_they_define(caught) -
     caught.follow(sys._getframe())
     inner()
     assert len(caught.counted) == 1
+
+
+def test_functions_of_other_threads_and_of_modules_are_listened_to(
+    caught, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = ModuleType("handlers")
+    code = """
+def handle(fails):
+    try: 1 / (not fails)
+    except ZeroDivisionError: pass
+class Service:
+    def method(self): handle_it(True)
+    @staticmethod
+    def fixed(): handle_it(True)
+def wait(begun, over):
+    begun.set(); over.wait()
+    try: 1 / 0
+    except ZeroDivisionError: pass
+waits = wait
+del wait
+def handle_it(fails):
+    handle(fails)
+"""
+    file = str(Path(__file__).with_name("handlers.py"))
+    monkeypatch.setattr(subject, "belongs_to_user", lambda name: name == file)
+    module.__file__ = file
+    exec(compile(code, file, "exec"), vars(module))
+    waits = vars(module).pop("waits")
+    begun, over = threading.Event(), threading.Event()
+    thread = threading.Thread(target=waits, args=(begun, over))
+    thread.start()
+    begun.wait()
+    monkeypatch.setitem(sys.modules, "handlers", module)
+    caught.look()
+    over.set()
+    thread.join()
+    assert len(caught.counted) == 1
+    module.handle(True)
+    module.Service().method()
+    module.Service.fixed()
+    assert len(caught.counted) == 4
 
 
 def test_code_is_left_as_it_was_and_is_not_kept(caught) -> None:

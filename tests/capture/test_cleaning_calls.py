@@ -132,7 +132,7 @@ def test_a_torch_that_is_imported_later_is_met(
     try:
         assert torch._C._cuda_emptyCache() == "its own answer"
         assert not emptied(cleaning)
-        cleaning._arrived(module)
+        cleaning._patches._arrived(module)
         torch._C._cuda_emptyCache()
         assert [call.times for call in emptied(cleaning)] == [1]
     finally:

@@ -118,6 +118,33 @@ def test_optimizers_schedulers_and_iterators_are_counted_as_they_are_made(
     assert counted(counts, *wanted) == [1, 2, 2]
 
 
+class Ragged(torch.utils.data.Dataset):  # type: ignore[type-arg]
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, index: int) -> object:
+        text = torch.ones(2 + index // 2)
+        return {"dict": {"text": text, "label": index}, "tuple": (text, index), "text": "a"}.get(
+            self.kind, text
+        )
+
+
+@pytest.mark.parametrize(
+    ("kind", "shapes"), [("dict", 3), ("tuple", 3), ("tensor", 3), ("text", 0)]
+)
+@pytest.mark.parametrize("workers", [0, 1])
+def test_shapes_of_batches_are_counted_once_each(
+    counts: EventCounts, kind: str, shapes: int, workers: int
+) -> None:
+    for _ in range(2):
+        batches = [*DataLoader(Ragged(kind), num_workers=workers)]
+    assert len(batches) == 6
+    assert counted(counts, Event.NEW_SHAPE) == [shapes]
+
+
 def test_threads_and_processes_are_counted_as_they_start(counts: EventCounts) -> None:
     thread = threading.Thread(target=int)
     thread.start()
@@ -147,6 +174,56 @@ def test_requests_to_coroutines_are_counted(counts: EventCounts) -> None:
     assert inspect.iscoroutine(running)
     running.close()
     assert counted(counts, Event.REQUEST) == [1]
+
+
+def test_requests_that_are_answered_with_an_error_are_counted_by_themselves(
+    counts: EventCounts,
+) -> None:
+    from wsgiref.handlers import SimpleHandler
+
+    def app(environ: dict[str, str], respond: Callable[..., object]) -> list[bytes]:
+        if environ["PATH_INFO"] == "/fails":
+            raise ValueError("not handled")
+        respond("404 Not Found" if environ["PATH_INFO"] == "/none" else "200 OK", [])
+        return [b"done"]
+
+    for path in ("/", "/none", "/", "/fails", "/"):
+        output = io.BytesIO()
+        environ = {"PATH_INFO": path, "SERVER_PROTOCOL": "HTTP/1.1"}
+        SimpleHandler(io.BytesIO(), output, io.StringIO(), environ).run(app)
+    assert counted(counts, Event.REQUEST, Event.FAILED_REQUEST) == [5, 2]
+
+
+@pytest.mark.parametrize(
+    ("module", "owner", "name", "answer"),
+    [
+        ("uvicorn.protocols.http.h11_impl", "RequestResponseCycle", "send", {"status": 422}),
+        ("uvicorn.protocols.http.httptools_impl", "RequestResponseCycle", "send", {"status": 500}),
+        ("werkzeug.serving", "WSGIRequestHandler", "log_request", 503),
+    ],
+)
+def test_each_server_passes_on_with_which_status_it_answers(
+    counts: EventCounts, module: str, owner: str, name: str, answer: object
+) -> None:
+    cycle = getattr(pytest.importorskip(module), owner)
+    wrapped = vars(cycle)[name]
+    assert next(iter(inspect.signature(inspect.unwrap(wrapped)).parameters)) == "self"
+    for given in (answer, {"status": 200}, {"type": "http.response.body"}, "-", 301, None):
+        try:
+            running = wrapped(object.__new__(cycle), given)
+        except AttributeError:
+            continue  # it has no connection: the count comes before
+        if inspect.iscoroutine(running):
+            running.close()
+    assert counted(counts, Event.FAILED_REQUEST) == [1]
+
+
+def test_an_answer_of_aiohttp_has_its_status(counts: EventCounts) -> None:
+    web = pytest.importorskip("aiohttp.web")
+    handler = sys.modules["aiohttp.web_protocol"].RequestHandler
+    for response in (web.Response(status=500), web.Response(), web.HTTPNotFound()):
+        handler.finish_response(object.__new__(handler), None, response, None).close()
+    assert counted(counts, Event.FAILED_REQUEST) == [2]
 
 
 def test_what_a_tracker_is_given_is_counted_and_what_we_give_it_is_not(

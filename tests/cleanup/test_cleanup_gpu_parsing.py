@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from leakscope.cleanup import nvidia
-from leakscope.cleanup.nvidia import parse_gpus, parse_processes, read_gpus
+from leakscope.probes import nvidia
+from leakscope.probes.nvidia import parse_gpus, parse_processes, read_gpus
 
 MIB = 1 << 20
 UUID = "GPU-e18afb8d-1627-f8ff-2ba3-c05c5a8e9e67"

@@ -13,11 +13,11 @@ from click.testing import CliRunner
 
 from leakscope.analysis.remedies.catalogue import shipped
 from leakscope.capture.capabilities import query_capabilities
-from leakscope.cleanup.nvidia import DriverReading, Gpu
 from leakscope.cli import leakscope
 from leakscope.cli.doctor import _torch, device_items, examine
 from leakscope.model.documents import Health, InForce, Item, State
 from leakscope.probes.environment import memory_abilities
+from leakscope.probes.nvidia import DriverReading, Gpu
 from leakscope.report import json_schema, render_json
 from leakscope.report.terminal import render_health_text
 

@@ -33,7 +33,8 @@ if __name__ == "__main__":
 # The command in a process of its own, where a plain file stands in for a GPU's device file.
 COMMAND = """
 import re, sys
-from leakscope.cleanup import nvidia, survey as processes
+from leakscope.cleanup import survey as processes
+from leakscope.probes import nvidia
 processes._DEVICE_FILE = re.compile(re.escape(sys.argv.pop(1)) + "$")
 sys.modules["pynvml"] = None
 from leakscope.cli import main

@@ -52,6 +52,12 @@ ROOMS = {room.name for room in (ROOT / "leakscope").iterdir() if room.is_dir()} 
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_program_of_the_tests_that_is_named_exists(page: Path) -> None:
+    named = re.findall(r"`(tests/[\w./]+\.py)`", page.read_text())
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_module_that_is_named_exists(page: Path) -> None:
     for name in MODULE.findall(page.read_text()):
         if name.partition("/")[0] in ROOMS:

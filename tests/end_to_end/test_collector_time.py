@@ -10,14 +10,32 @@ import pytest
 from warm import Warm
 
 PROGRAM = Path(__file__).parent / "programs" / "collections_grow.py"
-RUN = ("-m", "leakscope", "run", "--quiet", "--out", "run", str(PROGRAM))
+HEALTHY = PROGRAM.with_name("healthy_collections.py")
+RUN = ("-m", "leakscope", "run", "--quiet", "--out", "run")
 
 
 def findings(commands: Warm, folder: Path, kept: str) -> dict[str, dict[str, Any]]:
     """Return what is found in a run of the program, by kind."""
-    commands.run([*RUN, kept], folder, timeout_s=280).well()
-    output = json.loads((folder / "run" / "report.json").read_text())
+    output = report_of(commands, folder, PROGRAM, kept)
     return {item["kind"]: item for item in output["findings"]}
+
+
+def report_of(commands: Warm, folder: Path, program: Path, kept: str) -> dict[str, Any]:
+    commands.run([*RUN, str(program), kept], folder, timeout_s=280).well()
+    told: dict[str, Any] = json.loads((folder / "run" / "report.json").read_text())
+    return told
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["circles", "dataset", "registered", "callbacks"])
+def test_many_collections_that_keep_nothing_accuse_nobody(
+    leakscope_commands: Warm, tmp_path: Path, kind: str
+) -> None:
+    told = report_of(leakscope_commands, tmp_path, HEALTHY, kind)
+    assert (told["verdict"], told["culprits"]) == ("clean", []), told["headline"]
+    kinds = {one["kind"]: one["severity"] for one in told["findings"]}
+    assert kinds.keys() <= {"collector_time", "cleaning_calls"}, told["findings"]
+    assert set(kinds.values()) <= {"note"}
 
 
 @pytest.mark.slow

@@ -148,6 +148,44 @@ def happens(number):
     subprocess.run(["true"], check=True)
 """,
 }
+EVENTS |= {
+    "new_shape": """
+made = 0
+def collated(samples):
+    global made
+    made += 1
+    times = made // 13 + 1 if made % 13 == 0 else 1
+    return torch.utils.data.default_collate(samples * times)
+loader = DataLoader(data, batch_size=16, collate_fn=collated)
+def happens(number):
+    pass
+""",
+    "asked_collection": """
+import gc
+def happens(number):
+    gc.collect()
+""",
+    "failed_request": """
+from wsgiref.handlers import SimpleHandler
+def app(environ, respond):
+    respond(environ["PATH_INFO"], [])
+    return [b""]
+def request(status):
+    environ = {"PATH_INFO": status, "SERVER_PROTOCOL": "HTTP/1.1"}
+    SimpleHandler(io.BytesIO(), io.BytesIO(), io.StringIO(), environ).run(app)
+def happens(number):
+    request("200 OK")
+    if number % 2:
+        request("500 Internal Server Error")
+""",
+}
+EVALUATES = """
+    model.eval()
+    with torch.no_grad():
+        for x, y in loader:
+            model(x)
+    model.train()
+"""
 ASYNC_SAVE = """
 import tempfile
 import torch.distributed.checkpoint as dcp
@@ -155,6 +193,8 @@ saving = tempfile.mkdtemp()
 def happens(number):
     dcp.async_save({"weight": model[0].weight.detach().clone()}, checkpoint_id=saving).result()
 """
+PARTS = {"logged_error", "failed_request"}
+"""Events that are the half of others here."""
 NEEDS = {"tracker_call": "tensorboard", "figure": "matplotlib", "image": "PIL"}
 
 
@@ -174,7 +214,7 @@ def told(
     return recorder.report(folder)
 
 
-@pytest.mark.parametrize("event", [name for name in EVENTS if name != "logged_error"])
+@pytest.mark.parametrize("event", [name for name in EVENTS if name not in PARTS])
 def test_a_leak_per_event_is_told_by_it(
     recorder: SnippetRecorder, tmp_path: Path, event: str
 ) -> None:
@@ -210,29 +250,38 @@ def test_a_leak_per_step_beside_events_stays_per_step(
     assert "128 KiB per step" in report["headline"]
 
 
-def test_a_leak_per_logged_error_is_told_by_errors_and_not_by_records(
-    recorder: SnippetRecorder, tmp_path: Path
+@pytest.mark.parametrize("event", sorted(PARTS))
+def test_a_leak_per_error_is_told_by_errors_and_not_by_what_goes_well_too(
+    recorder: SnippetRecorder, tmp_path: Path, event: str
 ) -> None:
     keeps = KEEPS.format(numbers=AT_EACH_EVENT)
-    report = told(
-        recorder, tmp_path, "logged_error", per_event=f"number % 2 and {keeps}", per_step="pass"
-    )
+    report = told(recorder, tmp_path, event, per_event=f"number % 2 and {keeps}", per_step="pass")
     (rate,) = report["culprits"][0]["per_event"]["rates"]
-    assert rate["event"] == "logged_error"
+    assert rate["event"] == event
+
+
+@pytest.mark.parametrize(
+    ("per_event", "per_step", "unit"),
+    [
+        (KEEPS.format(numbers=AT_EACH_EVENT), "pass", "validation"),
+        ("pass", KEEPS.format(numbers=AT_EACH_STEP), "step"),
+    ],
+)
+def test_a_leak_per_evaluation_is_told_by_validations_and_one_beside_them_by_steps(
+    recorder: SnippetRecorder, tmp_path: Path, per_event: str, per_step: str, unit: str
+) -> None:
+    loop = LOOP.format(per_event=per_event, per_step=per_step)
+    (tmp_path / "train.py").write_text(f"{PRELUDE}\ndef happens(number):{EVALUATES}{loop}")
+    report = recorder.report(tmp_path)
+    culprit = report["culprits"][0]
+    assert (culprit["name"], culprit["unit"]) == ("kept", unit), report["headline"]
+    assert [rate["noun"] for rate in culprit["per_event"]["rates"]] == [unit]
 
 
 def test_a_leak_per_save_with_a_validation_each_time_says_that_both_coincide(
     recorder: SnippetRecorder, tmp_path: Path
 ) -> None:
-    event = EVENTS["save"].replace(
-        "def happens(number):",
-        "def happens(number):\n"
-        "    model.eval()\n"
-        "    with torch.no_grad():\n"
-        "        for x, y in loader:\n"
-        "            model(x)\n"
-        "    model.train()",
-    )
+    event = EVENTS["save"].replace("def happens(number):", f"def happens(number):{EVALUATES}")
     loop = LOOP.format(per_event=KEEPS.format(numbers=AT_EACH_EVENT), per_step="pass")
     (tmp_path / "train.py").write_text(PRELUDE + event + loop)
     report = recorder.report(tmp_path)

@@ -56,6 +56,7 @@ BY_HAND = {
     "python-late-collector": "needs Python 3.14.0 to 3.14.4",
     "python-free-threaded-late-collector": "needs such a build",
     "kernel-huge-pages": "needs root",
+    "mimalloc-retention": "needs torch on AArch64, or mimalloc",
     "torch-compiled-kept": "needs torch before 2.3.1",
     "torch-compile-nested-disable": "needs torch 2.6",
 }

@@ -43,6 +43,7 @@ def install(monkeypatch, *, kind="xpu", used=True, awake=True, says_whether_used
         _accelerator_isAllocatorInitialized=is_used,
         _accelerator_getDeviceStats=lambda device: of_used(STATISTICS)() if device == 0 else {},
     )
+    torch.mps = types.SimpleNamespace(driver_allocated_memory=of_used(70))
     if kind == "xpu":
         torch.xpu = types.SimpleNamespace(is_initialized=lambda: awake)
     monkeypatch.setitem(sys.modules, "torch", torch)
@@ -56,7 +57,8 @@ def test_an_accelerator_in_use_has_the_gauges_that_it_tells(monkeypatch, kind):
         f"{kind}:0.{gauge.DEVICE_PEAK}": 20,
         f"{kind}:0.{gauge.DEVICE_RESERVED}": 30,
     }
-    assert AcceleratorDeviceProbe().read() == {f"{kind}:0.{gauge.DEVICE_USED}": 900}
+    own = {f"mps:0.{gauge.DEVICE_OWN}": 70} if kind == "mps" else {}
+    assert AcceleratorDeviceProbe().read() == {f"{kind}:0.{gauge.DEVICE_USED}": 900} | own
 
 
 @pytest.mark.parametrize(

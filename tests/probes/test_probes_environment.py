@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import mmap
 import platform
 import shutil
 import subprocess
@@ -65,6 +66,16 @@ def test_metadata_without_a_version_or_of_an_older_kind_is_read_too(tmp_path, mo
     assert (reported["old-name"], reported["editable"]) == ("1.5", "2.0rc1")
     assert "broken" not in reported
     assert "none" not in reported
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
+def test_a_mimalloc_that_is_loaded_is_told_with_its_version(tmp_path):
+    assert "mimalloc" not in environment()
+    library = tmp_path / "libmimalloc-secure.so.2.1"
+    library.write_bytes(b"not really")
+    with library.open() as stream, mmap.mmap(stream.fileno(), 0, prot=mmap.PROT_READ):
+        facts = environment()
+    assert (facts["allocator"], facts["mimalloc"]) == ("mimalloc", "2.1")
 
 
 def test_allocator_settings_are_told_and_other_variables_are_not(monkeypatch):

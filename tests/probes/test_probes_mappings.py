@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from leakscope.model import gauge
+from leakscope.probes import mappings as module
 from leakscope.probes.mappings import (
     LEAST_FILE_BYTES,
     MOST_NAMES,
@@ -44,6 +45,21 @@ def test_the_kinds_add_up_to_resident_memory() -> None:
     found = probe.read()
     resident = int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
     assert sum(found[kind] for kind in gauge.MAPPING_KINDS) == pytest.approx(resident, abs=4 * MB)
+
+
+def test_what_mimalloc_has_named_is_told_of_other_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mappings = [
+        Mapping(ARENA, ARENA + 8 * MB, PRIVATE, "[anon:mimalloc]", 6 * MB, 6 * MB),
+        Mapping(2 * ARENA, 2 * ARENA + MB, PRIVATE, "[anon:other]", MB, MB),
+    ]
+    monkeypatch.setattr(module, "read_mappings", lambda: iter(mappings))
+    found = MappingKindsProbe().read()
+    assert found[gauge.MAPPED_MIMALLOC] == 6 * MB
+    assert found[gauge.MAPPED_ANONYMOUS] == 7 * MB
+    monkeypatch.setattr(module, "read_mappings", lambda: iter(mappings[1:]))
+    assert gauge.MAPPED_MIMALLOC not in MappingKindsProbe().read()
 
 
 @linux

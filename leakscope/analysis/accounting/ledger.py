@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from leakscope.analysis.accounting.native import native_entry
+from leakscope.analysis.allocator.devices import outside_owners
 from leakscope.analysis.columns.series import HOST, FloatArray, IntArray
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.rows import Grower
@@ -41,6 +42,7 @@ _GAUGES_WITHOUT_NAMES = {
     gauge.DEVICE_BY_TREE,
     gauge.CHILDREN_PSS,
     gauge.DEVICE_OUTSIDE,
+    gauge.DEVICE_OWN_OUTSIDE,
     gauge.PINNED_HOST,
 }
 """No name of the process stands for these bytes, or not for all of them."""
@@ -135,9 +137,18 @@ def _device(
         # Read together with reserved memory, unlike what the device has in use by itself.
         read.append(f"{device}.{gauge.DEVICE_OUTSIDE}")
         metric = f"{device}.{gauge.DEVICE_USED}"
-        entries.append(_entry("outside torch's allocator", outside, "outside"))
+        entries += _outside(case, device, outside)
     account = Account(metric, _before(case, window, *read), gain + (outside or 0.0))
     return _close(case, window, account, entries, device_advice)
+
+
+def _outside(case: RunContext, device: str, gained: float) -> list[LedgerEntry]:
+    """Return what grew outside torch's allocator, by owner as far as the driver tells them."""
+    label = "outside torch's allocator"
+    owners = outside_owners(case, device)
+    entries = [_entry(f"{label}: {each.name}", each.gained, "outside") for each in owners]
+    rest = gained - sum(each.gained for each in owners)
+    return [*entries, _entry(f"{label}: the driver" if owners else label, rest, "outside")]
 
 
 def _named(
@@ -350,7 +361,8 @@ def find_growth(
         for d in case.track.devices
         for m in (gauge.DEVICE_ALLOCATED, gauge.DEVICE_RESERVED, gauge.DEVICE_BY_TREE)
     ]
-    outside = [f"{device}.{gauge.DEVICE_OUTSIDE}" for device in case.track.devices]
+    beyond = (gauge.DEVICE_OUTSIDE, gauge.DEVICE_OWN_OUTSIDE)
+    outside = [f"{device}.{m}" for device in case.track.devices for m in beyond]
     metrics = [gauge.RSS, gauge.PSS, gauge.CHILDREN_PSS, *devices, *outside, gauge.PINNED_HOST]
     return [_growth(case, m, growers, ledgers) for m in metrics if _can_be_judged(case, m)]
 

@@ -449,6 +449,37 @@ def latest(case: RunContext, device: str, name: str) -> float:
     return case.nearest(f"{device}.{name}", len(case.track) - 1) or 0.0
 
 
+@dataclass(frozen=True)
+class OutsideOwner:
+    """Who has device memory that is not torch's allocator's, by the driver."""
+
+    gauge: str
+    name: str
+    gained: int
+    held: int
+
+
+_OUTSIDE = {
+    gauge.DEVICE_OWN_OUTSIDE: "this process",
+    gauge.DEVICE_CHILDREN: "child processes",
+    gauge.DEVICE_OTHERS: "other processes",
+}
+
+
+def outside_owners(case: RunContext, device: str) -> list[OutsideOwner]:
+    """Return whose the memory outside torch's allocator is; empty where the driver didn't say."""
+    return [
+        OutsideOwner(
+            its,
+            name,
+            round(has_risen_by(case, device, its)),
+            round(latest(case, device, its)),
+        )
+        for its, name in _OUTSIDE.items()
+        if case.track.has_gauge(f"{device}.{its}")
+    ]
+
+
 def private_growth(case: RunContext, device: str) -> float:
     """Return the growth of private pools, by torch's own count or else by the block lists."""
     if case.track.has_gauge(f"{device}.{gauge.DEVICE_PRIVATE}"):

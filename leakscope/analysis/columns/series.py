@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -72,9 +73,25 @@ def without_idle_time(recording: Recording, share: float, fewest: int) -> Record
         ]
         if len(gaps) >= fewest and sum(gaps) >= share * (boundaries[-1].time_s - first):
             return recording
-        kept = [m for m in recording.measurements if m.boundary.kind is not BoundaryKind.TIME]
-        return replace(recording, measurements=kept)
+        return replace(recording, measurements=[*_without_times(recording.measurements)])
     return recording
+
+
+_SUMS = frozenset({*gauge.GC_TIMES, gauge.GC_EXPLICIT, gauge.GC_EXPLICIT_TIME})
+"""Gauges that are recorded only where they have changed."""
+
+
+def _without_times(measurements: Iterable[Measurement]) -> Iterator[Measurement]:
+    """Yield measurements without those by time; what sums had come to there is not lost."""
+    carried: dict[str, int] = {}
+    for measurement in measurements:
+        if measurement.boundary.kind is BoundaryKind.TIME:
+            carried |= {n: sum_ for n, sum_ in measurement.gauges.items() if n in _SUMS}
+        elif carried:
+            yield replace(measurement, gauges=carried | measurement.gauges)
+            carried = {}
+        else:
+            yield measurement
 
 
 _WORK = frozenset(

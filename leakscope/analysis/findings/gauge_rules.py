@@ -8,7 +8,8 @@ than its gauge has a function of its own that makes the finding, or none.
 | --- | --- | --- | --- |
 | ``pinned_host`` | page-locked memory of torch | 32 MiB | warning |
 | ``private_pools`` | pools of CUDA graphs and MemPool, per device | 32 MiB | warning |
-| ``outside_allocator`` | device memory outside torch's allocator | 32 MiB | note |
+| ``outside_allocator`` | this process's memory outside torch's allocator | 32 MiB | warning |
+| ``outside_allocator`` | that of all processes on a device | 32 MiB | note |
 | ``open_figures`` | figures of pyplot | 5 | note; warning with unexplained growth |
 | ``open_files`` | open files | 20 | note |
 | ``threads`` | threads | 8 | note |
@@ -31,7 +32,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from leakscope.analysis.allocator.devices import device_series, snapshot_trend
+from leakscope.analysis.allocator.devices import device_series, outside_owners, snapshot_trend
 from leakscope.analysis.columns.series import HOST
 from leakscope.analysis.findings.native_references import imputed_trend, without_name
 from leakscope.analysis.growth import policy
@@ -85,6 +86,8 @@ class GaugeRule:
     """Functions of pyplot that make them."""
     library: str = ""
     """The library that keeps them."""
+    owners: Callable[[RunContext, str], tuple[str, Remedy | None]] | None = None
+    """What says whose a device's memory is, in a further sentence, and the remedy that fits."""
     to_finding: Callable[[RunContext, SearchResult, GaugeRule, Trend], Finding | None] | None = None
     """What makes the finding where more than the gauge decides: None where there is none."""
 
@@ -135,7 +138,10 @@ def _gauge_finding(
         "unit": trend.unit,
     }
     shown_trend, total, severity = trend, last, rule.severity
-    text = rule.text.format(**figures)
+    text, remedy = rule.text.format(**figures), rule.remedy
+    if rule.owners is not None:
+        whose, its_remedy = rule.owners(case, device)
+        text, remedy = text + whose, its_remedy or remedy
     if rule.counts:
         total = without_name(case, growth, ledgers) if rule.holds_memory else 0.0
         shown_trend = imputed_trend(trend, total)
@@ -148,7 +154,7 @@ def _gauge_finding(
         rule.kind,
         rule.title.format(device=device),
         text,
-        rule.remedy,
+        remedy,
         severity=severity,
         trend=shown_trend,
         share=share,
@@ -320,6 +326,58 @@ def _children(
     )
 
 
+_OWN_OUTSIDE = Remedy(
+    title="Make groups, handles and engines once",
+    text=(
+        "Reuse process groups, or end each by torch.distributed.destroy_process_group(group): NCCL "
+        "takes buffers per communicator, which NCCL_BUFFSIZE makes smaller. Unload engines "
+        "(TensorRT, plans of cuDNN and cuFFT) that are no longer used, run libraries from few "
+        "threads and streams, each of which has handles of its own, and look for cudaMalloc in "
+        "extensions. On MPS pad inputs to few shapes."
+    ),
+)
+_OF_OTHERS = Remedy(
+    title="Look at the other processes of the device",
+    text=(
+        "`leakscope gpu` lists them with what each uses. Nothing in this program holds it; it has "
+        "less room for that reason."
+    ),
+)
+_OUTSIDE_REMEDIES = {
+    gauge.DEVICE_OWN_OUTSIDE: _OWN_OUTSIDE,
+    gauge.DEVICE_CHILDREN: Remedy(
+        title="Look into the child processes",
+        text=(
+            "Each process that uses the device has a context of its own and what its tensors take: "
+            "keep CUDA out of workers, or end them when they are done."
+        ),
+    ),
+    gauge.DEVICE_OTHERS: _OF_OTHERS,
+}
+_GROUPS = gauge.registry("process-groups")
+
+
+def _whose(case: RunContext, device: str) -> tuple[str, Remedy | None]:
+    """Return whose the memory outside torch's allocator is, by the driver, and what to do."""
+    owners = outside_owners(case, device)
+    if not owners:
+        return "", None
+    parts = [
+        f"{human_bytes(each.held)} are of {each.name} ({human_bytes(each.gained)} more than before)"
+        for each in owners
+        if each.held or each.gained
+    ]
+    text = f" By the driver, {'; '.join(parts)}." if parts else ""
+    groups = round(case.gauge_gain(_GROUPS) or 0.0)
+    if groups > 0:
+        text += (
+            f" {human_count(groups)} process groups came and were not ended meanwhile: of NCCL "
+            "each that has communicated keeps a communicator."
+        )
+    most = max(owners, key=lambda each: each.gained)
+    return text, _OUTSIDE_REMEDIES.get(most.gauge)
+
+
 _WORKERS_REMEDY = Remedy(
     title="Look into the workers",
     text=(
@@ -380,6 +438,18 @@ RULES = (
     ),
     GaugeRule(
         "outside_allocator",
+        gauge.DEVICE_OWN_OUTSIDE,
+        "This process's memory outside torch's allocator grows on {device}",
+        "What the driver counts for this process beyond torch's reserved memory grew by {gained} "
+        "to {held}, {rate} per {unit}: contexts, communicators of NCCL, handles and kernels of "
+        "libraries, what extensions allocate, and on MPS the graphs of each shape.",
+        _OWN_OUTSIDE,
+        WARM_UP,
+        of_devices=True,
+        owners=_whose,
+    ),
+    GaugeRule(
+        "outside_allocator",
         gauge.DEVICE_OUTSIDE,
         "Memory outside torch's allocator grows on {device}",
         "What the device has in use beyond torch's reserved memory grew by {gained} to {held}: "
@@ -396,6 +466,7 @@ RULES = (
         "With no other process on the device it would be this one's.",
         severity=Severity.NOTE,
         of_devices=True,
+        owners=_whose,
     ),
     _things(
         "open_figures",
@@ -530,11 +601,15 @@ RULES = (
 
 def diagnose_gauges(case: RunContext, growth: SearchResult, ledgers: list[Ledger]) -> list[Finding]:
     """Return a finding for each gauge of the table that grows."""
-    found = []
+    found: list[Finding] = []
     for rule in RULES:
         if rule.gauge == gauge.OPEN_FILES and _descriptors_pile_up(case):
             continue
         for device in case.track.devices if rule.of_devices else [HOST]:
+            if rule.gauge == gauge.DEVICE_OUTSIDE and any(
+                each.kind == rule.kind and each.device == device for each in found
+            ):
+                continue  # its own part grows by itself
             trend, last = _gauge_trend(case, rule, device)
             gained = trend.net_bytes + (trend.gained_before if rule.counts else 0.0)
             if not trend.is_growing or gained < rule.floor:

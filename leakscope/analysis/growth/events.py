@@ -37,11 +37,12 @@ _NO_CANDIDATES = frozenset(
         Event.COLLECTION_1,
         Event.COLLECTION_2,
         Event.EVALUATION,
+        Event.ASKED_COLLECTION,
         Event.NEW_SHAPE,
     }
 )
-"""Recorded events that are no candidates by themselves: parts of another, or, as collections are,
-what follows from growth."""
+"""Events that are no candidates by themselves: parts of another, what no recording counts, or, as
+collections that come by themselves are, what follows from growth."""
 
 
 _SERVED = frozenset({Event.REQUEST.value, Event.DECODE_STEP.value, Event.TRIAL.value})
@@ -98,7 +99,12 @@ def fit_events(y: FloatArray, counters: list[Regressor], noise: float) -> EventF
 
     """
     gained = float(y[-1] - y[0]) if len(y) else 0.0
-    moving = [each for each in counters if each.total >= policy.FEWEST_RISES]
+    # A unit of time is told in whole minutes, of which a short run has few.
+    moving = [
+        each
+        for each in counters
+        if each.total >= policy.FEWEST_RISES or (each is counters[0] and each.total > 0)
+    ]
     has_events = any(not counter.is_work for counter in moving)
     if len(y) <= policy.FEWEST_READINGS or gained <= noise or not has_events:
         return None
@@ -157,7 +163,9 @@ def counters_at(track: BoundaryTable, unit: str, done: FloatArray, at: IntArray)
     names = [event.value for event in Event if event not in _NO_CANDIDATES]
     names += [Event.SAVED_FILE.value] if track.is_timed else []
     found += [Regressor(name, track.events(name)[at]) for name in names if track.has_event(name)]
-    found += _late(track, at)
+    found += _late(track, at) + _asked_collections(track, at)
+    if track.has_event(Event.NEW_SHAPE.value):
+        found.append(Regressor(Event.NEW_SHAPE.value, track.events(Event.NEW_SHAPE.value)[at]))
     known = track.known(gauge.SHAPES)
     if len(known) >= len(at):
         shapes = np.interp(at, known, track.gauge(gauge.SHAPES)[known])
@@ -172,6 +180,14 @@ def _late(track: BoundaryTable, at: IntArray) -> list[Regressor]:
         return []
     begun = track.events(name)
     return [Regressor(name, begun[np.maximum(at - late, 0)]) for late in range(1, _LATEST_SAVE + 1)]
+
+
+def _asked_collections(track: BoundaryTable, at: IntArray) -> list[Regressor]:
+    """Return the program's calls of the collector: a gauge that is read whenever it has changed."""
+    known = track.known(gauge.GC_EXPLICIT)
+    counts = np.concatenate([[0.0], track.gauge(gauge.GC_EXPLICIT)[known]])
+    asked = counts[np.searchsorted(known, at, side="right")]
+    return [Regressor(Event.ASKED_COLLECTION.value, asked)] if len(known) else []
 
 
 def _passes(track: BoundaryTable, phase: str, at: IntArray) -> tuple[FloatArray, FloatArray]:

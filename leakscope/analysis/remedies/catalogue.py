@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from leakscope.model import gauge
 from leakscope.model.census import CensusRow, Owner
 from leakscope.model.known import (
     KnownCulprit,
@@ -27,6 +28,7 @@ from leakscope.model.known import (
     to_entry,
 )
 from leakscope.model.report import Remedy
+from leakscope.model.text import human_bytes, human_count
 
 CATALOGUE_FILE = Path(__file__).with_name("catalogue.toml")
 SOURCE = "leakscope"
@@ -109,6 +111,8 @@ class Symptom:
     kind: str
     highest: Callable[[str], float]
     """Returns what a gauge read at its highest, 0 where it wasn't read."""
+    share: Callable[[str], float]
+    """Returns which part of what resident memory gained a gauge has gained, 0 likewise."""
 
 
 @dataclass(frozen=True)
@@ -139,11 +143,29 @@ def find_known_of_finding(
     for entry in catalogue.entries:
         match = entry.known.match
         reads = all(symptom.highest(name) >= least for name, least in match.gauge.items())
-        if symptom.kind in match.finding and reads and _is_set(entry, environment):
+        gains = all(symptom.share(name) >= least for name, least in match.share.items())
+        is_there = symptom.kind in match.finding and reads and gains
+        if is_there and _is_set(entry, environment):
             ran = _versions(entry.known, "", environment)
             if _speaks_of(entry.known.versions, ran):
-                return KnownMatch(entry.known, _to_recognised(entry, ran))
+                recognised = _to_recognised(entry, ran, _evidence(match, symptom, environment))
+                return KnownMatch(entry.known, recognised)
     return None
+
+
+def _evidence(match: Match, symptom: Symptom, environment: Mapping[str, str]) -> str:
+    """Return what of this run speaks for an entry, as a further sentence."""
+    parts = []
+    for name in dict.fromkeys((*match.gauge, *match.share)):
+        unit, what = gauge.describe(name)
+        say = human_bytes if unit == "bytes" else human_count
+        part = f"{what}: {say(symptom.highest(name))}"
+        gained = symptom.share(name) if name in match.share else 0.0
+        parts.append(f"{part}, {gained:.0%} of what memory gained" if gained else part)
+    for name in match.setting:
+        is_set = name in environment
+        parts.append(f"{name} is {environment[name]}" if is_set else f"{name} is not set")
+    return f" In this run: {'; '.join(parts)}." if parts else ""
 
 
 def _is_set(entry: CatalogueEntry, environment: Mapping[str, str]) -> bool:
@@ -152,7 +174,7 @@ def _is_set(entry: CatalogueEntry, environment: Mapping[str, str]) -> bool:
     return all(fnmatchcase(environment.get(name, ""), text) for name, text in wanted.items())
 
 
-def _to_recognised(entry: CatalogueEntry, ran: Mapping[str, str]) -> Recognised:
+def _to_recognised(entry: CatalogueEntry, ran: Mapping[str, str], evidence: str = "") -> Recognised:
     known = entry.known
     library = next(iter(ran), known.libraries[0])
     return Recognised(
@@ -161,7 +183,7 @@ def _to_recognised(entry: CatalogueEntry, ran: Mapping[str, str]) -> Recognised:
         library=library,
         version=ran.get(library, ""),
         nature=known.nature,
-        cause=known.cause,
+        cause=known.cause + evidence,
         link=known.link,
         source=entry.source,
     )

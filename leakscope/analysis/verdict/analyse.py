@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -66,6 +66,7 @@ from leakscope.analysis.verdict.cleared import find_cleared, find_undecided, wit
 from leakscope.analysis.verdict.culprits import find_culprits, growth_per_event, with_pileups
 from leakscope.analysis.verdict.headline import headline, verdict_of
 from leakscope.analysis.verdict.kinds import find_kinds
+from leakscope.model import gauge
 from leakscope.model.device import OutOfMemory
 from leakscope.model.record import HeaderRecord
 from leakscope.model.report import (
@@ -177,7 +178,7 @@ def _report(
         case, culprits, ranks, workers, partial(_read, run, read=read_rank)
     )
     by_event = {metric: _per_event(case, metric) for metric in _pools(case)}
-    findings = [_with_event(finding, by_event[case.host_metric]) for finding in findings]
+    findings = [_with_event(finding, by_event, case.host_metric) for finding in findings]
     verdict, missing = verdict_of(case, growth, culprits, findings, undecided)
     work = find_work(run, case)
     verdict = _with_shortage(verdict, shortage)
@@ -222,7 +223,10 @@ def _report(
 
 def _pools(case: RunContext) -> list[str]:
     """Return the gauges of memory that are held against what was counted."""
-    return [case.host_metric, *(case.metric_of(device) for device in case.track.devices)]
+    devices = case.track.devices
+    outside = [f"{device}.{gauge.DEVICE_OWN_OUTSIDE}" for device in devices]
+    own = [metric for metric in outside if case.track.has_gauge(metric)]
+    return [case.host_metric, *(case.metric_of(device) for device in devices), *own]
 
 
 def _per_event(case: RunContext, metric: str) -> EventGrowth | None:
@@ -243,9 +247,12 @@ def _per_event(case: RunContext, metric: str) -> EventGrowth | None:
     return growth_per_event(case, at, case.work_done[at], kept, unit=unit, noise=noise)
 
 
-def _with_event(finding: Finding, by_event: EventGrowth | None) -> Finding:
+def _with_event(finding: Finding, by_pool: Mapping[str, EventGrowth | None], host: str) -> Finding:
     """Return a finding of growth without a name; where memory grows with an event it says so."""
-    is_of_memory = finding.kind in _WITHOUT_NAME and finding.device == HOST and finding.unit
+    is_of_host = finding.kind in _WITHOUT_NAME and finding.device == HOST
+    metric = host if is_of_host else f"{finding.device}.{gauge.DEVICE_OWN_OUTSIDE}"
+    is_of_memory = (is_of_host or finding.kind == "outside_allocator") and finding.unit
+    by_event = by_pool.get(metric)
     if by_event is None or not is_of_memory or finding.severity is Severity.NOTE:
         return finding
     text = f"{finding.text} {by_event.text}" if by_event.is_by_event else finding.text

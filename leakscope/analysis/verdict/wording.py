@@ -144,18 +144,23 @@ _NOUNS = {
     Event.LOADER_ITERATOR.value: "new iterator of a loader",
     Event.THREAD.value: "started thread",
     Event.PROCESS.value: "started process",
+    Event.FAILED_REQUEST.value: "request with an error",
     Event.DECODE_STEP.value: "decode step",
     Event.GRAPH_CAPTURE.value: "captured graph",
-    Event.COLLECTION_2.value: "full collection",
+    Event.ASKED_COLLECTION.value: "call of gc.collect()",
     Event.NEW_SHAPE.value: "new shape",
 }
-_PLURALS = {_NOUNS[Event.LOADER_ITERATOR.value]: "new iterators of a loader"}
+_PLURALS = {
+    _NOUNS[Event.LOADER_ITERATOR.value]: "new iterators of a loader",
+    _NOUNS[Event.FAILED_REQUEST.value]: "requests with an error",
+    _NOUNS[Event.ASKED_COLLECTION.value]: "calls of gc.collect()",
+}
 _INCIDENTAL_EVENTS = frozenset(
     {
         Event.LOG.value,
         Event.LOADER_ITERATOR.value,
         Event.THREAD.value,
-        Event.COLLECTION_2.value,
+        Event.ASKED_COLLECTION.value,
         Event.SCHEDULER.value,
     }
 )

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -181,6 +181,37 @@ class _NotifyingLoader(Loader):
 def is_being_imported(module: ModuleType) -> bool:
     """Return whether a module is known already, and has not been run to its end."""
     return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
+
+
+class LatePatches:
+    """Patches of modules: of each at once where it is imported, else when it will be."""
+
+    def __init__(
+        self, modules: Iterable[str], make: Callable[[ModuleType], Iterable[PatchedMethod]]
+    ) -> None:
+        self._modules = tuple(dict.fromkeys(modules))
+        self._make = make
+        self._patches: list[PatchedMethod] = []
+        self._watch = ImportWatch(dict.fromkeys(self._modules, self._arrived))
+
+    def install(self) -> None:
+        """Patch from now on."""
+        for name in self._modules:
+            module = sys.modules.get(name)
+            if module is not None and not is_being_imported(module):
+                self._watch.arrived(name)
+                self._arrived(module)
+        self._watch.start()
+
+    def remove(self) -> None:
+        """Leave the modules as they were found."""
+        self._watch.stop()
+        for patch in self._patches:
+            patch.remove()
+        self._patches.clear()
+
+    def _arrived(self, module: ModuleType) -> None:
+        self._patches.extend(self._make(module))
 
 
 class LibraryPatches:

@@ -2,7 +2,7 @@
 
 It is queried through NVML where the module ``pynvml`` (of the package ``nvidia-ml-py``) can be
 imported, else through ``nvidia-smi`` and its CSV, whose sizes are whole MiB and whose list has
-compute processes only.
+compute processes only. From within a program NVML alone is asked.
 """
 
 from __future__ import annotations
@@ -11,9 +11,16 @@ import os
 import re
 import subprocess
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+import psutil
+
+from leakscope.model import gauge
+from leakscope.model.errors import ours
+from leakscope.probes import GuardedProbe
+from leakscope.probes.cuda import awake_cuda
 
 _TIMEOUT_S = 20.0
 _GPU_FIELDS = "index,uuid,memory.total,memory.used,memory.free,name"
@@ -119,10 +126,76 @@ def _query_nvidia_smi(query: str) -> str:
     return text
 
 
-def _read_nvml() -> tuple[Gpu, ...]:
+class DeviceOwnersProbe(GuardedProbe):
+    """Whose device memory is, by the driver: this process's, its children's, that of others.
+
+    Only devices are asked about on which torch's allocator holds memory. Where the driver doesn't
+    list this process, as in a container whose processes have numbers of their own, nothing can be
+    said of any.
+    """
+
+    name = "owners of device memory"
+    slow = True
+
+    def __init__(self) -> None:
+        self._nvml: Any = None
+        self._is_missing = False
+
+    def measure(self) -> dict[str, int]:
+        """Return it for each device in use, where CUDA is awake and no graph is being captured."""
+        cuda = awake_cuda()
+        if cuda is None or self._is_missing or cuda.is_current_stream_capturing():
+            return {}
+        if self._nvml is None and not self._begin():
+            return {}
+        gauges: dict[str, int] = {}
+        for device in range(cuda.device_count()):
+            if cuda.memory_reserved(device):
+                properties = cuda.get_device_properties(device)
+                found = by_owner(self._processes_on(str(getattr(properties, "uuid", ""))))
+                gauges |= {f"cuda:{device}.{name}": size for name, size in found.items()}
+        return gauges
+
+    def _processes_on(self, uuid: str) -> Mapping[int, int | None]:
+        name = f"GPU-{uuid.removeprefix('GPU-')}"
+        handle = _answer_or_none(self._nvml.nvmlDeviceGetHandleByUUID, name)
+        return {} if handle is None else _processes(self._nvml, handle)
+
+    def _begin(self) -> bool:
+        """Open NVML for the life of the process; it makes no context."""
+        try:
+            self._nvml = _import_nvml()
+            self._nvml.nvmlInit()
+        except ours(Exception):
+            self._is_missing = True
+        return not self._is_missing
+
+
+def by_owner(processes: Mapping[int, int | None]) -> dict[str, int]:
+    """Return what this process, its children and all others use, as gauges; empty if unknown."""
+    own = processes.get(os.getpid())
+    if own is None:
+        return {}
+    others = {pid: size or 0 for pid, size in processes.items() if pid != os.getpid()}
+    children = (
+        {child.pid for child in psutil.Process().children(recursive=True)} if others else set()
+    )
+    return {
+        gauge.DEVICE_OWN: own,
+        gauge.DEVICE_CHILDREN: sum(size for pid, size in others.items() if pid in children),
+        gauge.DEVICE_OTHERS: sum(size for pid, size in others.items() if pid not in children),
+    }
+
+
+def _import_nvml() -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # an older package of that name warns of itself
         import pynvml  # type: ignore[import-untyped,import-not-found,unused-ignore]
+    return pynvml
+
+
+def _read_nvml() -> tuple[Gpu, ...]:
+    pynvml = _import_nvml()
     pynvml.nvmlInit()
     try:
         count = range(pynvml.nvmlDeviceGetCount())
@@ -135,13 +208,6 @@ def _read_nvml() -> tuple[Gpu, ...]:
 
 def _nvml_gpu(nvml: Any, index: int, handle: Any) -> Gpu:
     memory = _answer_or_none(nvml.nvmlDeviceGetMemoryInfo, handle)
-    processes: dict[int, int | None] = {}
-    for query in (
-        nvml.nvmlDeviceGetComputeRunningProcesses,
-        nvml.nvmlDeviceGetGraphicsRunningProcesses,
-    ):
-        for process in _answer_or_none(query, handle) or ():
-            _add(processes, int(process.pid), process.usedGpuMemory)
     return Gpu(
         index=index,
         uuid=_text(_answer_or_none(nvml.nvmlDeviceGetUUID, handle)),
@@ -149,15 +215,26 @@ def _nvml_gpu(nvml: Any, index: int, handle: Any) -> Gpu:
         total=int(memory.total) if memory else None,
         used=int(memory.used) if memory else None,
         free=int(memory.free) if memory else None,
-        processes=processes,
+        processes=_processes(nvml, handle),
     )
+
+
+def _processes(nvml: Any, handle: Any) -> dict[int, int | None]:
+    processes: dict[int, int | None] = {}
+    for query in (
+        nvml.nvmlDeviceGetComputeRunningProcesses,
+        nvml.nvmlDeviceGetGraphicsRunningProcesses,
+    ):
+        for process in _answer_or_none(query, handle) or ():
+            _add(processes, int(process.pid), process.usedGpuMemory)
+    return processes
 
 
 def _answer_or_none(query: Any, handle: Any) -> Any:
     """What the driver answers; None where it refuses or doesn't support the question."""
     try:
         return query(handle)
-    except Exception:
+    except ours(Exception):
         return None
 
 
