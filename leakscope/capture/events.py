@@ -585,17 +585,17 @@ def _status(args: tuple[Any, ...], place: int) -> int:
 
     A number, a text that begins with it, a message of ASGI, or an answer that has it.
     """
-    given = args[place] if len(args) > place else None
+    status = args[place] if len(args) > place else None
     try:
-        if type(given) is dict:
-            given = given.get("status")
-        elif not isinstance(given, int | str):
-            given = getattr(given, "_status", None)  # of aiohttp: not what a property computes
-        if isinstance(given, str):
-            given = int(given[:3]) if given[:3].isdecimal() else 0
+        if type(status) is dict:
+            status = status.get("status")
+        elif not isinstance(status, int | str):
+            status = getattr(status, "_status", None)  # of aiohttp: not what a property computes
+        if isinstance(status, str):
+            status = int(status[:3]) if status[:3].isdecimal() else 0
     except ours(Exception):
         return 0
-    return int(given) if isinstance(given, int) else 0
+    return int(status) if isinstance(status, int) else 0
 
 
 def _ended(compiled: Any) -> float:

@@ -89,7 +89,7 @@ class Event(str, Enum):
     COLLECTION_2 = "collection_2"
     EVALUATION = "evaluation"
     """A phase that isn't training has ended. Recordings hold none: their boundaries show it."""
-    ASKED_COLLECTION = "asked_collection"
+    EXPLICIT_COLLECTION = "explicit_collection"
     """A call of ``gc.collect()`` by the program. From a gauge, likewise."""
     NEW_SHAPE = "new_shape"
     """A batch of a loader had a shape for the first time. Where tensors come from elsewhere, a

@@ -160,7 +160,7 @@ loader = DataLoader(data, batch_size=16, collate_fn=collated)
 def happens(number):
     pass
 """,
-    "asked_collection": """
+    "explicit_collection": """
 import gc
 def happens(number):
     gc.collect()

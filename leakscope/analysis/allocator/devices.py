@@ -456,7 +456,7 @@ class OutsideOwner:
     gauge: str
     name: str
     gained: int
-    held: int
+    used: int
 
 
 _OUTSIDE = {

@@ -140,8 +140,8 @@ def _gauge_finding(
     shown_trend, total, severity = trend, last, rule.severity
     text, remedy = rule.text.format(**figures), rule.remedy
     if rule.owners is not None:
-        whose, its_remedy = rule.owners(case, device)
-        text, remedy = text + whose, its_remedy or remedy
+        owners, its_remedy = rule.owners(case, device)
+        text, remedy = text + owners, its_remedy or remedy
     if rule.counts:
         total = without_name(case, growth, ledgers) if rule.holds_memory else 0.0
         shown_trend = imputed_trend(trend, total)
@@ -357,15 +357,15 @@ _OUTSIDE_REMEDIES = {
 _GROUPS = gauge.registry("process-groups")
 
 
-def _whose(case: RunContext, device: str) -> tuple[str, Remedy | None]:
+def _owners_of_outside(case: RunContext, device: str) -> tuple[str, Remedy | None]:
     """Return whose the memory outside torch's allocator is, by the driver, and what to do."""
     owners = outside_owners(case, device)
     if not owners:
         return "", None
     parts = [
-        f"{human_bytes(each.held)} are of {each.name} ({human_bytes(each.gained)} more than before)"
+        f"{human_bytes(each.used)} are of {each.name} ({human_bytes(each.gained)} more than before)"
         for each in owners
-        if each.held or each.gained
+        if each.used or each.gained
     ]
     text = f" By the driver, {'; '.join(parts)}." if parts else ""
     groups = round(case.gauge_gain(_GROUPS) or 0.0)
@@ -446,7 +446,7 @@ RULES = (
         _OWN_OUTSIDE,
         WARM_UP,
         of_devices=True,
-        owners=_whose,
+        owners=_owners_of_outside,
     ),
     GaugeRule(
         "outside_allocator",
@@ -466,7 +466,7 @@ RULES = (
         "With no other process on the device it would be this one's.",
         severity=Severity.NOTE,
         of_devices=True,
-        owners=_whose,
+        owners=_owners_of_outside,
     ),
     _things(
         "open_figures",

@@ -37,7 +37,7 @@ _NO_CANDIDATES = frozenset(
         Event.COLLECTION_1,
         Event.COLLECTION_2,
         Event.EVALUATION,
-        Event.ASKED_COLLECTION,
+        Event.EXPLICIT_COLLECTION,
         Event.NEW_SHAPE,
     }
 )
@@ -163,7 +163,7 @@ def counters_at(track: BoundaryTable, unit: str, done: FloatArray, at: IntArray)
     names = [event.value for event in Event if event not in _NO_CANDIDATES]
     names += [Event.SAVED_FILE.value] if track.is_timed else []
     found += [Regressor(name, track.events(name)[at]) for name in names if track.has_event(name)]
-    found += _late(track, at) + _asked_collections(track, at)
+    found += _late(track, at) + _explicit_collections(track, at)
     if track.has_event(Event.NEW_SHAPE.value):
         found.append(Regressor(Event.NEW_SHAPE.value, track.events(Event.NEW_SHAPE.value)[at]))
     known = track.known(gauge.SHAPES)
@@ -182,12 +182,12 @@ def _late(track: BoundaryTable, at: IntArray) -> list[Regressor]:
     return [Regressor(name, begun[np.maximum(at - late, 0)]) for late in range(1, _LATEST_SAVE + 1)]
 
 
-def _asked_collections(track: BoundaryTable, at: IntArray) -> list[Regressor]:
+def _explicit_collections(track: BoundaryTable, at: IntArray) -> list[Regressor]:
     """Return the program's calls of the collector: a gauge that is read whenever it has changed."""
     known = track.known(gauge.GC_EXPLICIT)
     counts = np.concatenate([[0.0], track.gauge(gauge.GC_EXPLICIT)[known]])
-    asked = counts[np.searchsorted(known, at, side="right")]
-    return [Regressor(Event.ASKED_COLLECTION.value, asked)] if len(known) else []
+    explicit = counts[np.searchsorted(known, at, side="right")]
+    return [Regressor(Event.EXPLICIT_COLLECTION.value, explicit)] if len(known) else []
 
 
 def _passes(track: BoundaryTable, phase: str, at: IntArray) -> tuple[FloatArray, FloatArray]:

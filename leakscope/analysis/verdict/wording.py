@@ -147,20 +147,20 @@ _NOUNS = {
     Event.FAILED_REQUEST.value: "request with an error",
     Event.DECODE_STEP.value: "decode step",
     Event.GRAPH_CAPTURE.value: "captured graph",
-    Event.ASKED_COLLECTION.value: "call of gc.collect()",
+    Event.EXPLICIT_COLLECTION.value: "call of gc.collect()",
     Event.NEW_SHAPE.value: "new shape",
 }
 _PLURALS = {
     _NOUNS[Event.LOADER_ITERATOR.value]: "new iterators of a loader",
     _NOUNS[Event.FAILED_REQUEST.value]: "requests with an error",
-    _NOUNS[Event.ASKED_COLLECTION.value]: "calls of gc.collect()",
+    _NOUNS[Event.EXPLICIT_COLLECTION.value]: "calls of gc.collect()",
 }
 _INCIDENTAL_EVENTS = frozenset(
     {
         Event.LOG.value,
         Event.LOADER_ITERATOR.value,
         Event.THREAD.value,
-        Event.ASKED_COLLECTION.value,
+        Event.EXPLICIT_COLLECTION.value,
         Event.SCHEDULER.value,
     }
 )
