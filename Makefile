@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 
 INTERPRETERS ?= python3.10 python3.11 python3.12 python3.13 python3.14
 
-BENCHMARKS := start report recording memory workers ranks cuda heap pauses clean growth events native overhead
+BENCHMARKS := start report recording memory workers ranks cuda heap pauses holders clean growth events native overhead
 
 # Rooms whose tests walk the heap of their own process, as those under tests/heap do.
 OWN_HEAP := testing capture probes cleanup
@@ -136,6 +136,9 @@ bench-heap: $(VENV)/.benching
 
 bench-pauses: $(VENV)/.benching
 	$(BIN)/python benchmarks/census_pauses.py $(QUICK)
+
+bench-holders: $(VENV)/.benching
+	$(BIN)/python benchmarks/native_holders.py $(QUICK)
 
 bench-clean: $(VENV)/.benching
 	$(BIN)/python benchmarks/clean_functions.py $(QUICK)

@@ -34,6 +34,9 @@ SLOW_SAMPLE: dict[str, tuple[str, ...]] = {
     "docs/test_guide.py": (),
     "docs/test_site.py": (),
     "docs/test_tutorial.py": (),
+    "end_to_end/test_autograd_circles.py": (
+        "test_the_loop_is_told_with_its_steps_and_the_line_that_made_it[after_accumulation]",
+    ),
     "end_to_end/test_child_programs.py": (
         "test_a_rollout_worker_that_keeps_its_frames_is_named",
         "test_processes_that_keep_nothing_are_clean[executor]",

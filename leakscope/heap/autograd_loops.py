@@ -12,6 +12,10 @@ has its hooks in vectors of pointers to objects that point to the dict in which 
 (``PyFunctionTensorPreHook`` and its like in torch/csrc/autograd/python_hook.h). Memory is read by
 ``/proc/self/mem``, which answers a wrong address with an error; where there is no such file, no
 hook is found and no loop reported.
+
+Two more references have a twin that the collector sees, which tells what they are to: that of a
+tensor to the dict of its hooks that run after its gradient was accumulated, and that of the reducer
+of ``DistributedDataParallel`` to a communication hook and its state.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ import types
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -64,6 +68,8 @@ _NEVER_ENTERED = (
 
 
 _CUSTOM_FUNCTION = ("torch.autograd.function", "BackwardCFunction")
+_REDUCER = ("torch._C._distributed_c10d", "Reducer")
+_REDUCED = ("torch.nn.parallel.distributed", "DistributedDataParallel")
 _LEADING = (OrderedDict, dict, list, tuple, set, types.CellType)
 """What leads from one step to the next and is none itself."""
 
@@ -145,6 +151,7 @@ class LoopFinder:
     def __init__(self, most: int = MOST_OBJECTS) -> None:
         self._left = most
         self._nodes: dict[int, NodeFacts | None] = {}
+        self._reduced: dict[int, bool] = {}
         self._access: TensorAccess | None = None
 
     @property
@@ -163,7 +170,7 @@ class LoopFinder:
         try:
             with no_overrides(access), _Memory() as memory:
                 circle = self._circle(target, memory)
-                return self._steps(circle) if circle and self._is_unseen(circle) else []
+                return self._steps(circle) if circle else []
         except ours(Exception):
             return []
 
@@ -194,24 +201,55 @@ class LoopFinder:
         return False
 
     def _circle(self, target: object, memory: _Memory) -> list[Any]:
-        """Return objects from ``target`` on of which each refers to the next, the last to it."""
+        """Return objects from ``target`` on of which each refers to the next, the last to it.
+
+        The collector can't see all of the way: one that it sees is no reason for what lives on, and
+        may lead along the same objects as one that it doesn't.
+        """
         may_be_hooks = anatomy.is_instance(target, dict)
-        before: dict[int, tuple[Any, int]] = {id(target): (target, 0)}
-        waiting, at = [target], 0
+        begins = _WayPlace(target, None, is_unseen=self._facts(target) is not None)
+        visited, waiting, at = {begins.key}, [begins], 0
         while at < len(waiting) and self._left > 0:
-            obj = waiting[at]
+            place = waiting[at]
+            obj = place.obj
             at += 1
             is_searched = may_be_hooks and self._facts(obj) is not None
             self._left -= _NODE_COST if is_searched else 1
             if is_searched and memory.holds_hooks(obj, id(target)):
-                return _way(before, obj)
-            for referent in self._referents(obj):
-                if referent is target:
-                    return _way(before, obj)
-                if id(referent) not in before and not _is_closed(referent):
-                    before[id(referent)] = (referent, id(obj))
-                    waiting.append(referent)
+                return _simple(place.way())
+            unseen = self._unseen(obj)
+            for via, referent in [*unseen, *((None, each) for each in self._referents(obj))]:
+                is_unseen = place.is_unseen or via is not None or self._facts(referent) is not None
+                if referent is target and is_unseen:
+                    last = place if via is obj or via is None else _WayPlace(via, place)
+                    return _simple(last.way())
+                known = {(id(referent), True), (id(referent), is_unseen)}
+                if visited.isdisjoint(known) and not _is_closed(referent):
+                    before = place if via is obj or via is None else _WayPlace(via, place)
+                    further = _WayPlace(referent, before, is_unseen=is_unseen)
+                    visited.add(further.key)
+                    waiting.append(further)
         return []
+
+    def _unseen(self, obj: Any) -> list[tuple[Any, object]]:
+        """Return what C++ refers to for an object, each with the object that has the reference."""
+        access = self._access
+        if access is not None and anatomy.is_instance(obj, access.tensor):
+            hooks = vars(access.tensor).get("_post_accumulate_grad_hooks")
+            found = None if hooks is None else hooks.__get__(obj)
+            return [] if found is None else [(obj, found)]
+        if self._is_reduced(type(obj)):
+            parts = anatomy.instance_dict(obj) or {}
+            reducer, hooks = parts.get("reducer"), parts.get("_comm_hooks")
+            if reducer is not None and type(hooks) is list:
+                pairs = [pair for pair in hooks if type(pair) is tuple]
+                return [(reducer, each) for pair in pairs for each in pair]
+        return []
+
+    def _is_reduced(self, kind: type) -> bool:
+        if id(kind) not in self._reduced:
+            self._reduced[id(kind)] = anatomy.inherits(kind, *_REDUCED)
+        return self._reduced[id(kind)]
 
     def _referents(self, obj: Any) -> list[object]:
         kind = type(obj)
@@ -247,10 +285,6 @@ class LoopFinder:
             self._nodes[id(kind)] = node_facts(anatomy.mro(kind))
         return self._nodes[id(kind)]
 
-    def _is_unseen(self, circle: list[Any]) -> bool:
-        """Say whether autograd is part of a circle: without it the collector would see it all."""
-        return any(self._facts(obj) is not None for obj in circle)
-
     def _steps(self, circle: list[Any]) -> list[LoopStep]:
         """Return the steps, beginning at a hook where there is one."""
         first = next((i for i, obj in enumerate(circle) if _function_of(obj) is not None), 0)
@@ -284,15 +318,41 @@ class LoopFinder:
     def _kind_of_function(self, before: Any) -> StepKind:
         if self._facts(before) is not None or is_saved_variable(type(before)):
             return StepKind.UNPACK_HOOK
-        return StepKind.HOOK if type(before) in (OrderedDict, dict) else StepKind.FUNCTION
+        is_hook = type(before) in (OrderedDict, dict) or anatomy.inherits(type(before), *_REDUCER)
+        return StepKind.HOOK if is_hook else StepKind.FUNCTION
 
 
-def _way(before: dict[int, tuple[Any, int]], last: Any) -> list[Any]:
-    way, at = [], id(last)
-    while at:
-        obj, at = before[at]
-        way.append(obj)
-    return way[::-1] if len(way) <= _LONGEST else []
+class _WayPlace(NamedTuple):
+    """An object that was met on the way from another, and how."""
+
+    obj: Any
+    before: _WayPlace | None
+    is_unseen: bool = False
+    """Whether the collector can't see a part of the way."""
+
+    @property
+    def key(self) -> tuple[int, bool]:
+        """What tells places apart: an object is met again where the way to it is unseen."""
+        return id(self.obj), self.is_unseen
+
+    def way(self) -> list[Any]:
+        """Return the objects up to this; nothing where they are too many to tell."""
+        found: list[Any] = []
+        place: _WayPlace | None = self
+        while place is not None:
+            found.append(place.obj)
+            place = place.before
+        return found[::-1] if len(found) <= _LONGEST else []
+
+
+def _simple(way: list[Any]) -> list[Any]:
+    """Return the circle in a way that meets an object twice: between them lies what is unseen."""
+    first: dict[int, int] = {}
+    for place, obj in enumerate(way):
+        if id(obj) in first:
+            return way[first[id(obj)] : place]
+        first[id(obj)] = place
+    return way
 
 
 def _is_closed(obj: object) -> bool:

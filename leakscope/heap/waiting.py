@@ -194,12 +194,43 @@ def alive_tasks() -> list[Any]:
     if task_type is None:
         return []
     is_done = task_type.done
-    found: dict[int, Any] = {}
+    found = {id(t): t for t in _tasks_of_running_loops() if not is_done(t)}
     for name in _TASK_SETS:
         known = anatomy.instance_dict(getattr(sys.modules.get("asyncio.tasks"), name, None))
         alive = [reference() for reference in list((known or {}).get("data", ()))]
         found |= {id(t): t for t in alive if type(t) is task_type and not is_done(t)}
     return list(found.values())
+
+
+def _tasks_of_running_loops() -> list[Any]:
+    """Return the tasks of loops that run, where asyncio lists its own in C: from CPython 3.14 on.
+
+    Those of a loop that a library runs in C (uvloop) are asked for in its own thread only.
+    """
+    core: Any = sys.modules.get("_asyncio")
+    all_tasks = getattr(core, "all_tasks", None)
+    if all_tasks is None:
+        return []
+    loops = {id(loop): loop for loop in (core._get_running_loop(), *_loops_of_frames()) if loop}
+    return [t for loop in loops.values() for t in all_tasks(loop) if type(t) is core.Task]
+
+
+def _loops_of_frames() -> Iterator[Any]:
+    tops = sys._current_frames()
+    tops.pop(threading.get_ident(), None)  # asyncio knows the loop of this thread itself
+    for frame in tops.values():
+        above: types.FrameType | None = frame
+        for _ in range(_MOST_FRAMES):
+            if above is None:
+                break
+            if _runs_a_loop(above):
+                yield dict(locals_of(above)).get("self")
+            above = above.f_back
+
+
+def _runs_a_loop(frame: types.FrameType) -> bool:
+    name = frame.f_code.co_name
+    return name == "run_forever" and module_of(frame.f_globals) == "asyncio.base_events"
 
 
 def awaiting(coroutine: Any) -> Iterator[types.FrameType]:

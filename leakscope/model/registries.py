@@ -18,6 +18,9 @@ class Counting(Enum):
     """How long the containers are."""
     CALL = "call"
     """What a function written in C returns."""
+    SERVED = "served"
+    """How much waits in the queues of threads whose class, or that of the method they run, is from
+    these modules: of what has no place, since only objects of the program's refer to it."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,9 @@ class CountedRegistry:
     noun: str
     """What its entries are called, in the plural."""
     places: tuple[str, ...]
-    """``module:attribute.attribute``, of one thing each; what several have is added up."""
+    """``module:attribute.attribute``, of one thing each; what several have is added up. Of threads
+    that serve queues the module alone, with all below it.
+    """
     filled_by: tuple[str, ...] = ()
     """Calls that add entries: ``owner.function``, ``.function`` without an owner, ``*.function`` of
     any object.
@@ -40,8 +45,20 @@ class CountedRegistry:
     """Whether it is emptied by itself when it is full: then it is counted, and no culprit."""
     but: tuple[str, ...] = ()
     """Places whose entries don't count."""
+    keeper: str = ""
+    """What keeps the entries, where it is called otherwise than its first place."""
+
+    @property
+    def kept_by(self) -> str:
+        """What keeps the entries, as it is written in a sentence."""
+        return self.keeper or self.places[0].replace(":", ".")
 
 
+_LOGGED = (
+    *(f"*.add_{what}" for what in ("scalar", "scalars", "histogram", "image", "figure", "text")),
+    *(f"*.log_{what}" for what in ("metric", "metrics", "image", "batch", "artifact")),
+    *("wandb.log", "run.log"),
+)
 REGISTRIES = (
     # The interpreter and its library.
     CountedRegistry(
@@ -96,6 +113,13 @@ REGISTRIES = (
         "Make each class once.",
     ),
     CountedRegistry("encodings", "encodings", ("encodings:_cache",)),
+    CountedRegistry(
+        "overloads",
+        "overloads of functions",
+        ("typing:_overload_registry",),
+        ("typing.overload", ".overload"),
+        "typing.clear_overloads() empties it; import code under one name.",
+    ),
     CountedRegistry(
         "source-lines",
         "files of source text",
@@ -290,6 +314,12 @@ REGISTRIES = (
         "modules of generated code",
         (
             "torch._inductor.codecache:PyCodeCache.modules",
+            "torch._inductor.codecache:PyCodeCache.modules_no_attr",
+            "torch._inductor.codecache:CppCodeCache.cache",
+            "torch._inductor.codecache:CppPythonBindingsCodeCache.cache",
+            "torch._inductor.codecache:CppWrapperCodeCache.cache",
+            "torch._inductor.codecache:CudaKernelParamCache.cache",
+            "torch._inductor.async_compile:CompiledTritonKernels._cache",
             "torch._dynamo.convert_frame:input_codes.seen",
             "torch._dynamo.convert_frame:output_codes.seen",
         ),
@@ -303,6 +333,8 @@ REGISTRIES = (
             "torch._dynamo.utils:compilation_time_metrics",
             "torch._dynamo.utils:guard_failures",
             "torch._subclasses.fake_tensor:FakeTensorMode.cache",
+            "torch._inductor.codecache:PyCodeCache.linemaps",
+            "torch._dynamo.funcname_cache:cache",
         ),
         ("torch.compile", ".compile"),
     ),
@@ -362,6 +394,22 @@ REGISTRIES = (
         ("tqdm.std:tqdm._instances",),
         (".tqdm", "tqdm.tqdm", ".trange"),
         "Close each bar, or use it as a context manager.",
+    ),
+    CountedRegistry(
+        "tracker-records",
+        "records that wait to be written by an experiment tracker",
+        ("tensorboard.summary.writer", "tensorboardX", "mlflow.utils.async_logging", "wandb.sdk"),
+        _LOGGED,
+        "Log less often or less at once, or wait for the tracker now and then (flush()): records "
+        "come faster than they are written.",
+        counting=Counting.SERVED,
+        keeper="the queue of the tracker's thread",
+    ),
+    CountedRegistry(
+        "tracker-replies",
+        "replies of Weights & Biases that weren't taken",
+        ("wandb.sdk.wandb_setup:_singleton._connection._client._mailbox._handles",),
+        ("wandb.log", "run.log", "*.log_artifact"),
     ),
     CountedRegistry(
         "metrics",

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import BuiltinFunctionType
+from queue import Queue, SimpleQueue
+from types import BuiltinFunctionType, MethodType
 from typing import Any
 
 from leakscope.model import gauge
@@ -181,6 +183,8 @@ class RegistriesProbe(GuardedProbe):
 
 def entries_of(registry: CountedRegistry) -> int | None:
     """Return how many entries a registry has; None where none of its modules was imported."""
+    if registry.counting is Counting.SERVED:
+        return _waiting_for(registry.places)
     counts = [_count(place, registry.counting) for place in registry.places]
     known = [count for count in counts if count is not None]
     others = [_count(place, registry.counting) or 0 for place in registry.but]
@@ -198,6 +202,46 @@ def _count(place: str, counting: Counting) -> int | None:
         return _length(found)
     except ours(Exception):
         return None
+
+
+def _waiting_for(modules: tuple[str, ...]) -> int | None:
+    """Return how much waits in queues that threads of these modules serve, each queue once."""
+    if not any(module in sys.modules for module in modules):
+        return None
+    sizes: dict[int, int] = {}
+    for thread in list(threading._active.values()):  # type: ignore[attr-defined]
+        sizes |= _served(thread, modules)
+    return sum(sizes.values())
+
+
+def _served(thread: Any, modules: tuple[str, ...]) -> dict[int, int]:
+    """Return the length of each queue that a thread of these modules serves, by its address."""
+    try:
+        target = object.__getattribute__(thread, "__dict__").get("_target")
+        owners = [thread, target.__self__] if type(target) is MethodType else [thread]
+        found: dict[int, int] = {}
+        for owner in owners:
+            if _is_of(type(owner), modules):
+                found |= _queued(object.__getattribute__(owner, "__dict__"))
+    except ours(Exception):
+        return {}
+    return found
+
+
+def _is_of(kind: type, modules: tuple[str, ...]) -> bool:
+    name = type.__dict__["__dict__"].__get__(kind).get("__module__")
+    return type(name) is str and any(f"{name}.".startswith(f"{each}.") for each in modules)
+
+
+def _queued(attributes: dict[str, Any]) -> dict[int, int]:
+    """Return the length of each queue among an object's attributes, by its address."""
+    found = {}
+    for value in list(attributes.values()):
+        if type(value) is SimpleQueue:
+            found[id(value)] = value.qsize()
+        elif issubclass(type(value), Queue):
+            found[id(value)] = _length(_stored(value, "queue")) or 0
+    return found
 
 
 def _stored(owner: Any, name: str) -> Any:

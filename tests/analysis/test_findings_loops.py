@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from synthetic_runs import MIB, Program, Thing
 
@@ -117,6 +119,85 @@ def test_a_loop_without_functions_is_opened_by_detaching() -> None:
     found = loop_in(report_of(leaf, kept, *GRAPH, type_="Tensor"))
     assert found.title == "The graph of Keeper.total leads back to itself"
     assert found.remedy.title.startswith("Detach Keeper.total")
+
+
+def test_a_hook_that_runs_after_accumulation_keeps_no_graph() -> None:
+    source = """def watch(layer):
+    def note(weight):
+        return layer.bias
+    layer.weight.register_post_accumulate_grad_hook(note)
+"""
+    hook = LoopStep(kind=StepKind.HOOK, name="watch.note", file=FILE, line=2)
+    layer = LoopStep(kind=StepKind.OBJECT, name="Linear")
+    weight = LoopStep(kind=StepKind.TENSOR, name="Linear.weight")
+    found = loop_in(report_of(hook, layer, weight, source=source))
+    assert found.title == "The hook watch.note and Linear.weight keep each other alive"
+    assert found.fed_at == ["train.py:4"]
+    assert found.remedy.title == "Remove the hook watch.note, or let it keep no Linear"
+    assert "graph" not in found.text
+
+
+@pytest.mark.parametrize("is_function", [True, False])
+def test_what_the_reducer_keeps_for_a_communication_hook(is_function: bool) -> None:
+    source = """def compress(model):
+    def hook(state, bucket):
+        return model.reduced(bucket)
+    model.register_comm_hook(State(model), hook)
+"""
+    hook = LoopStep(kind=StepKind.HOOK, name="compress.hook", file=FILE, line=2)
+    state = LoopStep(kind=StepKind.OBJECT, name="State")
+    wrapped = LoopStep(kind=StepKind.OBJECT, name="DistributedDataParallel")
+    reducer = LoopStep(kind=StepKind.OBJECT, name="Reducer")
+    found = loop_in(report_of(hook if is_function else state, wrapped, reducer, source=source))
+    assert found.title == (
+        f"The {'hook compress.hook' if is_function else 'state of a communication hook'} and "
+        "DistributedDataParallel keep each other alive"
+    )
+    assert found.fed_at == ["train.py:4"]
+    assert "weakref.ref" in found.remedy.text
+
+
+def held_by(loop: tuple[LoopStep, ...], type_: str, size: float) -> Thing:
+    return Thing(
+        f"<held by native code>·{type_}", lambda s: s.epochs_done * size, "object", type_,
+        root=RootKind.NATIVE, user=False, count=lambda s: s.epochs_done * 4, loop=loop,
+    )  # fmt: skip
+
+
+def test_a_loop_on_which_several_types_hang_is_told_once() -> None:
+    loop = (NOTE, OUT, *GRAPH)
+    both = [held_by(loop, "Parameter", 4 * MIB), held_by(loop, "OrderedDict", 2 * MIB)]
+    other = held_by((NOTE, LoopStep(kind=StepKind.TENSOR, name="loss"), *GRAPH), "dict", MIB)
+    run = Program(epochs=10, full_every=1).plant(*both, other).build()
+    run.main.sources[FILE] = SOURCE
+    found = [f for f in analyse(run).findings if f.kind == "autograd_loop"]
+    assert [round(f.bytes_per_unit / MIB) for f in found] == [6, 1]
+    assert "What else hangs on it grows by 2 MiB per epoch" in found[0].text
+
+
+def looked_at_once(*things: Thing) -> Report:
+    """Return what is concluded of a run in which the whole heap is walked near its end alone."""
+    program = Program(epochs=10).plant(*things)
+    program.full_at = (380,)
+    run = program.build()
+    run.main.sources[FILE] = SOURCE
+    return analyse(run)
+
+
+def test_one_look_at_many_loops_tells_what_every_census_weighs() -> None:
+    found = loop_in(looked_at_once(held_by((NOTE, OUT, *GRAPH), "OrderedDict", 4 * MIB)))
+    assert found.bytes_per_unit == pytest.approx(4 * MIB, rel=0.1)
+    assert found.fed_at == ["train.py:6"]
+
+
+def test_a_few_loops_are_not_blamed_for_what_grows_beside_them() -> None:
+    few = Thing(
+        "<held by native code>·OrderedDict", lambda s: 20 * MIB * (s.step > 5), "object",
+        "OrderedDict", root=RootKind.NATIVE, user=False, count=lambda s: 3,
+        loop=(NOTE, OUT, *GRAPH),
+    )  # fmt: skip
+    grows = replace(held_by((), "Record", 4 * MIB), path="library·records", root=RootKind.GLOBAL)
+    assert "autograd_loop" not in {f.kind for f in looked_at_once(few, grows).findings}
 
 
 def test_without_a_loop_it_is_held_by_native_code() -> None:

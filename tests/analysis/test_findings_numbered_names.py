@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from synthetic_runs import MIB, Program, State, Thing
 
 from leakscope.analysis import analyse
+from leakscope.model.census import RootKind
 from leakscope.model.report import Finding, Report, RunVerdict
 
 EPOCHS = 10
@@ -66,3 +69,34 @@ def test_variables_of_a_scripts_stages_are_none(source: str, names: list[str]) -
 
 def test_names_that_stopped_coming_are_none() -> None:
     assert told(report_of(BY_NUMBER, NUMBERED[:5])) == []
+
+
+CLASSES = [f"Batch{epoch}" for epoch in range(EPOCHS)]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        'type(f"Batch{epoch}", (), {"table": table()})',
+        'exec(f"class Batch{epoch}: table = load()", globals())',
+        'dataclasses.make_dataclass("Batch%d" % epoch, ["table"])',
+    ],
+)
+def test_classes_that_are_made_all_along_are_told_as_that_with_their_line(made: str) -> None:
+    things = [
+        replace(
+            variable(name, epoch, 2 * MIB), type="type", kind="object",
+            root=RootKind.CLASS_ATTRIBUTE,
+        )
+        for epoch, name in enumerate(CLASSES)
+    ]  # fmt: skip
+    run = Program(epochs=EPOCHS).plant(*things).build()
+    run.main.sources["/project/train.py"] = f"for epoch in range(10):\n    train()\n    {made}\n"
+    report = analyse(run)
+    (finding,) = told(report)
+    assert report.verdict is RunVerdict.LEAK
+    assert finding.title == "New classes are made all along"
+    assert finding.text.startswith("Batch0, Batch1, … Batch8: 9 classes, made at train.py:3")
+    assert "2 MiB each" in finding.text
+    assert finding.fed_at == ["train.py:3"]
+    assert finding.remedy.title == "Make classes once, and not again and again"

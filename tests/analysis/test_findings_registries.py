@@ -8,6 +8,7 @@ from synthetic_runs import MIB, Program, Size, Thing
 from leakscope.analysis import analyse
 from leakscope.model import gauge
 from leakscope.model.census import RootKind
+from leakscope.model.record import NativeAllocationsRecord, NativeSite
 from leakscope.model.report import Finding, Severity
 
 LOOP = "import atexit, codecs, contextvars, sys\nfor epoch in range(9):\n    "
@@ -29,6 +30,7 @@ def found_in(text: str, type_name: str) -> Finding:
     [
         ("sys.addaudithook(hook)", "function", "Audit hooks pile up"),
         ("codecs.register(search)", "list", "Search functions of codecs pile up"),
+        ("codecs.register_error(name, handler)", "dict", "Error handlers of codecs pile up"),
         ("variable.set(batch)", "_contextvars.Context", "Values of context variables pile up"),
         ("atexit.register(save)", "method", "Calls pile up that are to be made when the program"),
     ],
@@ -124,3 +126,37 @@ def test_little_memory_is_put_down_to_a_registry_only_where_it_leaks_without_a_n
     program.plant(Thing(path, size, "dict", root=RootKind.NATIVE, user=False))
     (found,) = registries_in(program)
     assert (found.severity is Severity.WARNING) is is_leak
+
+
+@pytest.mark.parametrize("line", [4, 9])
+def test_little_memory_is_a_registrys_where_the_line_that_registers_allocates_it(
+    line: int,
+) -> None:
+    text = f"import torch\n{LOOP}library.define(schema)\n"
+    program = counted(lambda s: 900 + s.epochs_done * 5, lambda s: s.epochs_done * MIB)
+    run = program.build()
+    run.main.sources["/project/train.py"] = text
+    for measurement in run.main.measurements[::4]:
+        done = measurement.boundary.step / program.steps
+        site = NativeSite(
+            library="libtorch_python.so", function="define", file="/project/train.py", line=line,
+            bytes=int(done * MIB), samples=5,
+        )  # fmt: skip
+        run.main.native_allocations.append(
+            NativeAllocationsRecord(
+                boundary=measurement.boundary.index, interval_bytes=1 << 19, sites=[site]
+            )
+        )
+    (found,) = [f for f in analyse(run).findings if f.kind == "registry"]
+    assert found.severity is (Severity.WARNING if line == 4 else Severity.NOTE)
+
+
+def test_records_that_wait_for_a_tracker_are_told_by_what_keeps_them() -> None:
+    text = f"{LOOP}writer.add_histogram('weights', weights, epoch)\n"
+    program = counted(
+        lambda s: s.epochs_done * 30, lambda s: s.epochs_done * 9 * MIB, "tracker-records"
+    )
+    (found,) = registries_in(program, text)
+    assert found.severity is Severity.WARNING
+    assert found.fed_at == ["train.py:3"]
+    assert "the queue of the tracker's thread keeps each" in found.text

@@ -23,10 +23,19 @@ SUBJECTS = {
         "More and more classes registered as nodes of trees",
     ),
     "operators": ("torch.library", "More and more operators and kernels that were registered"),
+    "error_handlers": ("codecs", "Error handlers of codecs pile up"),
+    "numbered_classes": ("Batch", "New classes are made all along"),
+    "script_types": ("type_store", "More and more types of scripted modules"),
+    "tracker_records": ("queue", "More and more records that wait to be written"),
     "module_hooks": ("_global_forward_hooks", "More and more hooks of all modules"),
 }
 """By program the registry that keeps what it registers, as a row and as a finding."""
-BYTES_A_STEP = {"finalizers": 300_000, "module_hooks": 300_000}
+BYTES_A_STEP = {
+    "finalizers": 300_000,
+    "module_hooks": 300_000,
+    "error_handlers": 300_000,
+    "numbered_classes": 300_000,
+}
 """Where nearly nothing else comes with them."""
 SAMPLE = {"finalizers", "module_hooks"}
 
@@ -53,7 +62,7 @@ def test_a_registry_that_grows_is_named_with_the_line_that_registers(
     assert report["verdict"] == "leak"
     first = [*report["culprits"], *report["findings"]][0]
     place, title = SUBJECTS[case]
-    assert place in first.get("name", "") or title == first.get("title")
+    assert place in first.get("name", "") or first.get("title", "").startswith(title)
     assert any(line.endswith(f":{registering_line(case)}") for line in first["fed_at"])
     if case in BYTES_A_STEP:
         assert first["bytes_per_unit"] == pytest.approx(BYTES_A_STEP[case], rel=0.1)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from heap_programs import program_runner
 
+from leakscope.heap import autograd_loops
 from leakscope.heap.autograd_loops import LoopFinder
 from leakscope.model.census import CensusScope, LoopStep, RootKind, StepKind
 
@@ -138,6 +139,50 @@ def own_gradient() -> tuple[Any, list[Any]]:
     return leaf, [keeper]
 
 
+def kept_output() -> tuple[Any, list[Any]]:
+    """An object that keeps the tensor whose hook is a method of it, as old weight norm does."""
+    keeper = Keeper()
+    keeper.kept = hidden().exp()
+    keeper.kept.register_hook(keeper.note)
+    hooks = keeper.kept._backward_hooks
+    _openers.append(hooks.clear)
+    return hooks, [keeper]
+
+
+def accumulating_node() -> tuple[Any, list[Any]]:
+    leaf = torch.ones(3, requires_grad=True)
+    node = leaf.expand_as(leaf).grad_fn.next_functions[0][0]
+    keeper = Keeper()
+    keeper.kept = node
+    return node.register_hook(keeper.note).hooks_dict_ref(), [keeper]
+
+
+def after_accumulation() -> tuple[Any, list[Any]]:
+    layer, keeper = torch.nn.Linear(2, 2), Keeper()
+    keeper.kept = layer
+    layer.weight.register_post_accumulate_grad_hook(keeper.note)
+    return layer.weight._post_accumulate_grad_hooks, [keeper]
+
+
+class Wrapped:
+    """Stands for what takes part in data-parallel training: the reducer refers to ``state``."""
+
+    def __init__(self, state: Any) -> None:
+        self.reducer = Reducer()
+        self._comm_hooks = [(print, state)]
+
+
+class Reducer:
+    pass
+
+
+def reduced(monkeypatch: pytest.MonkeyPatch) -> tuple[Wrapped, Keeper]:
+    state = Keeper()
+    state.kept = Wrapped(state)
+    monkeypatch.setattr(autograd_loops, "_REDUCED", (__name__, "Wrapped"))
+    return state.kept, state
+
+
 def steps(target: object) -> list[tuple[str, str]]:
     return [(step.kind.value, step.name) for step in LoopFinder().find(target)]
 
@@ -198,6 +243,47 @@ class TestSteps:
     def test_a_gradient_with_a_graph(self) -> None:
         assert found(own_gradient)[:2] == [("tensor", "Tensor"), ("tensor", "Tensor.grad")]
 
+    @needs_memory
+    def test_a_hook_whose_tensor_its_own_object_keeps(self) -> None:
+        assert found(kept_output) == [
+            ("hook", "Keeper.note"),
+            ("object", "Keeper"),
+            ("tensor", "Keeper.kept"),
+            ("node", "ExpBackward0"),
+        ]
+
+    @needs_memory
+    def test_a_hook_of_the_node_that_accumulates(self) -> None:
+        assert found(accumulating_node) == [
+            ("hook", "Keeper.note"),
+            ("object", "Keeper"),
+            ("node", "AccumulateGrad"),
+        ]
+
+    @pytest.mark.parametrize("of", ["hooks", "layer"])
+    def test_a_hook_that_runs_after_accumulation(self, of: str) -> None:
+        hooks, (keeper,) = after_accumulation()
+        assert steps({"hooks": hooks, "layer": keeper.kept}[of]) == [
+            ("hook", "Keeper.note"),
+            ("object", "Keeper"),
+            ("object", "Linear"),
+            ("tensor", "Linear.weight"),
+        ]
+
+    def test_a_loop_that_a_circle_of_pythons_alone_leads_to_is_told_without_that(self) -> None:
+        keeper, beside = Keeper(), Keeper()
+        keeper.kept = Doubles.apply(torch.ones(2, requires_grad=True))
+        keeper.kept.grad_fn.keeper = keeper
+        keeper.beside, beside.kept = beside, keeper
+        names = [name for _, name in steps(beside)]
+        assert sorted(names) == ["DoublesBackward", "Keeper", "Keeper.kept"]
+
+    def test_the_state_of_a_communication_hook(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        wrapped, state = reduced(monkeypatch)
+        names = ["Keeper", "Wrapped", "Reducer"]
+        assert [name for _, name in steps(state)] == names
+        assert sorted(name for _, name in steps(wrapped)) == sorted(names)
+
 
 class TestNoLoop:
     def test_a_hook_that_refers_to_another_graph(self) -> None:
@@ -228,6 +314,19 @@ class TestNoLoop:
         keeper.kept = keeper.note
         assert steps(keeper) == []
 
+    def test_a_leafs_own_hooks_are_the_collectors(self) -> None:
+        layer, keeper = torch.nn.Linear(2, 2), Keeper()
+        keeper.kept = layer
+        layer.weight.register_hook(keeper.note)
+        assert steps(layer.weight._backward_hooks) == []
+        assert steps(layer) == []
+
+    def test_hooks_of_a_module_are_the_collectors(self) -> None:
+        layer, keeper = torch.nn.Linear(2, 2), Keeper()
+        keeper.kept = layer
+        layer.register_forward_hook(lambda *_: keeper.note(None))
+        assert steps(layer) == []
+
     def test_what_is_no_part_of_the_circle_that_it_leads_to(self) -> None:
         hooks, kept = tensor_hook()
         assert steps([hooks, kept]) == []
@@ -239,7 +338,17 @@ class TestNoLoop:
 
 @pytest.mark.parametrize(
     "make",
-    [tensor_hook, bound_method, node_hook("register_hook"), unpack_hook, leaf_hook, context],
+    [
+        tensor_hook,
+        bound_method,
+        node_hook("register_hook"),
+        unpack_hook,
+        leaf_hook,
+        context,
+        kept_output,
+        accumulating_node,
+        after_accumulation,
+    ],
 )
 def test_a_search_keeps_nothing_alive_and_leaves_counts_as_they_were(
     make: Callable[[], tuple[Any, list[Any]]],

@@ -225,3 +225,55 @@ def test_looking_makes_no_circles_that_keep_frames_alive(tmp_path):
         finally:
             gc.enable()
         end.clear()
+
+
+class AsyncioOf314:
+    """What CPython 3.14 has: a list of the tasks of a loop, which C keeps."""
+
+    def __init__(self) -> None:
+        core = sys.modules["_asyncio"]
+        self.Task, self.Future = core.Task, core.Future
+        self._get_running_loop = core._get_running_loop
+        self.asked: list[object] = []
+
+    def all_tasks(self, loop):
+        self.asked.append(loop)
+        return asyncio.all_tasks(loop)
+
+
+def test_tasks_that_are_listed_in_c_alone_are_found_in_every_thread(monkeypatch):
+    started, end = threading.Event(), threading.Event()
+    loops = []
+
+    async def wait():
+        loops.append(asyncio.get_running_loop())
+        tasks = [asyncio.create_task(asyncio.sleep(60), name="of another thread")]
+        await asyncio.sleep(0)
+        started.set()
+        while not end.is_set():
+            await asyncio.sleep(0.01)
+        tasks[0].cancel()
+
+    async def look():
+        mine = asyncio.create_task(asyncio.sleep(60), name="of this thread")
+        await asyncio.sleep(0)
+        found = {task.get_name() for task in heap_waiting.alive_tasks()}
+        mine.cancel()
+        return found
+
+    thread = threading.Thread(target=lambda: asyncio.run(wait()))
+    thread.start()
+    started.wait(10)
+    core = AsyncioOf314()
+    monkeypatch.setattr(heap_waiting, "_TASK_SETS", ())
+    try:
+        assert heap_waiting.alive_tasks() == []
+        monkeypatch.setitem(sys.modules, "_asyncio", core)
+        from_here = asyncio.run(look())
+        from_outside = {task.get_name() for task in heap_waiting.alive_tasks()}
+    finally:
+        end.set()
+        thread.join()
+    assert {"of this thread", "of another thread"} <= from_here
+    assert "of another thread" in from_outside
+    assert loops[0] in core.asked

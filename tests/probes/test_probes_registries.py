@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import queue
 import sys
+import threading
 import types
 import weakref
 from collections.abc import Iterator
@@ -94,6 +96,70 @@ def test_only_what_changes_is_read_out_again() -> None:
     assert filled[handlers] == first[handlers] + 1
     del handler
     assert probe.gauges()[handlers] == first[handlers]
+
+
+class Writer(threading.Thread):
+    """A thread of a library, with what it is to write in a queue of its own."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.records: queue.Queue[int] = queue.Queue()
+        self.urgent: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self.ended = threading.Event()
+
+    def run(self) -> None:
+        self.ended.wait()
+
+
+class Logger:
+    """The same by a method that a thread runs."""
+
+    def __init__(self) -> None:
+        self.records: queue.Queue[int] = queue.Queue()
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self.write, daemon=True)
+
+    def start(self) -> None:
+        self.thread.start()
+
+    def write(self) -> None:
+        self.ended.wait()
+
+    def join(self) -> None:
+        self.thread.join()
+
+
+@pytest.mark.parametrize("kind", [Writer, Logger])
+def test_what_waits_for_a_thread_of_a_library_is_counted(
+    kind: type, module: types.ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = registry(MODULE, counting=Counting.SERVED)
+    mine, others = kind(), kind()
+    monkeypatch.setattr(kind, "__module__", f"{MODULE}.inner")
+    assert entries_of(served) == 0
+    for number in range(3):
+        mine.records.put(number)
+    mine.start()
+    assert entries_of(served) == 3
+    others.records.put(0)
+    others.start()
+    assert entries_of(served) == 4
+    for each in (mine, others):
+        each.ended.set()
+        each.join()
+    assert entries_of(served) == 0
+
+
+def test_queues_of_other_modules_and_of_what_is_not_imported_do_not_count(
+    module: types.ModuleType,
+) -> None:
+    writer = Writer()
+    writer.records.put(1)
+    writer.start()
+    assert entries_of(registry(MODULE, counting=Counting.SERVED)) == 0
+    assert entries_of(registry("no_such_module", counting=Counting.SERVED)) is None
+    writer.ended.set()
+    writer.join()
 
 
 @pytest.fixture

@@ -35,6 +35,7 @@ LABEL = "native allocations by libraries"
 _WEIGHED = ("_imaging", "libarrow")
 """Beginnings of the names of libraries whose memory the census weighs: pixels of Pillow's images,
 buffers of Arrow."""
+_TORCHS = ("libtorch", "libc10")
 MOST_PEAK_SITES = 20
 """Rows of the composition of the peak."""
 _OWN_NOTHING = frozenset(
@@ -68,16 +69,25 @@ class NativeGrowth:
         return f"{self.library} · {self.function}" if self.function else self.library
 
 
+def is_of_torch(growth: NativeGrowth) -> bool:
+    """Return whether torch allocates it: for tensors, or for what its graphs are made of."""
+    return growth.owner is NativeOwner.TENSOR or growth.library.startswith(_TORCHS)
+
+
 def growing_allocations(
-    case: RunContext, owners: Collection[NativeOwner] = (NativeOwner.LIBRARY,)
+    case: RunContext,
+    owners: Collection[NativeOwner] = (NativeOwner.LIBRARY,),
+    *,
+    to_the_end: bool = False,
 ) -> list[NativeGrowth]:
     """Return the native allocations that go on growing, what gained most first.
 
     A row of the profile is an estimate from some samples; its noise is what chance can make of it.
     By default sites of tensors, arrays and the interpreter are left out: the census counts what
-    these hold, as far as it reaches them.
+    these hold, as far as it reaches them. ``to_the_end`` takes what was live when the work had
+    ended as well: that can be less than while it went on, and not more.
     """
-    records = _at_work(case)
+    records = _at_work(case, to_the_end=to_the_end)
     if len(records) < policy.FEWEST_READINGS:
         return []
     done = np.array([case.work_done[at] for at, _ in records], dtype=np.float64)
@@ -158,10 +168,14 @@ def _is_a_librarys(site: NativeSite) -> bool:
     return site.owner is NativeOwner.LIBRARY and not site.library.startswith(_WEIGHED)
 
 
-def _at_work(case: RunContext) -> list[tuple[int, NativeAllocationsRecord]]:
+def _at_work(
+    case: RunContext, *, to_the_end: bool = False
+) -> list[tuple[int, NativeAllocationsRecord]]:
     """Return the records of the run's work with the positions of their boundaries."""
     positions = {index: at for at, index in enumerate(case.track.index.tolist())}
     working = set(case.working.tolist())
+    if to_the_end:
+        working |= set(range(max(working, default=0), len(case.track)))
     placed = [(positions.get(r.boundary, -1), r) for r in case.recording.native_allocations]
     return [(at, r) for at, r in placed if r.is_on and at in working]
 

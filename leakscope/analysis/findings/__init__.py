@@ -48,7 +48,6 @@ _KINDS_FROM_WITHIN = {"unexplained", "children"}
 _EXPLAINING_KINDS = {
     "open_figures",
     "registry",
-    "deep_graph",
     "tasks",
     "threads",
     "garbage",

@@ -7,7 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from leakscope.analysis.run_context import RunContext
-from leakscope.analysis.source.index import SourceIndex, calls_that_create_graphs
+from leakscope.analysis.source.index import (
+    SourceIndex,
+    calls_that_create_graphs,
+    places_that_call,
+)
 from leakscope.analysis.source.program import own_nodes
 from leakscope.model.census import CensusRow, LoopStep, StepKind
 from leakscope.model.report import Circle, Remedy
@@ -24,9 +28,13 @@ _REGISTERS = frozenset(
         "register_full_backward_pre_hook",
         "register_backward_hook",
         "saved_tensors_hooks",
+        "register_comm_hook",
     }
 )
+_REDUCER = "Reducer"
+"""The C++ part of ``DistributedDataParallel`` that calls a communication hook with its state."""
 _CALLED = frozenset({StepKind.HOOK, StepKind.UNPACK_HOOK, StepKind.FUNCTION})
+_OF_GRAPHS = frozenset({StepKind.NODE, StepKind.CONTEXT, StepKind.UNPACK_HOOK})
 _LONGEST_RECEIVER = 30
 
 
@@ -56,6 +64,8 @@ def explain_loop(case: RunContext, row: CensusRow, trend: Trend) -> ExplainedLoo
     if function is None and _tensor(row.loop).endswith(".grad"):
         calls = calls_that_create_graphs(case.sources)
         fed_at = [case.sources.location(call.file, call.line) for call in calls]
+    if not fed_at and _is_reduced(row.loop):
+        fed_at = places_that_call(case.sources, set(), {"register_comm_hook"})
     way = " → ".join([*steps, steps[0]])
     each = f", {human_bytes(nbytes / row.count)} each" if row.count > 1 else ""
     # Of what hooks have packed several hang on one loop.
@@ -162,12 +172,21 @@ def _tensor(loop: list[LoopStep]) -> str:
     return next((name for name in named if name not in ("Tensor", "Parameter")), "")
 
 
+def _is_reduced(loop: list[LoopStep]) -> bool:
+    """Return whether a loop leads through the reducer of ``DistributedDataParallel``."""
+    return any(step.kind is StepKind.OBJECT and step.name == _REDUCER for step in loop)
+
+
 def _title(loop: list[LoopStep], function: LoopStep | None) -> str:
     tensor = _tensor(loop)
     graph = f"the graph of {tensor}" if tensor else "a graph"
+    if _is_reduced(loop):
+        hook = f"hook {function.name}" if function is not None else "state of a communication hook"
+        return f"The {hook} and DistributedDataParallel keep each other alive"
     if function is not None:
         kind = "unpack hook" if function.kind is StepKind.UNPACK_HOOK else "hook"
-        return f"The {kind} {function.name} and {graph} keep each other alive"
+        kept = graph if _has_graph(loop) else tensor or "the tensor that has it"
+        return f"The {kind} {function.name} and {kept} keep each other alive"
     context = next((step for step in loop if step.kind is StepKind.CONTEXT), None)
     if context is not None:
         return (
@@ -176,12 +195,31 @@ def _title(loop: list[LoopStep], function: LoopStep | None) -> str:
     return f"{graph[0].upper()}{graph[1:]} leads back to itself"
 
 
+def _has_graph(loop: list[LoopStep]) -> bool:
+    return any(step.kind in _OF_GRAPHS for step in loop)
+
+
 def _remedy(loop: list[LoopStep], function: LoopStep | None, call: _Call | None) -> Remedy:
     tensor = _tensor(loop) or "the tensor"
     opened = (
         f"Let it refer to {tensor} by weakref.ref({tensor}), or take what it needs beforehand: "
         f"{tensor}.detach() has no graph."
     )
+    if _is_reduced(loop):
+        return Remedy(
+            title="Let the communication hook keep no DistributedDataParallel",
+            text="The reducer, in C++, keeps the hook and its state as long as the model lives. "
+            "Give the state what the hook needs of the model (a process group, numbers) or a "
+            "weakref.ref, or wrap the model once and not in each round.",
+        )
+    if function is not None and not _has_graph(loop):
+        kept = next((s.name for s in loop if s.kind in (StepKind.OBJECT, StepKind.TENSOR)), tensor)
+        return Remedy(
+            title=f"Remove the hook {function.name}, or let it keep no {kept}",
+            text="Keep the handle that is returned where it is registered and call its remove() "
+            f"when the tensor is done with, or let the hook refer to the {kept} by weakref.ref(…). "
+            "C++ refers to such hooks as well, which gc.collect() doesn't know.",
+        )
     if function is not None and function.kind is not StepKind.UNPACK_HOOK:
         receiver = call.receiver if call is not None and call.receiver else "tensor"
         register = call.function if call is not None else "register_hook"

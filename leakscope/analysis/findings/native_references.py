@@ -56,6 +56,8 @@ NATIVE_REMEDY = Remedy(
         "and again may hold them: detach what is kept, and remove what is registered."
     ),
 )
+_OF_HOOKS = frozenset({"collections.OrderedDict"})
+"""In what torch keeps hooks: C++ refers to those of every loop."""
 _CALLABLES = frozenset({"function", "method", "functools.partial"})
 """What atexit, signal and their like keep in C: callbacks, which are registered and not leaked."""
 
@@ -70,6 +72,7 @@ def diagnose_leaked_references(case: RunContext, growth: SearchResult) -> dict[s
     if term is None or not term.grows:
         return {}
     looped = {row.type for row in case.table.latest if row.root is RootKind.NATIVE and row.loop}
+    looped |= _OF_HOOKS if looped else set()
     found = {
         heads.type: _finding(case, term, heads, trend)
         for heads in _native_heads(case)
@@ -251,6 +254,21 @@ _WITHOUT_COUNT = (
         ),
     ),
     Registry(
+        frozenset({"codecs"}),
+        "register_error",
+        frozenset({"dict"}),
+        "Error handlers of codecs pile up",
+        "What codecs.register_error is given at {place} stays until the program ends",
+        Remedy(
+            title="Register each error handler once",
+            text=(
+                "A handler stays under its name, with all that it refers to, and there is no call "
+                "that takes it back. Register it before the loop; under the same name the new one "
+                "takes the place of the old."
+            ),
+        ),
+    ),
+    Registry(
         frozenset(),
         "set",
         frozenset({"_contextvars.Context", "Context"}),
@@ -346,11 +364,14 @@ def with_registries(
     growing = [each for each in growing if not lines.intersection(each.places)]
     growing.sort(key=lambda each: (not each.places, -each.entries))
     nameless = without_name(case, growth, ledgers) - sum(f.total_bytes for f in nameable)
-    # Where growth without a name is a leak by itself, less is enough to say what it is.
-    is_leak = any(f.severity is not Severity.NOTE and f.kind == "unexplained" for f in found)
-    least = policy.LITTLE_BYTES if is_leak else policy.NOTEWORTHY_BYTES
+    leaks = [f for f in found if f.kind == "unexplained" and f.severity is not Severity.NOTE]
+    unexplained = {line for finding in leaks for line in finding.fed_at}
     filled = []
     for each in growing:
+        # Where growth without a name is a leak by itself, less is enough to say what it is, unless
+        # another line allocates it.
+        is_there = bool(leaks) and (not each.places or bool(unexplained.intersection(each.places)))
+        least = policy.HARMLESS_BYTES if is_there else policy.NOTEWORTHY_BYTES
         is_memory = nameless >= least and _moves_with_memory(case, each)
         trend = _nameless_trend(growth, each.trend, nameless) if is_memory else None
         filled.append(_registry_finding(case, each, trend))
@@ -426,7 +447,7 @@ def _is_named_by_rows(case: RunContext, growth: SearchResult, registry: CountedR
 def _registry_finding(case: RunContext, growing: _Growing, memory: Trend | None) -> Finding:
     """Return the finding; ``memory`` is the growth that is put down to the registry."""
     registry, trend = growing.registry, growing.trend
-    place = registry.places[0].replace(":", ".")
+    place = registry.kept_by
     lines = growing.places or (case.unnamed_lines if memory else [])
     added = f" They are added at {', '.join(lines)}." if growing.places else ""
     nameless = memory.net_bytes if memory else 0.0

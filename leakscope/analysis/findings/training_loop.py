@@ -18,7 +18,7 @@ from leakscope.analysis.remedies.context import Edits
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.source.anchors import find_scope
 from leakscope.analysis.source.index import calls_that_create_graphs
-from leakscope.analysis.source.program import Statement
+from leakscope.analysis.source.program import Statement, own_nodes
 from leakscope.analysis.source.training_loops import (
     Clearing,
     Fate,
@@ -467,14 +467,27 @@ NUMBERED_NAMES_REMEDY = Remedy(
 )
 
 
+_MAKE_ONCE = (
+    "Each stays with all that it has, and with what libraries keep for it, under its own name. Make"
+    " one and give it what differs as an argument; what is done with goes by `del`, where nothing "
+    "else registered it."
+)
+_NOUNS = {"type": "classes", "function": "functions"}
+_MAKERS = frozenset(
+    {"type", "new_class", "make_dataclass", "namedtuple", "create_model", "exec", "FunctionType"}
+)
+"""Calls that make a class or function whose name is computed."""
+
+
 def diagnose_numbered_names(
     case: RunContext, growth: SearchResult, ledgers: list[Ledger]
 ) -> list[Finding]:
     """Return a finding for variables that are made by number to the end of the run.
 
     ``globals()[f"outputs_{epoch}"] = outputs`` makes a variable that stays as large as it is, so
-    that no container grows. May be confused with the stages of a script: names count only where no
-    source has them, where their numbers alone tell them apart, and where they come all along.
+    that no container grows, and so does a class that is made under such a name. May be confused
+    with the stages of a script: names count only where no source has them, where their numbers
+    alone tell them apart, and where they come all along.
     """
     growing = {g.path for g in growth.growers}
     found = []
@@ -486,18 +499,22 @@ def diagnose_numbered_names(
 
 
 def _numbered(case: RunContext) -> dict[str, list[int]]:
-    """Return the user's module variables that differ in numbers alone, by what they share.
+    """Return the user's module variables and classes that differ in numbers alone, by what they
+    share.
 
     What the program calls by its name was written by hand; without sources all may have been.
     """
     groups: dict[str, list[int]] = defaultdict(list)
     for path, row in enumerate(case.table.latest if case.recording.sources else []):
-        is_variable = row.root is RootKind.GLOBAL and case.table.parent(path) is None
+        is_variable = row.root in _NUMBERED_ROOTS and case.table.parent(path) is None
         if row.user and is_variable and _is_made(case, row.path.rpartition("·")[2]):
             groups[_NUMBER.sub("N", row.path)].append(path)
     return {
         pattern: paths for pattern, paths in groups.items() if len(paths) >= policy.SIMILAR_NAMES
     }
+
+
+_NUMBERED_ROOTS = (RootKind.GLOBAL, RootKind.CLASS_ATTRIBUTE)
 
 
 def _is_made(case: RunContext, variable: str) -> bool:
@@ -522,21 +539,52 @@ def _numbered_names_finding(
     names = [table.latest[path].name for path in paths]
     seen = zip(first_seen, map(_numbers, names), names, strict=True)
     ordered = [name for _, _, name in sorted(seen)]
-    total = float(_summed_series(case, paths).max())
-    gained = case.device_gain(HOST) or 0.0
+    series = _summed_series(case, paths)
+    total, gained = float(series.max()), case.device_gain(HOST) or 0.0
+    (kind, *others) = {table.latest[path].type for path in paths}
+    noun = "variables" if others else _NOUNS.get(kind, "variables")
+    is_plain = noun not in _NOUNS.values()
+    lines = [] if is_plain else _making_lines(case, names[0])
+    made = f", made at {listed(lines)}" if lines else " of one module"
     return to_finding(
         "numbered_names",
-        "New names are made all along",
-        f"{ordered[0]}, {ordered[1]}, … {ordered[-1]}: {len(paths)} variables of one module, which "
-        f"differ in their numbers alone and hold {human_bytes(total)}. None of them grows; there "
-        "are ever more.",
-        NUMBERED_NAMES_REMEDY,
+        f"New {'names' if is_plain else noun} are made all along",
+        f"{ordered[0]}, {ordered[1]}, … {ordered[-1]}: {len(paths)} {noun}{made}, which differ in "
+        f"their numbers alone and hold {human_bytes(total)}, {human_bytes(total / len(paths))} "
+        "each. None of them grows; there are ever more.",
+        NUMBERED_NAMES_REMEDY
+        if is_plain
+        else Remedy(title=f"Make {noun} once, and not again and again", text=_MAKE_ONCE),
         severity=Severity.WARNING
         if trend.net_bytes * policy.HORIZON >= policy.HARMLESS_BYTES
         else Severity.NOTE,
         trend=trend,
         share=trend.net_bytes / gained if gained > 0 else 0.0,
         total_bytes=total,
+        fed_at=lines,
         falsifier=("If they were the stages of the program, no more of them would come.", None),
         subject=pattern,
     )
+
+
+def _making_lines(case: RunContext, name: str) -> list[str]:
+    """Return where a class or function is made under a computed name that begins like this."""
+    stem = _NUMBER.split(name.rpartition(".")[2])[0]
+    found = [
+        case.sources.location(statement.scope.module.file, node.lineno)
+        for maker in sorted(_MAKERS)
+        for statement in (case.sources.program.mentioning(maker) if stem else [])
+        for node in own_nodes(statement.node)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func).rpartition(".")[2] == maker
+        and any(stem in text for text in _texts(node))
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _texts(call: ast.Call) -> Iterator[str]:
+    """Yield the texts in a call's arguments."""
+    for argument in call.args:
+        for node in ast.walk(argument):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value

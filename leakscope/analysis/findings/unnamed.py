@@ -27,7 +27,7 @@ from leakscope.analysis.growth.exclusions import (
     may_come_with_shapes,
     new_shapes,
 )
-from leakscope.analysis.growth.search import SearchResult
+from leakscope.analysis.growth.search import OF_GRAPHS, OtherGrowth, SearchResult
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.verdict.severity import forecast
 from leakscope.analysis.verdict.wording import to_finding
@@ -102,7 +102,7 @@ def diagnose_unexplained(
     """
     ledger, found = host_ledger(ledgers), []
     if growth.deep is not None:
-        return []
+        return _beyond_graph(case, growth.deep.other, ledger)
     elsewhere, term = growth.terms.get("elsewhere"), growth.terms.get("unexplained")
     if elsewhere is not None and elsewhere.grows and not is_named(case, growth.growers, elsewhere):
         found.append(_unnamed_objects_finding(case, elsewhere))
@@ -118,8 +118,25 @@ def diagnose_unexplained(
     return [*found, _leak(case, term, ledger)]
 
 
-def _unnamed_objects_finding(case: RunContext, term: Term) -> Finding:
-    types = _types(case)
+def _beyond_graph(case: RunContext, other: OtherGrowth, ledger: Ledger | None) -> list[Finding]:
+    """Return findings for what grows without a name beside a graph that isn't walked."""
+    found = []
+    if other.objects is not None:
+        found.append(_unnamed_objects_finding(case, other.objects, but=OF_GRAPHS))
+    if other.unexplained is not None and ledger is not None:
+        libraries = [n for n in other.native if n.owner is NativeOwner.LIBRARY]
+        objects = [n for n in other.native if n.owner is not NativeOwner.LIBRARY]
+        weights = [sum(n.gained_bytes for n in each) for each in (libraries, objects)]
+        found.append(
+            _native(case, other.unexplained, libraries, ledger)
+            if weights[0] >= weights[1]
+            else _unreached(other.unexplained, objects, ledger)
+        )
+    return found
+
+
+def _unnamed_objects_finding(case: RunContext, term: Term, but: tuple[str, ...] = ()) -> Finding:
+    types = _types(case, but)
     return to_finding(
         "unexplained",
         "Memory grows outside the names of the program",
@@ -150,10 +167,13 @@ def _pinned(term: Term | None) -> str:
     )
 
 
-def _types(case: RunContext) -> str:
-    """Return the heaviest types of what is new outside the user's names, with their bytes."""
+def _types(case: RunContext, but: tuple[str, ...]) -> str:
+    """Return the heaviest types of what is new outside the user's names, with their bytes; those
+    are left out whose names begin with one of ``but``.
+    """
     last = next((c.elsewhere_types for c in reversed(case.table.censuses) if c.elsewhere_types), {})
-    heaviest = sorted(last.items(), key=lambda item: -item[1])[:MOST_TYPES]
+    others = [item for item in last.items() if not (but and item[0].startswith(but))]
+    heaviest = sorted(others, key=lambda item: -item[1])[:MOST_TYPES]
     worth = [(name, size) for name, size in heaviest if size >= policy.GAUGE_NOISE_BYTES]
     return ", ".join(f"{name} ({human_bytes(size)})" for name, size in worth)
 
@@ -299,7 +319,31 @@ def diagnose_native(case: RunContext, growth: SearchResult, ledgers: list[Ledger
         for device in case.table.retained
         if (finding := _grows(case, growth, path, device)) is not None
     ]
-    return list(leaked.values()) + sorted(found, key=lambda f: -f.total_bytes)[:MOST_NATIVE_TYPES]
+    found.sort(key=lambda f: -f.total_bytes)
+    return list(leaked.values()) + _each_loop_once(found)[:MOST_NATIVE_TYPES]
+
+
+def _each_loop_once(found: list[Finding]) -> list[Finding]:
+    """Return findings; of a loop on which objects of several types hang the heaviest has all."""
+    kept: dict[str, Finding] = {}
+    for finding in found:
+        way = " ".join(step for circle in finding.circles for step in circle.steps)
+        key = f"{finding.device} {way or finding.signature}"
+        kept[key] = _with_more(kept[key], finding) if key in kept else finding
+    return list(kept.values())
+
+
+def _with_more(first: Finding, other: Finding) -> Finding:
+    (low, high), (lower, higher) = first.interval, other.interval
+    more = human_bytes(other.bytes_per_unit)
+    return msgspec.structs.replace(
+        first,
+        text=f"{first.text} What else hangs on it grows by {more} per {other.unit}.",
+        bytes_per_unit=first.bytes_per_unit + other.bytes_per_unit,
+        interval=(low + lower, high + higher),
+        total_bytes=first.total_bytes + other.total_bytes,
+        share=min(first.share + other.share, 1.0),
+    )
 
 
 def _grows(case: RunContext, growth: SearchResult, path: int, device: str) -> Finding | None:
@@ -317,6 +361,8 @@ def _grows(case: RunContext, growth: SearchResult, path: int, device: str) -> Fi
     trend = judge(x, y, unit=case.unit.name, noise=policy.RATE_PER_PASS)
     if not trend.is_growing and device == HOST:
         trend = _carries(case, growth, columns, y[-len(columns) :]) or trend
+    if not trend.is_growing and device == HOST and row.loop:
+        trend = _loops_carry(case, growth, path) or trend
     if not trend.is_growing:
         return None
     cycle = gradient_cycle(case, row) if is_circle else None
@@ -390,6 +436,35 @@ def _carries(
         bytes_per_unit=term.trend.bytes_per_unit * share,
         interval=(low * share, high * share),
         net_bytes=term.trend.net_bytes * share,
+    )
+
+
+def _loops_carry(case: RunContext, growth: SearchResult, path: int) -> Trend | None:
+    """Return the trend of what is new without a name, as far as loops like this hold it.
+
+    No loop was there before the program began, and none is ever freed: one look that shows many is
+    enough, where what every census weighs grows by no more than twice what they hold. May be
+    confused with loops that were made at the beginning: they are few.
+    """
+    table, row, term = case.table, case.table.latest[path], growth.terms.get("elsewhere")
+    alike = [p for p, other in enumerate(table.latest) if other.loop == row.loop]
+    retained = np.nan_to_num(table.retained[HOST][alike][:, table.full])
+    counts = np.nan_to_num(table.count[path, table.full])
+    looks = counts[counts > 0]
+    if term is None or not term.grows or not len(looks) or looks[-1] < policy.REGISTRY_ENTRIES:
+        return None
+    has_more = len(looks) == 1 or looks[-1] - looks[0] >= policy.MOST_SHARE * looks[-1]
+    together = float(retained.sum(axis=0).max())
+    if not has_more or together < policy.MOST_SHARE * term.trend.net_bytes:
+        return None
+    whole = min(together / term.trend.net_bytes, 1.0)
+    part = whole * float(retained[alike.index(path)].max()) / together
+    low, high = term.trend.interval
+    return msgspec.structs.replace(
+        term.trend,
+        bytes_per_unit=term.trend.bytes_per_unit * part,
+        interval=(low * part, high * part),
+        net_bytes=term.trend.net_bytes * part,
     )
 
 

@@ -24,7 +24,12 @@ from itertools import pairwise, takewhile
 import msgspec
 import numpy as np
 
-from leakscope.analysis.accounting.native import NativeGrowth, with_contents
+from leakscope.analysis.accounting.native import (
+    NativeGrowth,
+    growing_allocations,
+    is_of_torch,
+    with_contents,
+)
 from leakscope.analysis.accounting.terms import (
     Term,
     judge_terms,
@@ -43,6 +48,7 @@ from leakscope.analysis.growth.exclusions import (
 from leakscope.analysis.growth.rows import Grower, find_across, find_within, grower_of, in_units
 from leakscope.analysis.run_context import RunContext
 from leakscope.model.path_pattern import Steps, parse_steps
+from leakscope.model.record import NativeOwner
 from leakscope.model.trend import Trend
 
 NOTED_BYTES = float(1 << 20)
@@ -52,6 +58,23 @@ MOST_NOTED = 100
 CONTAINERS = {"dict", "list", "tuple", "set", "deque"}
 _TABLES = {"DataFrame", "Series"}
 """What lies below them is how pandas lays out one table: a name that no user wrote."""
+
+
+@dataclass(frozen=True)
+class OtherGrowth:
+    """Memory that grows without a name, and is none of the graph that isn't walked."""
+
+    objects: Term | None = None
+    """New objects that no name of the user's holds, of types that no graph has."""
+    native: tuple[NativeGrowth, ...] = ()
+    """Sampled allocations, at lines where torch allocates nothing that stays."""
+    unexplained: Term | None = None
+    """What these come to."""
+
+    @property
+    def net_bytes(self) -> float:
+        """Both together."""
+        return sum(term.trend.net_bytes for term in (self.objects, self.unexplained) if term)
 
 
 @dataclass(frozen=True)
@@ -65,9 +88,10 @@ class DeepGraph:
     path: int
     """The innermost that kept it."""
     trend: Trend
-    """Of what grows without a name."""
+    """Of what grows without a name and is put down to the graph."""
     share: float
     """Of the growth of memory."""
+    other: OtherGrowth
     is_counted: bool = False
     """Whether a grower has it in its rate."""
 
@@ -122,7 +146,7 @@ def search_growth(case: RunContext) -> SearchResult:
     growers = across + within
     terms = judge_terms(case, growers, named, trends)
     terms = with_rules_applied(case, terms, growers, filling)
-    deep = _deep_graph(case, terms) if table.truncated.any() else None
+    deep = _deep_graph(case, terms, growers) if table.truncated.any() else None
     own = next((g for g in across if deep and _is_about(table, g.path, deep.path)), None)
     if deep is None or own is None:
         return SearchResult(growers, filling, trends, owners, terms, deep=deep)
@@ -134,20 +158,75 @@ def search_growth(case: RunContext) -> SearchResult:
     return SearchResult(growers, filling, trends, owners, terms, deep=deep)
 
 
-def _deep_graph(case: RunContext, terms: Mapping[str, Term]) -> DeepGraph | None:
+def _deep_graph(
+    case: RunContext, terms: Mapping[str, Term], growers: Sequence[Grower]
+) -> DeepGraph | None:
     """Return the graph that was too deep for the later censuses, if what grows may be its."""
     named = (terms.get(kind) for kind in ("unexplained", "elsewhere"))
     going = [t for t in named if t is not None and t.trend.is_growing and not t.excluded_by]
     nameless, path = sum(term.trend.net_bytes for term in going), _deepest(case)
     if path is None or nameless < policy.NOTEWORTHY_BYTES:
         return None
+    other = _other_growth(case, {term.kind: term for term in going}, growers)
+    left = 1.0 - other.net_bytes / nameless
     most = max((term.trend for term in going), key=lambda trend: trend.net_bytes)
-    rate = sum(term.trend.bytes_per_unit for term in going)
+    rate = sum(term.trend.bytes_per_unit for term in going) * left
     low, high = (edge * rate / max(most.bytes_per_unit, 1.0) for edge in most.interval)
     trend = msgspec.structs.replace(
-        most, bytes_per_unit=rate, interval=(low, high), net_bytes=nameless
+        most, bytes_per_unit=rate, interval=(low, high), net_bytes=nameless * left
     )
-    return DeepGraph(path, trend, sum(term.share for term in going))
+    return DeepGraph(path, trend, sum(term.share for term in going) * left, other)
+
+
+_OWNERS = tuple(owner for owner in NativeOwner if owner is not NativeOwner.LEAKSCOPE)
+OF_GRAPHS = ("torch.", "collections.OrderedDict", "dict", "tuple")
+"""Beginnings of the names of types that graphs have in Python."""
+
+
+def _other_growth(
+    case: RunContext, terms: Mapping[str, Term], growers: Sequence[Grower]
+) -> OtherGrowth:
+    """Return what is known not to be the graph's; tensors are taken to be its."""
+    objects, unexplained = terms.get("elsewhere"), terms.get("unexplained")
+    if objects is not None:
+        objects = _part(objects, _share_of_other_types(case) * objects.trend.net_bytes)
+    every = growing_allocations(case, _OWNERS, to_the_end=True) if unexplained is not None else []
+    graphs = {(each.file, each.line) for each in every if is_of_torch(each)}
+    for grower in growers:
+        row = case.table.latest[grower.path]
+        graphs |= {(line.file, line.line) for line in case.sources.feeding(row.owner, row)}
+    native = tuple(each for each in every if (each.file, each.line) not in graphs and each.line)
+    if unexplained is not None:
+        unexplained = _part(unexplained, sum(each.gained_bytes for each in native))
+    return OtherGrowth(_if_noteworthy(objects), native, _if_noteworthy(unexplained))
+
+
+def _if_noteworthy(term: Term | None) -> Term | None:
+    return term if term is not None and term.trend.net_bytes >= policy.HARMLESS_BYTES else None
+
+
+def _part(term: Term, net_bytes: float) -> Term:
+    """Return a part of a term, which grows as the whole does."""
+    part = min(net_bytes / max(term.trend.net_bytes, 1.0), 1.0)
+    low, high = term.trend.interval
+    trend = msgspec.structs.replace(
+        term.trend,
+        bytes_per_unit=term.trend.bytes_per_unit * part,
+        interval=(low * part, high * part),
+        net_bytes=term.trend.net_bytes * part,
+    )
+    return replace(term, trend=trend, share=term.share * part)
+
+
+def _share_of_other_types(case: RunContext) -> float:
+    """Return which part of what is new and has no name of the user's no graph has."""
+    seen = [c.elsewhere_types for c in case.table.censuses if c.elsewhere_types]
+    if not seen:
+        return 0.0
+    gained = {name: size - seen[0].get(name, 0) for name, size in seen[-1].items()}
+    gained = {name: gain for name, gain in gained.items() if gain > 0}
+    others = sum(g for n, g in gained.items() if not n.startswith(OF_GRAPHS))
+    return others / max(sum(gained.values()), 1)
 
 
 def _deepest(case: RunContext) -> int | None:

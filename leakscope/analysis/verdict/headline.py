@@ -338,6 +338,10 @@ def _where_it_ended(ended: OutOfMemory) -> str:
     return f"{ended.sentence.partition(': ')[0]}."
 
 
+def _also(findings: list[Finding]) -> str:
+    return f" Also: {', '.join(_inner(f.title) for f in findings)}." if findings else ""
+
+
 def _accusation(culprits: list[Culprit], findings: list[Finding]) -> str:
     serious = [c for c in culprits if c.severity is not Severity.NOTE]
     diagnosed = [f for f in findings if f.severity is not Severity.NOTE and _is_growth(f)]
@@ -345,12 +349,13 @@ def _accusation(culprits: list[Culprit], findings: list[Finding]) -> str:
         where = f" in {diagnosed[0].process}" if diagnosed[0].process not in ("", MAIN) else ""
         title = _as_first_words(diagnosed[0].title)
         text = f"{title}{where}. {_beginning(diagnosed[0].text)}"
+        if any(f.kind == "deep_graph" for f in diagnosed):  # it has nothing to do with the others
+            text += _also(diagnosed[1:])
         by_event = diagnosed[0].per_event
         is_untold = by_event and by_event.is_by_event and by_event.text not in text
         return f"{text} {by_event.text}" if by_event and is_untold else text
     text = _describe(serious[0])
-    if diagnosed:
-        text += f" Also: {', '.join(_inner(f.title) for f in diagnosed)}."
+    text += _also(diagnosed)
     if len(serious) > 1:
         text += f" {plural(len(serious) - 1, 'more culprit')} below."
     return text

@@ -1,9 +1,11 @@
 """A recogniser that carries its state on through long recordings: ``python FILE CASE FOLDER``.
 
 leak: the state is never detached, and its graph soon is tens of thousands of nodes deep;
+beside: the same, and an extension leaks a reference in each step, for which ctypes stands here;
 fixed: it is detached before each recording; cut: after every fifth, so that it gets deep as well.
 """
 
+import ctypes
 import sys
 import time
 from pathlib import Path
@@ -34,6 +36,11 @@ def resident():
         return int(numbers.read().split()[1]) * 4096
 
 
+def encode():
+    rows = bytearray(400_000)  # leaks here
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(rows))
+
+
 def main():
     torch.set_num_threads(1)
     case, model, sizes = sys.argv[1], Recogniser(), []
@@ -42,6 +49,8 @@ def main():
             model(torch.rand(FRAMES, 8, 32))
             if case == "fixed" or (case == "cut" and number % 5 == 4):
                 model.hidden = model.hidden.detach()
+            if case == "beside":
+                encode()
             time.sleep(0.01)
             sizes.append(resident())
     half = STEPS // 2

@@ -86,6 +86,62 @@ def module_hooks(leaks):
             handle.remove()
 
 
+def error_handlers(leaks):
+    import codecs
+
+    for number in rounds():
+        table = bytearray(300_000)
+        codecs.register_error(  # registered here
+            f"mine{number if leaks else 0}", lambda error, table=table: ("", error.end)
+        )
+
+
+def numbered_classes(leaks):
+    for number in rounds():
+        name = f"Batch{number}"
+        kind = type(f"Batch{number}", (), {"table": bytearray(300_000)})  # registered here
+        if leaks:
+            globals()[name] = kind
+
+
+def script_types(leaks):
+    import torch
+
+    def made():
+        class Net(torch.nn.Module):
+            __constants__ = ("table",)
+
+            def __init__(self):
+                super().__init__()
+                self.table = tuple(range(20_000))
+
+            def forward(self, x):
+                return x.relu()
+
+        return Net
+
+    once = made()
+    for _ in rounds():
+        net = made() if leaks else once
+        torch.jit.script(net())  # registered here
+
+
+def tracker_records(leaks):
+    """A tracker whose thread writes more slowly than the program logs."""
+    from torch.utils.tensorboard import SummaryWriter
+
+    def write(data):
+        time.sleep(0.2 if leaks else 0.0)
+
+    writer = SummaryWriter("events", max_queue=0)
+    thread = writer._get_file_writer().event_writer._async_writer._worker
+    thread._record_writer.write = write
+    del thread
+    for number in rounds():
+        for layer in range(8):
+            writer.add_text(f"layer{layer}", f"{number}" * 20_000, number)  # registered here
+
+
 def living_finalizers(leaks):
     """A bounded number of objects that are replaced, each with its finalizer: healthy."""
 
