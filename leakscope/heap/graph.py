@@ -44,7 +44,7 @@ OTHER = -3
 
 SEALED_ROOT = 1 << 24
 """From this number on the root is a lasting one of an earlier walk: see :class:`Seal`."""
-_PATIENCE_SECONDS = 0.02
+PATIENCE_SECONDS = 0.02
 """So long a walk waits for other threads that change gradients: its roots were found before."""
 MOST_GROUPS = 62
 """Groups that :func:`leak_shares` tells apart."""
@@ -462,7 +462,7 @@ def _answer(
     seal: tuple[Any, ...],
 ) -> dict[str, Any]:
     """Walk once; where other threads change gradients, when they have done so, or without."""
-    known, deadline = known_types(), perf_counter() + _PATIENCE_SECONDS
+    known, deadline = known_types(), perf_counter() + PATIENCE_SECONDS
     request = replace(request, own_passes=int(is_in_backward()))
     while True:
         columns: dict[str, Any] | None = chosen.walk(request, access, known, parts, *seal)

@@ -461,6 +461,16 @@ int may_ask_graph(Walk *w);
 int prepare_threads(void);
 int others_change_autograd(Py_ssize_t own);
 
+/* lock.c: no other thread goes on meanwhile. */
+int prepare_lock(void);
+void go_on_keeping_lock(void);
+PyObject *can_keep_lock(PyObject *module, PyObject *nothing);
+PyObject *keep_lock(PyObject *module, PyObject *nothing);
+PyObject *go_on(PyObject *module, PyObject *nothing);
+PyObject *keep_lock_no_more(PyObject *module, PyObject *nothing);
+PyObject *real_path(PyObject *module, PyObject *path);
+PyObject *read_file(PyObject *module, PyObject *path);
+
 /* nodes.c: the table of nodes, its index by address, and the edges. */
 int grow_index(Walk *w, size_t n_slots);
 void add_region(Walk *w, uintptr_t region, size_t at);

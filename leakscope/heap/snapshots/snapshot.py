@@ -12,10 +12,17 @@ from time import perf_counter
 from typing import cast
 
 from leakscope.heap import anatomy
-from leakscope.heap.graph import NATIVE, Nodes, WalkResult, engine_name, walk
+from leakscope.heap.graph import (
+    NATIVE,
+    PATIENCE_SECONDS,
+    Nodes,
+    WalkResult,
+    engine_name,
+    walk,
+)
 from leakscope.heap.labels import names_by_id
 from leakscope.heap.ownership import Definitions, Ownership
-from leakscope.heap.pausing import without_collector
+from leakscope.heap.pausing import at_rest
 from leakscope.heap.roles import Roles
 from leakscope.heap.roots import Roots, find_roots, walk_request
 from leakscope.heap.row_details import reached_bytes
@@ -454,7 +461,7 @@ def snapshot(
     options = Options(_folder(project_root), full, least_bytes, most_objects)
     _check(options, engine)
     began = perf_counter()
-    taken = without_collector(_taken, options, engine)
+    taken, _ = at_rest(lambda: _taken(options, engine), PATIENCE_SECONDS)
     return replace(taken, pause_s=perf_counter() - began)
 
 
