@@ -424,12 +424,14 @@ def _file_of(cls: type, module: str) -> str:
 def _read(file: str) -> bytes:
     """Return a file's content, nothing where it can't be read, without letting go of the lock."""
     try:
-        if _native is not None:
-            return _native.read_file(file) or b""
-        # No pipe, which would wait for whoever writes into it.
-        return Path(file).read_bytes() if Path(file).is_file() else b""
+        return (_read_file(file) if _native is None else _native.read_file(file)) or b""
     except ours(OSError, ValueError):
         return b""
+
+
+def _read_file(file: str) -> bytes | None:
+    is_file = Path(file).is_file()  # no pipe, which would wait for whoever writes into it
+    return Path(file).read_bytes() if is_file else None
 
 
 def _class_line(file: str, cls: type) -> int:
