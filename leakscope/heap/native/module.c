@@ -208,7 +208,9 @@ static PyObject *walk_heap(Walk *w, PyObject *request) {
     Tree tree = {0};
     Choice choice = {0};
     PyObject *answer = NULL;
-    if (grow_index(w, w->request.full ? (size_t)1 << 20 : (size_t)1 << 14) < 0 ||
+    /* A walk that goes on from a seal has few nodes, and looks up many that have none. */
+    int is_whole = w->request.full && !(w->seal && has_sealed(w->seal));
+    if (grow_index(w, is_whole ? (size_t)1 << 20 : (size_t)1 << 14) < 0 ||
         add_memory_types(w) < 0 || watch_pinned(w) < 0)
         goto out;
     w->n_devices = 1;

@@ -553,6 +553,7 @@ static inline int is_counted(const Walk *w, int phase) {
 
 /* seal.c: what stays the same from census to census. */
 Seal *seal_of(PyObject *capsule);
+int has_sealed(const Seal *seal);
 int add_to_seal(Walk *w, const Tree *t);
 void reset_seal(Walk *w, Seal *seal);
 PyObject *new_seal(PyObject *module, PyObject *nothing);
