@@ -26,7 +26,7 @@ import msgspec
 from leakscope.heap import reference
 from leakscope.heap.adapters.buffers import known_types
 from leakscope.heap.adapters.tensor import Parts, TensorAccess, read_parts, tensor_access
-from leakscope.heap.pausing import is_in_backward, wait_for_autograd
+from leakscope.heap.pausing import is_in_backward, letting_others_go_on, wait_for_autograd
 
 _native: ModuleType | None
 try:
@@ -443,7 +443,8 @@ def _walk(
 ) -> dict[str, Any]:
     """Walk, and where that met tensors that consist of others, again with what these are."""
     columns = _answer(chosen, request, access, {}, seal)
-    parts = read_parts(columns.pop("opaque"), access)
+    # Operations of torch's let go of the interpreter's lock, where there is any to be called.
+    parts = letting_others_go_on(read_parts, columns.pop("opaque"), access)
     if not parts or columns["graph_is_deep"]:
         return columns
     pause_s = columns["pause_s"]

@@ -51,6 +51,20 @@ def keeping_lock(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) ->
         _native.keep_lock_no_more()
 
 
+def letting_others_go_on(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return what ``function`` returns, which lets go of the lock by itself: it gets it back soon.
+
+    To be called where the lock may be kept.
+    """
+    if not _keeps_lock:
+        return function(*args, **kwargs)
+    try:
+        _native.keep_lock_no_more()
+        return function(*args, **kwargs)
+    finally:
+        _native.keep_lock()
+
+
 def _nothing() -> None:
     """Stand in where nothing keeps the lock."""
 

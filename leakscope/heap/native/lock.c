@@ -27,7 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define KEPT_MICROSECONDS 100000ul
+#define KEPT_MICROSECONDS 250000ul
 #define AGAIN_AFTER (KEPT_MICROSECONDS / 4) /* those that wait begin again so often */
 
 static struct _gil_runtime_state *lock_of_interpreter; /* NULL where its layout is another */

@@ -272,6 +272,7 @@ static PyObject *native_walk(PyObject *Py_UNUSED(module), PyObject *args) {
     if (baseline != Py_None && (walk.baseline = baseline_of(baseline)) == NULL)
         return NULL;
     double began = seconds();
+    go_on_keeping_lock();
     PyObject *answer = NULL;
     int collecting = PyGC_IsEnabled();
     if (read_request(&walk.request, request) < 0 || read_access(&walk, access) < 0 ||
