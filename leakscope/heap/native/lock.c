@@ -165,3 +165,21 @@ PyObject *read_file(PyObject *Py_UNUSED(module), PyObject *path) {
         Py_RETURN_NONE;
     return content;
 }
+
+/* Return what lies in this process's memory; less or nothing where that isn't mapped. */
+PyObject *read_memory(PyObject *Py_UNUSED(module), PyObject *args) {
+    unsigned long long address;
+    Py_ssize_t size;
+    if (!PyArg_ParseTuple(args, "Kn", &address, &size))
+        return NULL;
+    PyObject *content = PyBytes_FromStringAndSize(NULL, size > 0 ? size : 0);
+    if (content == NULL)
+        return NULL;
+    int file = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+    ssize_t count = file < 0 ? 0 : pread(file, PyBytes_AS_STRING(content), (size_t)PyBytes_GET_SIZE(content), (off_t)address);
+    if (file >= 0)
+        close(file);
+    if (count < PyBytes_GET_SIZE(content))
+        _PyBytes_Resize(&content, count > 0 ? count : 0);
+    return content;
+}

@@ -354,6 +354,9 @@ PyDoc_STRVAR(real_path_doc, "real_path(path)\n--\n\n"
 PyDoc_STRVAR(read_file_doc, "read_file(path)\n--\n\n"
                             "Return what a regular file has, or None, keeping the interpreter's lock.");
 
+PyDoc_STRVAR(read_memory_doc, "read_memory(address, size)\n--\n\n"
+                              "Return what lies there, keeping the interpreter's lock; less where nothing is mapped.");
+
 PyDoc_STRVAR(leak_shares_doc, "leak_shares(graph, groups)\n--\n\n"
                               "Split what groups of nodes reach between them.");
 
@@ -384,6 +387,7 @@ static PyMethodDef methods[] = {
     {"keep_lock", keep_lock, METH_NOARGS, keep_lock_doc},
     {"go_on_keeping_lock", go_on, METH_NOARGS, go_on_doc},
     {"keep_lock_no_more", keep_lock_no_more, METH_NOARGS, keep_lock_no_more_doc},
+    {"read_memory", read_memory, METH_VARARGS, read_memory_doc},
     {"read_file", read_file, METH_O, read_file_doc},
     {"real_path", real_path, METH_O, real_path_doc},
     {"remember_allocators", remember_allocators, METH_NOARGS, remember_allocators_doc},

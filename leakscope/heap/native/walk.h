@@ -470,6 +470,7 @@ PyObject *go_on(PyObject *module, PyObject *nothing);
 PyObject *keep_lock_no_more(PyObject *module, PyObject *nothing);
 PyObject *real_path(PyObject *module, PyObject *path);
 PyObject *read_file(PyObject *module, PyObject *path);
+PyObject *read_memory(PyObject *module, PyObject *args);
 
 /* nodes.c: the table of nodes, its index by address, and the edges. */
 int grow_index(Walk *w, size_t n_slots);

@@ -461,12 +461,12 @@ def snapshot(
     options = Options(_folder(project_root), full, least_bytes, most_objects)
     _check(options, engine)
     began = perf_counter()
-    taken, _ = at_rest(lambda: _taken(options, engine), PATIENCE_SECONDS)
+    ownership = Ownership(options.project_root)  # it asks for the real paths of folders
+    taken, _ = at_rest(lambda: _taken(options, engine, ownership), PATIENCE_SECONDS)
     return replace(taken, pause_s=perf_counter() - began)
 
 
-def _taken(options: Options, engine: str | None) -> Snapshot:
-    ownership = Ownership(options.project_root)
+def _taken(options: Options, engine: str | None, ownership: Ownership) -> Snapshot:
     definitions = Definitions(ownership)
     roots = find_roots(ownership, definitions, full=options.full)
     result = _walked(roots, options, engine)
