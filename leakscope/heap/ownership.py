@@ -188,9 +188,10 @@ def _real_path(path: str) -> str:
     if real is not None:
         return real
     folder, name = os.path.split(path)
-    if not folder or not name:
-        return real_path(path)
-    return os.path.join(_real_path(folder), name)  # noqa: PTH118
+    if folder == path or path == os.curdir:
+        return path
+    real_folder = _real_path(folder or os.curdir)
+    return os.path.join(real_folder, name) if name else real_folder  # noqa: PTH118
 
 
 def _without_numbers(name: object) -> str:

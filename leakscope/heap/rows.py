@@ -133,6 +133,7 @@ class RowMaker:
         known = self._sealed.names.get(entry)
         if known is not None:
             return known
+        go_on_keeping_lock()
         place = self.places[node]
         stands = place.part.stands is not Stands.GLOBALS and not is_transparent(place.part.obj)
         name = SealedName(place.path, place.inside, stands)

@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from optional_torch import torch
 from payloads import ENGINES
 
-from leakscope.heap import CensusTaker, ownership, pausing
+from leakscope.heap import CensusTaker, ownership, pausing, snapshot
 from leakscope.heap.pausing import can_stand_still, go_on_keeping_lock, keeping_lock
 from leakscope.model.census import CensusScope
 
@@ -160,6 +161,7 @@ def test_no_thread_goes_on_while_the_lock_is_kept() -> None:
 
 def test_a_census_lets_no_thread_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     taker = CensusTaker(project_root=str(ROOT / "tests"), cutoff_bytes=4096)
+    tensors = [] if torch is None else tensors_of_many_kinds()
     kept: list[bool] = []
     end = pausing._native.keep_lock_no_more
     monkeypatch.setattr(pausing._native, "keep_lock_no_more", lambda: kept.append(end()))
@@ -168,8 +170,18 @@ def test_a_census_lets_no_thread_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
             taker.take(scope)
         taker.take_checked()
         taker.waiting()
+        snapshot(project_root=str(ROOT / "tests"))
     assert kept == [True] * len(kept)
-    assert len(kept) >= 5
+    assert len(kept) >= 6
+    del tensors
+
+
+def tensors_of_many_kinds() -> list[object]:
+    layers = torch.nn.Sequential(*(torch.nn.Linear(20, 20) for _ in range(3)))
+    loss = layers(torch.ones(4, 20)).sum()
+    loss.backward()
+    view, shared = torch.zeros(1000)[::2], torch.zeros(1000).share_memory_()
+    return [layers, layers(view[:20]), loss, view, shared, torch.eye(50).to_sparse()]
 
 
 def test_the_switch_interval_is_as_before_whatever_happens() -> None:
