@@ -244,9 +244,9 @@ _traces_for_us = False
 
 def _start(frames: int) -> None:
     global _traces_for_us
+    _traces_for_us = True  # before it does: what breaks in must find it so
     with raw_allocator_kept():
         tracemalloc.start(frames)
-    _traces_for_us = True
 
 
 def _stop() -> None:
@@ -333,9 +333,9 @@ def _calibrated(frames: int) -> TracingCost:
     global _known
     if _known is None:
         plain = median(_deep(_DEPTH, _round)[0] for _ in range(_ROUNDS))
-        with raw_allocator_kept():
-            tracemalloc.start(frames)
         try:
+            with raw_allocator_kept():
+                tracemalloc.start(frames)
             tried = [_deep(_DEPTH, _round) for _ in range(_ROUNDS)]
         finally:
             tracemalloc.stop()

@@ -13,7 +13,7 @@ from types import FrameType
 import pytest
 
 from leakscope.probes import allocations as module
-from leakscope.probes.allocations import AllocationWindow
+from leakscope.probes.allocations import AllocationCounter, AllocationWindow
 
 HERE = str(Path(__file__).parent)
 
@@ -216,7 +216,7 @@ def test_a_worker_forked_in_the_window_does_not_go_on_tracing(ours):
 
 NATIVE_THREADS = """
 import ctypes, threading, time
-from leakscope.probes.allocations import AllocationWindow
+from leakscope.probes.allocations import AllocationCounter, AllocationWindow
 
 native = ctypes.CDLL(None)
 native.PyMem_RawMalloc.restype = ctypes.c_void_p
@@ -293,3 +293,20 @@ def test_what_breaks_into_the_end_leaves_no_tracing_on(end: str) -> None:
         if not strike.has_struck:
             break
     assert number > 10
+
+
+@pytest.mark.parametrize("begin", ["open", "cost"])
+def test_what_breaks_into_the_beginning_leaves_no_tracing_on(begin, monkeypatch):
+    start = tracemalloc.start
+
+    def broken_into(frames):
+        start(frames)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tracemalloc, "start", broken_into)
+    monkeypatch.setattr(module, "_known", None)
+    window = AllocationWindow()
+    with pytest.raises(KeyboardInterrupt):
+        window.open() if begin == "open" else AllocationCounter.cost()
+    window.close(top=0)
+    assert not tracemalloc.is_tracing()
