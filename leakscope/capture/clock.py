@@ -21,7 +21,7 @@ from types import FrameType
 
 from leakscope.capture import policy
 from leakscope.capture.unobservable import changes_graphs
-from leakscope.heap.pausing import frames_of_other_threads, is_collecting
+from leakscope.heap.pausing import frames_of_other_threads, is_collecting, keeping_lock
 
 _WARNS_OF_FORKS = sys.version_info >= (3, 12)
 
@@ -82,17 +82,22 @@ class BoundaryClock:
         if now < self._next or self._idle() < self._patience:
             self._waited_since = now
             return
-        frames = frames_of_other_threads()
-        if now < policy.TIME_SETUP_SECONDS and _is_importing(frames.get(self._main)):
+        is_importing, waits = keeping_lock(self._look_at_threads)
+        if now < policy.TIME_SETUP_SECONDS and is_importing:
             # A program that imports is being set up: what it holds is neither work nor growth.
             self._waited_since, self._next = now, now + policy.TIME_SPACING_SECONDS
             return
-        waits = is_collecting() or changes_graphs(frames)
         if waits and now - self._waited_since < policy.TIME_PATIENCE_SECONDS:
             return
         self._waited_since = now
         self._next = now + max(policy.TIME_SPACING_SECONDS, policy.TIME_SPACING_SHARE * now)
         self._reach()
+
+    def _look_at_threads(self) -> tuple[bool, bool]:
+        """Return whether the main thread imports, and whether a census had to wait."""
+        frames = frames_of_other_threads()
+        waits = is_collecting() or changes_graphs(frames)
+        return _is_importing(frames.get(self._main)), waits
 
 
 class _Signal:

@@ -16,6 +16,7 @@ from leakscope.capture.gauges import OwnMemory, Reader, SlowGauges
 from leakscope.capture.profiles import HistoryWindows
 from leakscope.capture.sites import SourceTexts
 from leakscope.capture.tracing import AllocationWindows
+from leakscope.heap.pausing import can_stand_still
 from leakscope.model import gauge
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.census import Census, CensusScope
@@ -111,6 +112,7 @@ class Measuring:
         self._own_peak = 0
         self._own_memory = OwnMemory(readers)
         self._poor = False
+        self._knows_threads = False
         self._headroom = Headroom()
 
     def at(self, boundary: Boundary, due: Due) -> Due:
@@ -200,6 +202,7 @@ class Measuring:
         taken = (
             self._guard.call("census", None, self._taker.take_aside, scope)
             for scope in self._bearable(headroom.left(gauges.get(gauge.RSS, 0)))
+            if can_stand_still()
         )
         census = next((each for each in taken if each is not None), None)
         self._keep_seal(census)
@@ -293,6 +296,20 @@ class Measuring:
             needed = SPARE_MEMORY * objects * BYTES_PER_OBJECT
         return available is None or available >= needed
 
+    def _stands_still(self, boundary: Boundary) -> bool:
+        """Say whether no other thread goes on while a census looks at its objects."""
+        if can_stand_still():
+            return True
+        if not self._knows_threads:
+            self._knows_threads = True
+            self.note(
+                "census-skipped-threads",
+                "Without the native walker the program's threads go on while leakscope's looks at "
+                "their objects: at boundaries by time no census was taken.",
+                boundary.index,
+            )
+        return False
+
     def _has_room(self, boundary: Boundary, due: Due) -> bool:
         if self._fits(due, self._left):
             return True
@@ -312,7 +329,7 @@ class Measuring:
         self.note("memory-low", f"{text}: {taken if has_census else none}", boundary.index)
 
     def _take_census(self, boundary: Boundary, due: Due, gauges: dict[str, int]) -> Census | None:
-        if not self._has_room(boundary, due):
+        if not self._stands_still(boundary) or not self._has_room(boundary, due):
             return None
         with self._charged("census"):
             if due is Due.CHECK and not self.unwound:

@@ -250,10 +250,10 @@ class AllocationWindows:
         if self._window is not None:
             self._leave(boundary, top=0)
         self._meter.stop()
-        whole, self._whole = self._whole, None
-        if whole is None:
+        if self._whole is None:
             return None
-        sites, traced = whole.close(project_root=self._project_root)
+        sites, traced = self._whole.close(project_root=self._project_root)
+        self._whole = None
         return AllocationRecord(
             first_boundary=0, last_boundary=boundary.index, sites=sites, traced_bytes=traced
         )
@@ -324,11 +324,12 @@ class AllocationWindows:
         self._meter.enter(is_ours=self._window.open() or self._whole is not None)
 
     def _leave(self, boundary: Boundary, top: int = _MOST_LINES) -> tuple[list[Site], int]:
-        window, self._window = self._window, None
+        window = self._window
         assert window is not None
-        self._opened = None
         self._meter.pause()
         seen = window.close(top=top, project_root=self._project_root)
+        # Open until it is closed: what breaks in has it closed at the next boundary.
+        self._window, self._opened = None, None
         self._costs.spend(ACTIVITY, self._meter.leave())
         if self._mode != "always":
             self._meter.stop()

@@ -26,7 +26,7 @@ from types import FrameType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 from leakscope.capture.budget import Due
-from leakscope.heap.pausing import frames_of_other_threads, is_collecting
+from leakscope.heap.pausing import frames_of_other_threads, is_collecting, keeping_lock
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.errors import ours
 
@@ -250,7 +250,7 @@ _AT_WORK = ("torch/nn/modules/module.py", *_CHANGE_GRAPHS)
 
 def other_threads_compute() -> bool:
     """Return whether another thread is inside a module's call, a backward pass or the compiler."""
-    return _any_inside(_AT_WORK, frames_of_other_threads())
+    return keeping_lock(lambda: _any_inside(_AT_WORK, frames_of_other_threads()))
 
 
 def changes_graphs(frames: Mapping[int, FrameType]) -> bool:

@@ -264,11 +264,14 @@ class Visit:
     def _wait_for_calm(self) -> None:
         """Wait until no thread is inside a backward pass, which changes what a census walks."""
         from leakscope.capture.unobservable import changes_graphs
-        from leakscope.heap.pausing import frames_of_other_threads, is_collecting
+        from leakscope.heap.pausing import frames_of_other_threads, is_collecting, keeping_lock
+
+        def is_calm() -> bool:
+            return not is_collecting() and not changes_graphs(frames_of_other_threads())
 
         until = time.monotonic() + CALM_S
         while time.monotonic() < until:
-            if not is_collecting() and not changes_graphs(frames_of_other_threads()):
+            if keeping_lock(is_calm):
                 return
             time.sleep(0.001)
 

@@ -47,6 +47,13 @@ from leakscope.heap.pausing import autograd_changes
 from leakscope.model.census import CensusRow, LoopStep, RootKind, StepKind
 from leakscope.model.errors import ours
 
+try:
+    from leakscope.heap import _native
+except ImportError:
+    _native = None  # type: ignore[assignment]
+
+_keeping_lock: Callable[[int, int], bytes] | None = None if _native is None else _native.read_memory
+"""Reads memory without letting go of the interpreter's lock, as reading a file does."""
 MOST_OBJECTS = 4000
 """Objects looked at in one census: two microseconds each."""
 _NODE_COST = 4
@@ -452,10 +459,13 @@ class _Memory:
     """Reads this process's memory by address; what isn't mapped is empty."""
 
     def __enter__(self) -> _Memory:
+        self._file = -1
+        if _keeping_lock is not None:
+            return self
         try:
             self._file = os.open("/proc/self/mem", os.O_RDONLY | os.O_CLOEXEC)
         except ours(OSError):
-            self._file = -1
+            pass
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -464,7 +474,7 @@ class _Memory:
 
     def holds_hooks(self, node: object, hooks: int) -> bool:
         """Say whether the C++ part of a node refers to the dict of hooks that lies there."""
-        if self._file < 0:
+        if self._file < 0 and _keeping_lock is None:
             return False
         own = self._words(id(node), type(node).__basicsize__ // _WORD)[2:]
         return any(
@@ -475,11 +485,16 @@ class _Memory:
         )
 
     def _words(self, address: int, count: int) -> array[int]:
-        try:
-            read = os.pread(self._file, count * _WORD, address)
-        except ours(OSError):
-            read = b""
+        read = self._read(address, count * _WORD)
         return array("Q", read[: len(read) // _WORD * _WORD])
+
+    def _read(self, address: int, size: int) -> bytes:
+        if _keeping_lock is not None:
+            return _keeping_lock(address, size)
+        try:
+            return os.pread(self._file, size, address)
+        except ours(OSError):
+            return b""
 
 
 def _may_point(word: int) -> bool:

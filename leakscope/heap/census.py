@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tracemalloc
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from sys import getsizeof
@@ -29,7 +29,7 @@ from leakscope.heap.graph import (
     walk,
 )
 from leakscope.heap.ownership import Definitions, ownership_under
-from leakscope.heap.pausing import wait_for_autograd, without_collector, without_tracing
+from leakscope.heap.pausing import at_rest, standing_still, without_tracing
 from leakscope.heap.roles import Roles, device_storages
 from leakscope.heap.roots import Roots, SealedRoots, find_roots, walk_request
 from leakscope.heap.row_details import (
@@ -111,7 +111,7 @@ class CensusTaker:
 
         No heap is walked: the first census alone then shows what that costs.
         """
-        without_collector(
+        standing_still(
             find_roots, self._ownership, self._definitions, full=False, work_items=self._work_items
         )
 
@@ -120,10 +120,7 @@ class CensusTaker:
 
         ``unwound`` are frames that a traceback keeps alive, outermost first: they count as running.
         """
-        self._wait()
-        began = perf_counter()
-        census = without_collector(lambda: without_tracing(self._census, scope, unwound))
-        return msgspec.structs.replace(census, pause_s=perf_counter() - began)
+        return self._at_rest(lambda: self._census(scope, unwound))
 
     def take_checked(self) -> Census:
         """Return a whole census, and in it how far one that goes on from the seal is from it.
@@ -131,15 +128,20 @@ class CensusTaker:
         It seals again, and folds nothing but numbers and texts. Where nothing was sealed there is
         nothing to hold it against.
         """
-        self._wait()
-        began = perf_counter()
-        census = without_collector(lambda: without_tracing(self._checked))
-        return msgspec.structs.replace(census, pause_s=perf_counter() - began)
+        return self._at_rest(self._checked)
 
-    def _wait(self) -> None:
-        """Let other threads end their backward passes; those that go on for long, once."""
-        rests = wait_for_autograd(0.0 if self._is_autograd_busy else _PATIENCE_SECONDS)
+    def _at_rest(self, census: Callable[[], Census]) -> Census:
+        """Let other threads end their backward passes before; those that go on for long, once."""
+        patience = 0.0 if self._is_autograd_busy else _PATIENCE_SECONDS
+        taken, rests = at_rest(lambda: _timed(census), patience)
         self._is_autograd_busy = not rests
+        return taken if self._work_items is None else self._with_copied(taken)
+
+    def _with_copied(self, census: Census) -> Census:
+        """Add which part of its heaviest containers a worker has copied, which files tell."""
+        copied = self.copied_shares()
+        rows = [msgspec.structs.replace(r, copied_share=copied.get(r.path)) for r in census.rows]
+        return msgspec.structs.replace(census, rows=rows)
 
     def _checked(self) -> Census:
         if self._seal.is_empty or not can_seal():
@@ -159,7 +161,7 @@ class CensusTaker:
 
     def waiting(self) -> list[Waiting]:
         """Return the tasks and threads that run the same function, the most numerous first."""
-        return without_collector(waiting_groups, self._ownership, self._definitions)
+        return standing_still(waiting_groups, self._ownership, self._definitions)
 
     def take_aside(self, scope: CensusScope) -> Census:
         """Return the rows as :meth:`take` does; the next census is not compared with this one."""
@@ -355,11 +357,9 @@ class CensusTaker:
                     row.allocated_at[:] = self._lines_of_newest(result, drafts[row.path], row)
         gathering = {row.path for row in grown if row.length is not None}
         shared = with_shares(result, drafts, rows, gathering)
-        if self._work_items is None:
-            return shared
-        self._sampled = _places(result, drafts, shared)
-        copied = self.copied_shares()
-        return [msgspec.structs.replace(row, copied_share=copied.get(row.path)) for row in shared]
+        if self._work_items is not None:
+            self._sampled = _places(result, drafts, shared)
+        return shared
 
     def _lines_of_newest(self, result: WalkResult, draft: Draft, row: CensusRow) -> list[Site]:
         """Return the user's lines below which a library's container got its latest items."""
@@ -368,6 +368,12 @@ class CensusTaker:
             for obj in _objects(result, draft)
         ]
         return origins(groups, self._ownership)
+
+
+def _timed(census: Callable[[], Census]) -> Census:
+    began = perf_counter()
+    taken = without_tracing(census)
+    return msgspec.structs.replace(taken, pause_s=perf_counter() - began)
 
 
 def _objects(result: WalkResult, draft: Draft) -> list[object]:

@@ -26,7 +26,7 @@ import msgspec
 from leakscope.heap import reference
 from leakscope.heap.adapters.buffers import known_types
 from leakscope.heap.adapters.tensor import Parts, TensorAccess, read_parts, tensor_access
-from leakscope.heap.pausing import is_in_backward, wait_for_autograd
+from leakscope.heap.pausing import is_in_backward, letting_others_go_on, wait_for_autograd
 
 _native: ModuleType | None
 try:
@@ -44,7 +44,7 @@ OTHER = -3
 
 SEALED_ROOT = 1 << 24
 """From this number on the root is a lasting one of an earlier walk: see :class:`Seal`."""
-_PATIENCE_SECONDS = 0.02
+PATIENCE_SECONDS = 0.02
 """So long a walk waits for other threads that change gradients: its roots were found before."""
 MOST_GROUPS = 62
 """Groups that :func:`leak_shares` tells apart."""
@@ -443,7 +443,8 @@ def _walk(
 ) -> dict[str, Any]:
     """Walk, and where that met tensors that consist of others, again with what these are."""
     columns = _answer(chosen, request, access, {}, seal)
-    parts = read_parts(columns.pop("opaque"), access)
+    # Operations of torch's let go of the interpreter's lock, where there is any to be called.
+    parts = letting_others_go_on(read_parts, columns.pop("opaque"), access)
     if not parts or columns["graph_is_deep"]:
         return columns
     pause_s = columns["pause_s"]
@@ -462,7 +463,7 @@ def _answer(
     seal: tuple[Any, ...],
 ) -> dict[str, Any]:
     """Walk once; where other threads change gradients, when they have done so, or without."""
-    known, deadline = known_types(), perf_counter() + _PATIENCE_SECONDS
+    known, deadline = known_types(), perf_counter() + PATIENCE_SECONDS
     request = replace(request, own_passes=int(is_in_backward()))
     while True:
         columns: dict[str, Any] | None = chosen.walk(request, access, known, parts, *seal)

@@ -25,6 +25,11 @@ from leakscope.heap import anatomy
 from leakscope.model.census import Owner, cells_of_shell
 from leakscope.model.errors import ours, real_path
 
+try:
+    from leakscope.heap import _native
+except ImportError:
+    _native = None  # type: ignore[assignment]
+
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
 _NAME = __name__.partition(".")[0]
 _NUMBER = re.compile(r"[0-9a-f]{8,}|\d+")
@@ -151,7 +156,10 @@ class Ownership:
             return True
         if path.startswith(("<", *self._library)):
             return False
-        real = self._real_path(path)
+        try:
+            real = self._real_path(path) if _native is None else _real_path(path)
+        except ours(ValueError):  # no path: it has a null character, or none that can be encoded
+            return False
         if is_own_file(real) or real.startswith(self._library):
             return False
         if not _INSTALLED.isdisjoint(Path(real).parts):
@@ -172,6 +180,18 @@ class Ownership:
         except ours(OSError):
             is_link = False  # no such file, so no link
         return real_path(path) if is_link else real
+
+
+def _real_path(path: str) -> str:
+    """Return :func:`real_path` without letting go of the interpreter's lock."""
+    real = _native.real_path(path)
+    if real is not None:
+        return real
+    folder, name = os.path.split(path)
+    if folder == path or path == os.curdir:
+        return path
+    real_folder = _real_path(folder or os.curdir)
+    return os.path.join(real_folder, name) if name else real_folder  # noqa: PTH118
 
 
 def _without_numbers(name: object) -> str:
@@ -402,17 +422,25 @@ def _file_of(cls: type, module: str) -> str:
     return ""
 
 
+def _read(file: str) -> bytes:
+    """Return a file's content, nothing where it can't be read, without letting go of the lock."""
+    try:
+        return (_read_file(file) if _native is None else _native.read_file(file)) or b""
+    except ours(OSError, ValueError):
+        return b""
+
+
+def _read_file(file: str) -> bytes | None:
+    is_file = Path(file).is_file()  # no pipe, which would wait for whoever writes into it
+    return Path(file).read_bytes() if is_file else None
+
+
 def _class_line(file: str, cls: type) -> int:
     """Return the line of the ``class`` statement: the last one before the first method."""
     known = anatomy.class_dict(cls).get("__firstlineno__")
     if type(known) is int:
         return known
-    try:
-        if not Path(file).is_file():  # a pipe, which would wait for whoever writes into it
-            return 0
-        lines = Path(file).read_text(encoding="utf-8", errors="replace").splitlines()
-    except ours(OSError):
-        return 0
+    lines = _read(file).decode(errors="replace").splitlines()
     statement = re.compile(rf"\s*class\s+{re.escape(anatomy.qualname(cls).rpartition('.')[2])}\b")
     found = [number for number, line in enumerate(lines, 1) if statement.match(line)]
     codes = [f.__code__ for _, m in anatomy.class_items(cls) if (f := _plain(m))]

@@ -1,5 +1,8 @@
-"""Keeps the cyclic collector and tracemalloc from working while the heap is looked at, in this
-process alone, and waits until other threads change no gradients.
+"""Keeps other threads, the cyclic collector and tracemalloc from working while the heap is looked
+at, in this process alone, and waits until other threads change no gradients.
+
+Who looks refers to the program's objects meanwhile. Where another thread went on, it would find
+more references to them than its own: ``native/lock.c``.
 
 A traceback of each block that a census allocates would make the census several times as dear, and
 tell nothing: they are gone when it ends. Objects that were traced before keep their tracebacks.
@@ -18,18 +21,94 @@ from types import CodeType, FrameType
 from typing import ParamSpec, TypeVar
 
 try:
-    from leakscope.heap._native import is_collecting as _is_collecting
-except ImportError:
-    _is_collecting = None  # type: ignore[assignment]
-
-try:
-    from leakscope.heap import _native as _allocators
-except ImportError:  # without the native walker all goes on being traced
-    _allocators = None  # type: ignore[assignment]
+    from leakscope.heap import _native
+except ImportError:  # threads go on then, and all goes on being traced
+    _native = None  # type: ignore[assignment]
 
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_keeps_lock = False
+"""Whether no other thread has the interpreter's lock before we let it go."""
+
+
+def keeping_lock(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return what ``function`` returns; no other thread runs Python meanwhile, if that can be had.
+
+    It should open no file and wait for nothing: others run then, and we may wait a second.
+    """
+    global _keeps_lock
+    if _native is None or _keeps_lock:
+        return function(*args, **kwargs)
+    try:
+        # Inside, because Ctrl-C may strike as soon as the call has returned.
+        _native.keep_lock()
+        _keeps_lock = _native.can_keep_lock()
+        return function(*args, **kwargs)
+    finally:
+        _keeps_lock = False
+        _native.keep_lock_no_more()
+
+
+def letting_others_go_on(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return what ``function`` returns, which lets go of the lock by itself: it gets it back soon.
+
+    To be called where the lock may be kept.
+    """
+    if not _keeps_lock:
+        return function(*args, **kwargs)
+    try:
+        _native.keep_lock_no_more()
+        return function(*args, **kwargs)
+    finally:
+        _native.keep_lock()
+
+
+def _nothing() -> None:
+    """Stand in where nothing keeps the lock."""
+
+
+go_on_keeping_lock: Callable[[], None] = _nothing if _native is None else _native.go_on_keeping_lock
+"""To be called now and then in what takes long; a few nanoseconds."""
+
+
+def can_stand_still() -> bool:
+    """Return whether the program stands still while the calling thread looks at its objects.
+
+    In a thread of the program's that is taken for granted: the others mostly wait for it. While a
+    thread of leakscope's looks they work, unless the native walker keeps the interpreter's lock.
+    """
+    if _native is not None and _native.can_keep_lock():
+        return True
+    threading = sys.modules.get("threading")
+    return threading is None or _thread.get_ident() in threading._active
+
+
+def standing_still(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return what ``function`` returns; no other thread runs Python and nothing is collected."""
+    return keeping_lock(lambda: without_collector(function, *args, **kwargs))
+
+
+def at_rest(function: Callable[[], T], seconds: float) -> tuple[T, bool]:
+    """Return what ``function`` returns, called standing still while no gradients change.
+
+    It is called after so many seconds all the same; the second of what is returned is False then.
+    """
+    deadline = perf_counter() + seconds
+    while True:
+        rests = wait_for_autograd(deadline - perf_counter())
+        if not rests:
+            return standing_still(function), False
+        found = standing_still(_unless_autograd_changes, function)
+        if found is not None:
+            return found[0], True
+
+
+def _unless_autograd_changes(function: Callable[[], T]) -> tuple[T] | None:
+    """Return what ``function`` returns; None where a pass began since it was waited for."""
+    return None if autograd_changes() else (function(),)
+
 
 _is_paused_by_us = False
 
@@ -57,7 +136,7 @@ def is_collecting() -> bool:
 
     What it looks at is in none of its lists then. Without the native walker that is not known.
     """
-    return _is_collecting is not None and _is_collecting()
+    return _native is not None and _native.is_collecting()
 
 
 _POLL_SECONDS = 0.0005
@@ -83,10 +162,13 @@ def autograd_changes() -> bool:
 
 
 def wait_for_autograd(seconds: float) -> bool:
-    """Wait until no other thread changes gradients or graphs; return whether that came in time."""
+    """Wait until no other thread changes gradients or graphs; return whether that came in time.
+
+    While the interpreter's lock is kept they can't come to an end: it returns at once.
+    """
     deadline = perf_counter() + seconds
     while autograd_changes():
-        if perf_counter() >= deadline:
+        if _keeps_lock or perf_counter() >= deadline:
             return False
         # Not time.sleep, which programs replace in their tests.
         _never.acquire(timeout=_POLL_SECONDS)
@@ -98,7 +180,9 @@ _never.acquire()
 
 
 def frames_of_other_threads() -> dict[int, FrameType]:
-    """Return the innermost frame of each thread but this, by its number.
+    """Return the innermost frame of each thread but this, by its number, while the lock is kept.
+
+    Who refers to a frame keeps its variables when it has returned.
 
     A frame that held its own would be garbage, and would keep what all threads work on alive.
     """
@@ -127,13 +211,9 @@ def others_change_autograd(own_passes: int) -> bool:
     return passes > own_passes
 
 
-_others_change_autograd: Callable[[int], bool]
-try:
-    from leakscope.heap._native import others_change_autograd as _native_others_change_autograd
-
-    _others_change_autograd = _native_others_change_autograd
-except ImportError:
-    _others_change_autograd = others_change_autograd
+_others_change_autograd: Callable[[int], bool] = (
+    others_change_autograd if _native is None else _native.others_change_autograd
+)
 
 
 def _replaces_gradient(frame: FrameType) -> bool:
@@ -160,7 +240,10 @@ def _stores_gradient(code: CodeType, at: int) -> bool:
 
 def _enable_in_child() -> None:
     # Another thread may fork while a census is taken, and nobody ends that census in the child.
-    global _is_paused_by_us
+    global _is_paused_by_us, _keeps_lock
+    _keeps_lock = False
+    if _native is not None:
+        _native.keep_lock_no_more()
     if _is_paused_by_us:
         _is_paused_by_us = False
         gc.enable()
@@ -176,8 +259,8 @@ _is_remembered = False
 def remember_allocators() -> None:
     """Take note of Python's allocators, to be called right before tracing begins."""
     global _is_remembered
-    if _allocators is not None:
-        _allocators.remember_allocators()
+    if _native is not None:
+        _native.remember_allocators()
         _is_remembered = True
 
 
@@ -187,16 +270,16 @@ def without_tracing(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
         return function(*args, **kwargs)
     try:
         # Inside, because Ctrl-C may strike as soon as the call has returned.
-        _allocators.trace_no_more()
+        _native.trace_no_more()
         return function(*args, **kwargs)
     finally:
-        _allocators.trace_again()
+        _native.trace_again()
 
 
 def _trace_in_child() -> None:
     # Another thread may fork while a census is taken, and nobody ends that census in the child.
     if _is_remembered:
-        _allocators.trace_again()
+        _native.trace_again()
 
 
 if hasattr(os, "register_at_fork"):

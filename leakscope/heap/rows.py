@@ -21,6 +21,7 @@ from leakscope.heap.graph import GARBAGE, NATIVE, Group, Nodes, WalkResult
 from leakscope.heap.labels import Facet
 from leakscope.heap.naming import NamedObject, Naming, is_transparent, steps_of
 from leakscope.heap.ownership import Definitions, Ownership
+from leakscope.heap.pausing import go_on_keeping_lock
 from leakscope.heap.roots import Roots
 from leakscope.model.census import OUTPUT_HISTORY, CensusRow, Content, Owner, RootKind
 
@@ -132,6 +133,7 @@ class RowMaker:
         known = self._sealed.names.get(entry)
         if known is not None:
             return known
+        go_on_keeping_lock()
         place = self.places[node]
         may_stand = place.part.facet is not Facet.GLOBALS and not is_transparent(place.part.obj)
         name = SealedName(place.path, place.inside, may_stand)
@@ -170,6 +172,7 @@ class RowMaker:
 
     def row(self, draft: Draft, role_of: Callable[[Draft], str]) -> CensusRow:
         """Return the row of the objects that share a path."""
+        go_on_keeping_lock()
         key = self._state(draft)
         state, row = self._sealed.rows.get(draft.path, (None, None))
         if row is None or key is None or state != key:

@@ -9,6 +9,7 @@ somebody else's, and so does a weak one.
 from __future__ import annotations
 
 import gc
+import heapq
 import sys
 import threading
 import types
@@ -16,6 +17,7 @@ import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 from leakscope.heap import anatomy
@@ -99,7 +101,9 @@ def _waiting_record(group: _Group, scale: float, *, judges: bool) -> Waiting:
         lost=round(group.count * scale * lost) if lost == 1.0 else 0,
         places=[
             WaitPlace(count=round(count * scale), file=file, line=line, function=function, at=at)
-            for (file, line, function, at), count in group.places.most_common(_MOST_PLACES)
+            for (file, line, function, at), count in heapq.nlargest(
+                _MOST_PLACES, group.places.items(), key=itemgetter(1)
+            )
         ],
     )
 

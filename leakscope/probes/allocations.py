@@ -104,9 +104,9 @@ class AllocationWindow:
     def cut(self) -> None:
         """End tracing at once, whatever the program is doing; what was traced is forgotten."""
         if self.is_open and self._is_ours:
-            self._is_ours = False  # what traces from now on is the program's
-            self.is_cut = True
             _stop()
+            self.is_cut = True
+            self._is_ours = False  # what traces from now on is the program's
 
     def close(self, top: int = 60, project_root: str = "") -> tuple[list[Site], int]:
         """End, and return the lines that allocated most of what still lives, and all such bytes.
@@ -119,19 +119,16 @@ class AllocationWindow:
         """
         if not self.is_open:
             return [], 0
-        self.is_open = False
-        before, self._before = self._before, {}
-        if self.is_cut:
-            return [], 0
-        if top == 0:
-            if self._is_ours:
-                _stop()
-            return [], 0
+        traces = None
         try:
-            traces = read_traces()
+            if top and not self.is_cut:
+                traces = read_traces()
         finally:
-            if self._is_ours:
+            if self._is_ours and _traces_for_us:
                 _stop()  # before the sums are made: it would trace every one of them
+            # Not before tracing has ended: what breaks in would leave it on for good.
+            self.is_open = False
+        before, self._before = self._before, {}
         live = summed(traces)
         if live is None or before is None:
             return [], 0
@@ -247,9 +244,9 @@ _traces_for_us = False
 
 def _start(frames: int) -> None:
     global _traces_for_us
+    _traces_for_us = True  # before it does: what breaks in must find it so
     with raw_allocator_kept():
         tracemalloc.start(frames)
-    _traces_for_us = True
 
 
 def _stop() -> None:
@@ -336,9 +333,9 @@ def _calibrated(frames: int) -> TracingCost:
     global _known
     if _known is None:
         plain = median(_deep(_DEPTH, _round)[0] for _ in range(_ROUNDS))
-        with raw_allocator_kept():
-            tracemalloc.start(frames)
         try:
+            with raw_allocator_kept():
+                tracemalloc.start(frames)
             tried = [_deep(_DEPTH, _round) for _ in range(_ROUNDS)]
         finally:
             tracemalloc.stop()

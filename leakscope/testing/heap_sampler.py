@@ -33,7 +33,7 @@ from leakscope.heap import anatomy
 from leakscope.heap.anatomy import locals_of
 from leakscope.heap.graph import walk
 from leakscope.heap.ownership import Definitions, Ownership, ownership_under
-from leakscope.heap.pausing import without_collector
+from leakscope.heap.pausing import standing_still
 from leakscope.heap.roles import Roles
 from leakscope.heap.roots import Root, Roots, find_roots, walk_request
 from leakscope.heap.row_details import reached_bytes, traceback_of
@@ -158,7 +158,7 @@ class HeapSampler:
     def count(self) -> Count:
         """Return how much there is, garbage collected first; no names, so that it is cheap."""
         gc.collect()
-        return without_collector(self._count)
+        return standing_still(self._count)
 
     def census(self, growth_bytes: int) -> Census:
         """Return what has a name and retains a part of such growth, garbage collected first."""
@@ -168,7 +168,7 @@ class HeapSampler:
         gc.collect()
         _forget_lookups()
         cutoff_bytes = min(max(growth_bytes // _PART_OF_GROWTH, _LEAST_CUTOFF), _MOST_CUTOFF)
-        return without_collector(self._census, cutoff_bytes)
+        return standing_still(self._census, cutoff_bytes)
 
     def begin_sites(self) -> None:
         """Note what tracemalloc knows before the calls from which ``learn_sites`` learns."""

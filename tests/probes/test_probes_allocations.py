@@ -8,11 +8,12 @@ import sys
 import tracemalloc
 import weakref
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
 from leakscope.probes import allocations as module
-from leakscope.probes.allocations import AllocationWindow
+from leakscope.probes.allocations import AllocationCounter, AllocationWindow
 
 HERE = str(Path(__file__).parent)
 
@@ -215,7 +216,7 @@ def test_a_worker_forked_in_the_window_does_not_go_on_tracing(ours):
 
 NATIVE_THREADS = """
 import ctypes, threading, time
-from leakscope.probes.allocations import AllocationWindow
+from leakscope.probes.allocations import AllocationCounter, AllocationWindow
 
 native = ctypes.CDLL(None)
 native.PyMem_RawMalloc.restype = ctypes.c_void_p
@@ -245,3 +246,67 @@ for thread in threads:
 def test_threads_that_allocate_without_the_gil_survive_the_end_of_a_window():
     done = subprocess.run([sys.executable, "-c", NATIVE_THREADS], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+class _StrikeAt:
+    """Interrupts the instruction of a number, of those of the probe's own functions."""
+
+    def __init__(self, number: int) -> None:
+        self._left = number
+        self.has_struck = False
+
+    def __call__(self, frame: FrameType, event: str, argument: object) -> _StrikeAt | None:
+        if frame.f_code.co_filename != module.__file__:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            self._left -= 1
+            if self._left == 0:
+                self.has_struck = True
+                raise KeyboardInterrupt
+        return self
+
+
+@pytest.mark.parametrize("end", ["close", "close without reading", "cut"])
+def test_what_breaks_into_the_end_leaves_no_tracing_on(end: str) -> None:
+    before = sys.gettrace()
+    number = 0
+    while True:
+        number += 1
+        window = AllocationWindow()
+        window.open()
+        strike = _StrikeAt(number)
+        sys.settrace(strike)
+        try:
+            if end == "cut":
+                window.cut()
+            else:
+                window.close(top=0 if "without" in end else 5)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(before)
+        assert window.is_open or not tracemalloc.is_tracing(), number
+        window.close(top=0)
+        assert not window.is_open
+        assert not tracemalloc.is_tracing(), number
+        if not strike.has_struck:
+            break
+    assert number > 10
+
+
+@pytest.mark.parametrize("begin", ["open", "cost"])
+def test_what_breaks_into_the_beginning_leaves_no_tracing_on(begin, monkeypatch):
+    start = tracemalloc.start
+
+    def broken_into(frames):
+        start(frames)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tracemalloc, "start", broken_into)
+    monkeypatch.setattr(module, "_known", None)
+    window = AllocationWindow()
+    with pytest.raises(KeyboardInterrupt):
+        window.open() if begin == "open" else AllocationCounter.cost()
+    window.close(top=0)
+    assert not tracemalloc.is_tracing()

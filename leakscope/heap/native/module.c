@@ -208,7 +208,9 @@ static PyObject *walk_heap(Walk *w, PyObject *request) {
     Tree tree = {0};
     Choice choice = {0};
     PyObject *answer = NULL;
-    if (grow_index(w, w->request.full ? (size_t)1 << 20 : (size_t)1 << 14) < 0 ||
+    /* A walk that goes on from a seal has few nodes, and looks up many that have none. */
+    int is_whole = w->request.full && !(w->seal && has_sealed(w->seal));
+    if (grow_index(w, is_whole ? (size_t)1 << 20 : (size_t)1 << 14) < 0 ||
         add_memory_types(w) < 0 || watch_pinned(w) < 0)
         goto out;
     w->n_devices = 1;
@@ -270,6 +272,7 @@ static PyObject *native_walk(PyObject *Py_UNUSED(module), PyObject *args) {
     if (baseline != Py_None && (walk.baseline = baseline_of(baseline)) == NULL)
         return NULL;
     double began = seconds();
+    go_on_keeping_lock();
     PyObject *answer = NULL;
     int collecting = PyGC_IsEnabled();
     if (read_request(&walk.request, request) < 0 || read_access(&walk, access) < 0 ||
@@ -297,6 +300,7 @@ out:
             Py_CLEAR(answer);
         Py_XDECREF(pause);
     }
+    go_on_keeping_lock();
     return answer;
 }
 
@@ -332,6 +336,27 @@ static PyObject *ask_others_change_autograd(PyObject *Py_UNUSED(module), PyObjec
 PyDoc_STRVAR(is_collecting_doc, "is_collecting()\n--\n\n"
                                 "Return whether a collection of garbage is under way.");
 
+PyDoc_STRVAR(can_keep_lock_doc, "can_keep_lock()\n--\n\n"
+                                "Return whether the interpreter's lock can be kept from other threads.");
+
+PyDoc_STRVAR(keep_lock_doc, "keep_lock()\n--\n\n"
+                            "Let no other thread have the interpreter's lock until keep_lock_no_more().");
+
+PyDoc_STRVAR(go_on_doc, "go_on_keeping_lock()\n--\n\n"
+                        "Have those that have waited for long wait as long once more.");
+
+PyDoc_STRVAR(keep_lock_no_more_doc, "keep_lock_no_more()\n--\n\n"
+                                    "Let them have it; return whether none had it meanwhile.");
+
+PyDoc_STRVAR(real_path_doc, "real_path(path)\n--\n\n"
+                            "Return a path without symbolic links, or None, keeping the interpreter's lock.");
+
+PyDoc_STRVAR(read_file_doc, "read_file(path)\n--\n\n"
+                            "Return what a regular file has, or None, keeping the interpreter's lock.");
+
+PyDoc_STRVAR(read_memory_doc, "read_memory(address, size)\n--\n\n"
+                              "Return what lies there, keeping the interpreter's lock; less where nothing is mapped.");
+
 PyDoc_STRVAR(leak_shares_doc, "leak_shares(graph, groups)\n--\n\n"
                               "Split what groups of nodes reach between them.");
 
@@ -358,6 +383,13 @@ static PyMethodDef methods[] = {
     {"classes_in", classes_in, METH_O, classes_in_doc},
     {"others_change_autograd", ask_others_change_autograd, METH_O, others_change_autograd_doc},
     {"is_collecting", is_collecting, METH_NOARGS, is_collecting_doc},
+    {"can_keep_lock", can_keep_lock, METH_NOARGS, can_keep_lock_doc},
+    {"keep_lock", keep_lock, METH_NOARGS, keep_lock_doc},
+    {"go_on_keeping_lock", go_on, METH_NOARGS, go_on_doc},
+    {"keep_lock_no_more", keep_lock_no_more, METH_NOARGS, keep_lock_no_more_doc},
+    {"read_memory", read_memory, METH_VARARGS, read_memory_doc},
+    {"read_file", read_file, METH_O, read_file_doc},
+    {"real_path", real_path, METH_O, real_path_doc},
     {"remember_allocators", remember_allocators, METH_NOARGS, remember_allocators_doc},
     {"trace_no_more", trace_no_more, METH_NOARGS, trace_no_more_doc},
     {"trace_again", trace_again, METH_NOARGS, trace_again_doc},
@@ -386,7 +418,7 @@ PyMODINIT_FUNC PyInit__native(void) {
     name_unpack = PyUnicode_InternFromString("unpack_hook");
     if (!name_sizeof || !name_dispatch || !name_data || !name_unpack)
         return NULL;
-    if (prepare_threads() < 0 || prepare_folding() < 0)
+    if (prepare_threads() < 0 || prepare_folding() < 0 || prepare_lock() < 0)
         return NULL;
     return PyModule_Create(&definition);
 }

@@ -39,6 +39,7 @@ struct Resumed {
     uint32_t *nodes;    /* by entry: its node + 1; when all is done, that of the nearest dominator */
     uint64_t *retained; /* by entry */
     Numbers kept_nodes, kept_entries, waiting;
+    Numbers heavy; /* entries that retain what a row needs */
     Link *links, *claims; /* claims: of sealed objects that the collector doesn't track */
     size_t n_links, cap_links, n_claims, cap_claims;
     Pair *pairs;
@@ -89,7 +90,7 @@ void drop_resumed(Walk *w) {
         return;
     void *blocks[] = {r->seen, r->borrowed, r->verified, r->kept, r->looked, r->met, r->changed, r->ours, r->nodes,
                       r->retained, r->links, r->claims, r->pairs, r->named, r->places, r->kept_nodes.items, r->kept_entries.items,
-                      r->waiting.items, r};
+                      r->waiting.items, r->heavy.items, r};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         drop(w, blocks[i]);
     w->resumed = NULL;
@@ -179,6 +180,7 @@ static void prefetch_contents(PyObject *object) {
 }
 
 #define STRAYS 16       /* objects in a row that aren't where they were expected */
+#define NEAR 4          /* so far from its place an object is still where it was expected */
 #define MOST_SEARCHES 64
 
 /* The collector lists objects in nearly the same order each time: the next is known before its turn, so
@@ -191,6 +193,7 @@ typedef struct {
         int is_young;
     } coming[2 * AHEAD];
     size_t count, next; /* the place in the sequence that is expected next */
+    size_t near;        /* how far from there it may be: those that wait to be looked up come before */
     uint32_t *sequence; /* as it is this time; NONE for what isn't sealed */
     size_t n_sequence, cap_sequence;
     unsigned strays, searches;
@@ -230,9 +233,10 @@ static int is_at(const Seal *seal, uint32_t entry, const PyObject *object) {
 /* Return the entry of an object that is where it was expected, or a little further; else NONE. */
 static uint32_t expected(Sweep *s, const PyObject *object) {
     const Seal *seal = s->walk->seal;
-    for (size_t at = s->next; at < s->next + 4 && at < seal->n_sequence; at++)
+    for (size_t at = s->next; at < s->next + s->near && at < seal->n_sequence; at++)
         if (is_at(seal, seal->sequence[at], object)) {
             s->next = at + 1;
+            s->near = NEAR;
             s->strays = 0;
             return seal->sequence[at];
         }
@@ -245,11 +249,14 @@ static void search_sequence(Sweep *s, uint32_t entry) {
     s->strays = 0;
     if (s->searches++ >= MOST_SEARCHES)
         return;
-    for (size_t at = 0; at < seal->n_sequence; at++)
+    for (size_t i = 0; i < seal->n_sequence; i++) {
+        size_t at = s->next + i < seal->n_sequence ? s->next + i : s->next + i - seal->n_sequence;
         if (seal->sequence[at] == entry) {
             s->next = at + 1;
+            s->near = 2 * AHEAD + NEAR;
             return;
         }
+    }
 }
 
 static void look_up(Sweep *s, size_t at) {
@@ -339,7 +346,7 @@ static void keep_sequence(Sweep *s) {
 }
 
 static void sweep(Walk *w) {
-    Sweep s = {.walk = w};
+    Sweep s = {.walk = w, .near = NEAR};
     w->seal->round = (w->seal->round + 1) % ROUNDS;
     visit_tracked(sweep_object, &s);
     for (size_t i = s.count > 2 * AHEAD ? s.count - 2 * AHEAD : 0; i < s.count && !w->failed; i++)
@@ -373,11 +380,15 @@ static void forget_freed(Walk *w) {
 
 /* What changed. */
 
+#define LOOK_AHEAD 8
+
 typedef struct {
     Walk *walk;
     uint64_t folded;
     uint32_t entry;
     int is_boundary;
+    PyObject *coming[2 * LOOK_AHEAD]; /* what is known of them is on its way from memory */
+    size_t count;
 } Look;
 
 static void add_link(Walk *w, uint32_t entry, PyObject *object) {
@@ -453,6 +464,29 @@ static int visit_sealed(PyObject *object, void *argument) {
     return w->failed ? -1 : 0;
 }
 
+/* The same, a little later. */
+static int visit_sealed_later(PyObject *object, void *argument) {
+    Look *look = argument;
+    Walk *w = look->walk;
+    if (is_nothing(object))
+        return 0;
+    prefetch_slot(&w->index, key_of(w, object));
+    __builtin_prefetch(&w->seal->slots[sealed_slot(w->seal, (uintptr_t)object)]);
+    size_t at = look->count++;
+    if (at >= LOOK_AHEAD)
+        prefetch_entry(w->seal, look->coming[(at - LOOK_AHEAD) % (2 * LOOK_AHEAD)]);
+    PyObject **place = &look->coming[at % (2 * LOOK_AHEAD)];
+    int result = at >= 2 * LOOK_AHEAD ? visit_sealed(*place, look) : 0;
+    *place = object;
+    return result;
+}
+
+static void visit_those_coming(Look *look) {
+    for (size_t i = look->count > 2 * LOOK_AHEAD ? look->count - 2 * LOOK_AHEAD : 0; i < look->count; i++)
+        if (visit_sealed(look->coming[i % (2 * LOOK_AHEAD)], look) < 0)
+            return;
+}
+
 static uint32_t number_of_type(Walk *w, const Sealed *sealed) {
     uint32_t *number = &w->resumed->types[SEALED_TYPE(sealed)];
     if (*number == 0)
@@ -467,9 +501,10 @@ static void look_at(Walk *w, uint32_t entry) {
     Look look = {.walk = w, .entry = entry};
     PyTypeObject *type = Py_TYPE(object);
     if (type->tp_traverse != NULL && PyObject_IS_GC(object))
-        type->tp_traverse(object, visit_sealed, &look);
+        type->tp_traverse(object, visit_sealed_later, &look);
     if (type->tp_flags & Py_TPFLAGS_DICT_SUBCLASS)
-        visit_text_keys(object, visit_sealed, &look);
+        visit_text_keys(object, visit_sealed_later, &look);
+    visit_those_coming(&look);
     sealed->word &= ~(uint64_t)SEALED_BOUNDARY;
     sealed->word |= look.is_boundary ? SEALED_BOUNDARY : 0;
     set_bit(w->resumed->looked, entry);
@@ -712,16 +747,20 @@ static void sum_sealed(Walk *w) {
         if (sealed->dominator != NONE)
             r->retained[sealed->dominator] += r->retained[i];
     }
+    for (uint32_t i = 0; r->retained && i < seal->count; i++)
+        if (r->retained[i] >= w->request.cutoff)
+            push(w, &r->heavy, i);
 }
 
 SealedSums sealed_sums(const Walk *w) { return w->resumed->sums; }
 
 static void keep_heavy(Walk *w, int phase) {
     const Resumed *r = w->resumed;
-    for (uint32_t i = 0; i < w->seal->count && !w->failed; i++)
-        if (r->retained[i] >= w->request.cutoff && r->nodes[i] == 0 && is_alive(w, i) &&
-            SEALED_PHASE(&w->seal->entries[i]) == phase)
+    for (size_t at = 0; at < r->heavy.count && !w->failed; at++) {
+        uint32_t i = r->heavy.items[at];
+        if (r->nodes[i] == 0 && is_alive(w, i) && SEALED_PHASE(&w->seal->entries[i]) == phase)
             keep(w, i);
+    }
 }
 
 static int nearer(const void *left, const void *right) {

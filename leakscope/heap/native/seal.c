@@ -36,6 +36,8 @@ PyObject *new_seal(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
 
 Seal *seal_of(PyObject *capsule) { return PyCapsule_GetPointer(capsule, capsule_name); }
 
+int has_sealed(const Seal *seal) { return seal->count > 0; }
+
 /* Return how many objects are sealed, how many of those are gone, and what the seal itself takes. */
 PyObject *seal_facts(PyObject *Py_UNUSED(module), PyObject *capsule) {
     const Seal *seal = seal_of(capsule);

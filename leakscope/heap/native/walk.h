@@ -461,6 +461,17 @@ int may_ask_graph(Walk *w);
 int prepare_threads(void);
 int others_change_autograd(Py_ssize_t own);
 
+/* lock.c: no other thread goes on meanwhile. */
+int prepare_lock(void);
+void go_on_keeping_lock(void);
+PyObject *can_keep_lock(PyObject *module, PyObject *nothing);
+PyObject *keep_lock(PyObject *module, PyObject *nothing);
+PyObject *go_on(PyObject *module, PyObject *nothing);
+PyObject *keep_lock_no_more(PyObject *module, PyObject *nothing);
+PyObject *real_path(PyObject *module, PyObject *path);
+PyObject *read_file(PyObject *module, PyObject *path);
+PyObject *read_memory(PyObject *module, PyObject *args);
+
 /* nodes.c: the table of nodes, its index by address, and the edges. */
 int grow_index(Walk *w, size_t n_slots);
 void add_region(Walk *w, uintptr_t region, size_t at);
@@ -543,6 +554,7 @@ static inline int is_counted(const Walk *w, int phase) {
 
 /* seal.c: what stays the same from census to census. */
 Seal *seal_of(PyObject *capsule);
+int has_sealed(const Seal *seal);
 int add_to_seal(Walk *w, const Tree *t);
 void reset_seal(Walk *w, Seal *seal);
 PyObject *new_seal(PyObject *module, PyObject *nothing);

@@ -12,10 +12,17 @@ from time import perf_counter
 from typing import cast
 
 from leakscope.heap import anatomy
-from leakscope.heap.graph import NATIVE, Nodes, WalkResult, engine_name, walk
+from leakscope.heap.graph import (
+    NATIVE,
+    PATIENCE_SECONDS,
+    Nodes,
+    WalkResult,
+    engine_name,
+    walk,
+)
 from leakscope.heap.labels import names_by_id
 from leakscope.heap.ownership import Definitions, Ownership
-from leakscope.heap.pausing import without_collector
+from leakscope.heap.pausing import at_rest
 from leakscope.heap.roles import Roles
 from leakscope.heap.roots import Roots, find_roots, walk_request
 from leakscope.heap.row_details import reached_bytes
@@ -454,12 +461,12 @@ def snapshot(
     options = Options(_folder(project_root), full, least_bytes, most_objects)
     _check(options, engine)
     began = perf_counter()
-    taken = without_collector(_taken, options, engine)
+    ownership = Ownership(options.project_root)  # it asks for the real paths of folders
+    taken, _ = at_rest(lambda: _taken(options, engine, ownership), PATIENCE_SECONDS)
     return replace(taken, pause_s=perf_counter() - began)
 
 
-def _taken(options: Options, engine: str | None) -> Snapshot:
-    ownership = Ownership(options.project_root)
+def _taken(options: Options, engine: str | None, ownership: Ownership) -> Snapshot:
     definitions = Definitions(ownership)
     roots = find_roots(ownership, definitions, full=options.full)
     result = _walked(roots, options, engine)
