@@ -185,8 +185,29 @@ class Frames:
         self.readers.append(stream)
         self.losses.append(decoder.read(reader.handle))
         decoder.warm(step)
+
+    def first(self, number, texts):
+        message = decoder.Message()
+        message.extend(texts)
+        self.readers.append(message)
+        tree = decoder.parse(texts)
+        title = tree.find("title")[0]
+        self.readers.append(title)
+        opened = self.readers[number]
+        rows = opened[2:5]
+        for row in opened:
+            decoder.warm(row)
+        self.readers[0].decode(texts)
+        model = decoder.model(texts)
+        self.readers.append(wrapped(model))
+        model(rows)
+        texts.clear()
+        other = self.losses[number]
+        other.decode(rows)
 """
 IN_CLASS, MADE, NAMED, FED_FLOATS, ELSEWHERE = 6, 15, 17, 19, 20
+FILLED, PARSED, READ, GONE_OVER, DECODED, CALLED = 24, 26, 30, 31, 33, 36
+ARGUMENT, OF_ANOTHER = 37, 39
 READERS = Owner(kind="class", name="Frames", file="/project/train.py", line=9, variable="readers")
 
 
@@ -222,6 +243,12 @@ def kept(
         pytest.param(IN_CLASS, "__main__.Reader", id="in the class of its items"),
         pytest.param(NAMED, "decoder.Stream", id="where what is appended gets its name"),
         pytest.param(NAMED + 1, "decoder.Stream", id="where it is appended"),
+        pytest.param(FILLED, "decoder.Message", id="where it is filled before"),
+        pytest.param(PARSED, "decoder.Text", id="where what it is a part of is made"),
+        pytest.param(READ, "decoder.Volume", id="where a part of an item is read"),
+        pytest.param(GONE_OVER, "decoder.Volume", id="where an item is gone over"),
+        pytest.param(DECODED, "decoder.Stream", id="where a method of an item runs"),
+        pytest.param(CALLED, "decoder.Model", id="where an item is called"),
     ],
 )
 def test_what_a_library_allocates_for_the_items_of_a_container_is_the_containers(
@@ -247,6 +274,8 @@ def test_what_a_library_allocates_for_the_items_of_a_container_is_the_containers
     ("line", "held", "variable"),
     [
         pytest.param(ELSEWHERE, "__main__.Reader", "readers", id="another line of the function"),
+        pytest.param(ARGUMENT, "decoder.Text", "readers", id="what an item was made from"),
+        pytest.param(OF_ANOTHER, "decoder.Text", "readers", id="an item of another container"),
         pytest.param(FED_FLOATS, "float", "losses", id="numbers own nothing"),
         pytest.param(IN_CLASS, "decoder.Stream", "readers", id="items of another class"),
     ],

@@ -13,7 +13,6 @@ container's: one culprit, with both facts.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
@@ -26,6 +25,7 @@ from leakscope.analysis.growth.rows import Grower
 from leakscope.analysis.run_context import MeasuredWindow, RunContext
 from leakscope.analysis.source.program import CodeScope, descendants
 from leakscope.model import gauge
+from leakscope.model.census import CensusRow, Owner, Site
 from leakscope.model.record import NativeAllocationsRecord, NativeOwner, NativeSite
 from leakscope.model.report import Cleared, LedgerEntry, MappingTerm, PeakMemory, PeakSite
 from leakscope.model.text import human_bytes
@@ -42,7 +42,6 @@ _OWN_NOTHING = frozenset(
     | {"dict", "set", "frozenset", "deque", "Tensor", "Parameter", "ndarray", "memoryview"}
 )
 """Types of items that have no memory of a library beyond what a census weighs."""
-_ASSIGNMENT = re.compile(r"\s*(\w+)\s*=[^=]")
 _Key = tuple[str, str, int, NativeOwner]
 
 
@@ -255,21 +254,17 @@ def _keeps(case: RunContext, g: Grower, native: NativeGrowth) -> bool:
     ]
     if native.location in {case.sources.location(site.file, site.line) for site in sites}:
         return True
-    feeding = [] if row.owner is None else case.sources.feeding(row.owner, row, g.phase)
-    return any(
-        native.location == case.sources.location(line.file, line.line)
-        or (scope is _scope_at(case, line.file, line.line) and _assigns(case, native, line.text))
-        for line in feeding
+    return row.owner is not None and (
+        native.location in _fed_at(case, row.owner, row, g.phase)
+        or case.sources.works_on_items(
+            row.owner, row, g.phase, Site(file=native.file, line=native.line)
+        )
     )
 
 
-def _assigns(case: RunContext, native: NativeGrowth, statement: str) -> bool:
-    """Return whether the line gives a name to what it makes, and a statement uses that name."""
-    files = case.sources.files
-    path = files.find(native.file)
-    lines = files.lines(path) if path else []
-    given = _ASSIGNMENT.match(lines[native.line - 1]) if native.line <= len(lines) else None
-    return given is not None and re.search(rf"\b{given[1]}\b", statement) is not None
+def _fed_at(case: RunContext, owner: Owner, row: CensusRow, phase: str) -> set[str]:
+    lines = case.sources.feeding(owner, row, phase)
+    return {case.sources.location(line.file, line.line) for line in lines}
 
 
 def _scope_at(case: RunContext, file: str, line: int) -> CodeScope | None:

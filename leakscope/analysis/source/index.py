@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from leakscope.analysis.source.anchors import anchor, find_definition
 from leakscope.analysis.source.library_calls import (
+    ItemWork,
     cache_decorator,
     cached_function,
     keeps_hooks,
@@ -45,7 +46,7 @@ from leakscope.analysis.source.program import (
 )
 from leakscope.analysis.source.references import References
 from leakscope.analysis.source.types import TypeInference, dotted
-from leakscope.model.census import CensusRow, Owner
+from leakscope.model.census import CensusRow, Owner, Site
 from leakscope.model.registries import REGISTRIES, CountedRegistry
 from leakscope.model.report import Excerpt
 
@@ -123,6 +124,21 @@ class SourceIndex:
         """
         found = self.mutations(owner, row, phase, grows_inside=grows_inside)
         return [self._line(mutation) for mutation in found]
+
+    def works_on_items(self, owner: Owner | None, row: CensusRow, phase: str, site: Site) -> bool:
+        """Return whether a line makes what the row's container gets, or works on an item of it."""
+        path = self.files.find(site.file)
+        at = [
+            statement
+            for statement in self.program.statements
+            if statement.scope.module.file == path
+            and statement.line <= site.line <= statement.end_line
+        ]
+        if not at:
+            return False
+        feeding = [mutation.statement for mutation in self.mutations(owner, row, phase)]
+        work = ItemWork(self.references(owner, row), feeding)
+        return work.includes(max(at, key=lambda statement: statement.line))
 
     def assigning(self, owner: Owner | None, row: CensusRow, phase: str = "") -> list[FeedingLine]:
         """Return the lines that make the row's own attribute refer to something else, likeliest
