@@ -247,6 +247,10 @@ class _Place(NamedTuple):
     origin: int
 
 
+_AWAITED = "<awaited>"
+"""As ``native/stacks.c`` has it, before the lines of a thread that waits for who allocates."""
+
+
 class _SiteKey(NamedTuple):
     """What a row is known by."""
 
@@ -256,6 +260,7 @@ class _SiteKey(NamedTuple):
     line: int
     kind: int
     owner: NativeOwner
+    is_awaited: bool
 
 
 class _SiteSums:
@@ -401,19 +406,26 @@ class NativeProfile:
         sums: dict[_SiteKey, _SiteSums] = {}
         for row in rows:
             stack = [names.get(address, _UNLOADED) for address in row[2]]
-            place = self._charged(row[1])
+            place, is_awaited = self._charged(row[1])
             named, owner = _owner(stack, place)
-            key = _SiteKey(named.library, named.function, place.file, place.line, row[0], owner)
+            at = place.file, place.line
+            key = _SiteKey(named.library, named.function, *at, row[0], owner, is_awaited)
             if key not in sums:
                 sums[key] = _SiteSums(place.function)
             sums[key].add(row, stack)
         return sums
 
-    def _charged(self, sites: Sequence[int]) -> _Place:
-        """Return the innermost line of the user's; leakscope's where it allocated for itself."""
+    def _charged(self, sites: Sequence[int]) -> tuple[_Place, bool]:
+        """Return the innermost line of the user's, and whether another thread waits there.
+
+        Where leakscope allocated for itself it is a line of leakscope's.
+        """
         places = [self._place(site) for site in sites]
+        is_awaited = bool(places) and places[0].file == _AWAITED
+        places = places[is_awaited:]
         ours = (_Origin.USER, _Origin.OWN)
-        return next((p for p in places if p.origin in ours), places[0] if places else _NOWHERE)
+        found = next((p for p in places if p.origin in ours), places[0] if places else _NOWHERE)
+        return found, is_awaited and found is not _NOWHERE
 
     def _place(self, site: int) -> _Place:
         known = self._places.get(site)
@@ -436,6 +448,7 @@ def _site(key: _SiteKey, found: _SiteSums) -> NativeSite:
         caller=found.caller,
         kind=_KINDS[key.kind],
         owner=key.owner,
+        is_awaited=key.is_awaited,
         bytes=round(found.estimate),
         samples=found.samples,
         chance_bytes=round(found.chance),

@@ -317,13 +317,64 @@ class TestWhere:
         thread.join()
         assert of_library(everything(profile))[0].caller == "in_thread"
 
-    def test_a_thread_that_never_ran_python_has_no_line(
+    @pytest.mark.skipif(sys.version_info >= (3, 14), reason="where the GIL's state lies is unknown")
+    def test_a_thread_that_never_ran_python_has_the_line_that_waits_for_it(
         self, library: SimpleNamespace, started: Started
     ) -> None:
         profile = started()
-        library.churn(3, 50)
+
+        def waits() -> None:
+            library.churn(3, 50)
+
+        waits()
         sites = of_library(everything(profile))
-        assert {(site.file, site.line) for site in sites} == {("", 0)}
+        line = waits.__code__.co_firstlineno + 1
+        assert {(site.file, site.line, site.caller) for site in sites} == {
+            (__file__, line, "waits")
+        }
+        assert all(site.is_awaited for site in sites)
+
+    def test_it_has_no_line_while_some_thread_runs_python(
+        self, library_path: Path, started: Started
+    ) -> None:
+        """Whoever has the interpreter may be at work on something else, and its frames change."""
+        profile = started()
+        churn = ctypes.PyDLL(str(library_path)).churn  # keeps it while it waits
+        churn(3, 50)
+        sites = of_library(everything(profile))
+        assert {(site.file, site.line, site.is_awaited) for site in sites} == {("", 0, False)}
+
+    def test_frames_that_come_and_go_are_read_without_harm(
+        self, library: SimpleNamespace, started: Started
+    ) -> None:
+        """Threads of a library's allocate while threads of Python call each other and end."""
+        import threading
+
+        profile = started()
+        is_over = threading.Event()
+
+        def call(depth: int) -> None:
+            if depth:
+                call(depth - 1)
+            else:
+                is_over.wait(1e-4)
+
+        def keep_calling() -> None:
+            while not is_over.is_set():
+                exec("def made(depth): call(depth)", {"call": call}, scope := {})
+                short = threading.Thread(target=scope["made"], args=(60,))
+                short.start()
+                short.join()
+
+        threads = [threading.Thread(target=keep_calling) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for _ in range(20):
+            library.churn(4, 200)
+        is_over.set()
+        for thread in threads:
+            thread.join()
+        assert everything(profile).is_on
 
     def test_what_python_itself_allocates_is_told_apart(self, started: Started) -> None:
         profile = started()

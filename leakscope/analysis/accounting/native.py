@@ -60,6 +60,8 @@ class NativeGrowth:
     gained_bytes: float
     trend: Trend
     owner: NativeOwner = NativeOwner.LIBRARY
+    is_awaited: bool = False
+    """Whether threads of the library's own allocate it, and the line waited for them."""
 
     @property
     def name(self) -> str:
@@ -88,7 +90,7 @@ def growing_allocations(
         trend = case.trend_of(done, sizes, _noise(sites))
         if trend.is_growing:
             heaviest = max(sites[-1] or [s for each in sites for s in each], key=lambda s: s.bytes)
-            found.append(_growth(case, key, heaviest, trend))
+            found.append(_growth(case, key, heaviest, trend, _awaited_at(sites)))
     return sorted(found, key=lambda each: -each.gained_bytes)
 
 
@@ -171,12 +173,32 @@ def _by_key(
     found: dict[_Key, list[NativeSite]] = {}
     for site in record.sites:
         if site.owner in owners:
-            found.setdefault((site.library, site.file, site.line, site.owner), []).append(site)
+            place = ("", 0) if site.is_awaited else (site.file, site.line)
+            found.setdefault((site.library, *place, site.owner), []).append(site)
     return found
 
 
-def _growth(case: RunContext, key: _Key, heaviest: NativeSite, trend: Trend) -> NativeGrowth:
+def _awaited_at(sites: list[list[NativeSite]]) -> tuple[str, int]:
+    """Return the line that waited while threads of the library's own allocated most of what they
+    keep: threads that work for nobody in particular allocate at whichever line waits just then.
+    """
+    gained: dict[tuple[str, int], int] = {}
+    for each, sign in ((sites[-1], 1), (sites[0], -1)):
+        for site in each:
+            place = site.file, site.line
+            gained[place] = gained.get(place, 0) + sign * site.bytes
+    place = max(gained, key=lambda each: gained[each], default=("", 0))
+    everything = sum(max(size, 0) for size in gained.values())
+    is_most = gained.get(place, 0) >= policy.MAIN_SHARE * max(everything, 1)
+    return place if is_most else ("", 0)
+
+
+def _growth(
+    case: RunContext, key: _Key, heaviest: NativeSite, trend: Trend, awaited: tuple[str, int]
+) -> NativeGrowth:
     library, file, line, owner = key
+    is_awaited = not line and awaited[1] > 0
+    file, line = awaited if is_awaited else (file, line)
     return NativeGrowth(
         library=library or "a library that was unloaded",
         function=heaviest.function,
@@ -186,6 +208,7 @@ def _growth(case: RunContext, key: _Key, heaviest: NativeSite, trend: Trend) -> 
         gained_bytes=trend.net_bytes,
         trend=trend,
         owner=owner,
+        is_awaited=is_awaited,
     )
 
 
@@ -198,7 +221,9 @@ def contents_of_growers(case: RunContext, growers: Sequence[Grower]) -> dict[int
     found: dict[int, NativeGrowth] = {}
     for each in native:
         is_weighed = each.library.startswith(_WEIGHED)  # by the census, with the items
-        if is_weighed or each.gained_bytes < policy.HARMLESS_BYTES or not each.line:
+        is_little = each.gained_bytes < policy.HARMLESS_BYTES
+        # What threads keep they may keep when the item is gone.
+        if is_weighed or is_little or each.is_awaited or not each.line:
             continue
         owners = [g for g in growers if g.path not in found and _keeps(case, g, each)]
         if owners:
