@@ -65,6 +65,28 @@ def test_the_site_that_gains_most_comes_first() -> None:
 
 
 @pytest.mark.parametrize(
+    ("shares", "places"),
+    [
+        pytest.param({31: 1.0}, ["train.py:31"], id="at one line"),
+        pytest.param({31: 0.9, 12: 0.1}, ["train.py:31"], id="nearly all at one line"),
+        pytest.param({31: 0.4, 12: 0.3, 8: 0.3}, [], id="at whichever line waits"),
+    ],
+)
+def test_threads_of_a_library_have_the_line_that_waits_for_them(
+    shares: dict[int, float], places: list[str]
+) -> None:
+    """Each line alone may gain too little to be judged: they are one row."""
+    report = report_with(
+        lambda step: [site(share * step * MIB, n, is_awaited=True) for n, share in shares.items()],
+        lambda s: s.step * MIB,
+    )
+    found = finding(report, "unexplained")
+    assert found.title.startswith("Native memory grows in libdecoder.so")
+    assert found.fed_at == places
+    assert ("waits for them" in found.text) is bool(places)
+
+
+@pytest.mark.parametrize(
     "sites",
     [
         pytest.param(lambda step: [site(300 * MIB, 31)], id="flat"),
@@ -216,6 +238,7 @@ def kept(
     held: str = "__main__.Reader",
     owner: Owner = READERS,
     grown: Callable[[State], float] = lambda s: s.step * MIB,
+    **more: object,
 ) -> Report:
     """Analyse a run in which a list gets an item of 60 bytes a step and a library a MiB."""
     thing = Thing(
@@ -231,7 +254,9 @@ def kept(
     for measurement in run.main.measurements[::4]:
         boundary = measurement.boundary
         record = NativeAllocationsRecord(
-            boundary=boundary.index, interval_bytes=1 << 19, sites=[site(boundary.step * MIB, line)]
+            boundary=boundary.index,
+            interval_bytes=1 << 19,
+            sites=[site(boundary.step * MIB, line, **more)],
         )
         run.main.native_allocations.append(record)
     return analyse(run)
@@ -287,6 +312,12 @@ def test_what_is_allocated_elsewhere_stays_a_culprit_of_its_own(
     report = kept(line, held, owner)
     assert not [c for c in report.culprits if c.native is not None]
     assert f"train.py:{line}" in finding(report, "unexplained").title
+
+
+def test_what_threads_of_a_library_keep_is_not_taken_for_the_items() -> None:
+    report = kept(DECODED, "decoder.Stream", is_awaited=True)
+    assert not [c for c in report.culprits if c.native is not None]
+    assert f"train.py:{DECODED}" in finding(report, "unexplained").title
 
 
 def test_native_memory_of_items_is_no_leak_while_memory_rests() -> None:

@@ -25,7 +25,7 @@ from leakscope.model.record import (
     NativeSite,
     interval_of,
 )
-from leakscope.probes.native_allocations import NativeProfile
+from leakscope.probes.native_allocations import NativeProfile, rust_path
 from leakscope.recording.format import encode
 
 sampling = pytest.importorskip("leakscope.probes._sampling", reason="it was not built here")
@@ -390,6 +390,29 @@ class TestWhere:
         own = [s for s in everything(profile).sites if s.owner is NativeOwner.LEAKSCOPE]
         assert own[0].file.endswith("format.py")
         assert own[0].bytes > len(written) > 2 << 20
+
+    @pytest.mark.parametrize(
+        ("symbol", "name"),
+        [
+            ("_RNvC6_123foo3bar", "123foo::bar"),
+            ("_RNvNtNtCs1234_7mycrate3foo3bar3baz", "mycrate::foo::bar::baz"),
+            (
+                "_RNvMs5_NtNtNtCscxzlFi8rOL3_10tokenizers6models3bpe5modelNtB5_3BPE10merge_word",
+                "tokenizers::models::bpe::model::BPE::merge_word",
+            ),
+            ("_RNCNvC7mycrate3run0B3_", "mycrate::run::{closure}"),
+            ("_RINvNtC3std3mem8align_ofdE", "std::mem::align_of"),
+            ("_RINvC7mycrate3mapFUKCjRShEuNtB2_4ItemKj1f_DNtB2_4ShowEL_E", "mycrate::map"),
+            ("_RNvXNtC7mycrate3addNtB2_6NumberNtB2_3Add3add", "mycrate::add::Number::add"),
+            ("_RNvYNtC7mycrate6NumberNtB4_3Add3add", "mycrate::Number::add"),
+            ("_RNvMC7mycrateSNtB2_4Item4sort", "mycrate::Item::sort"),
+            ("_Rx", "_Rx"),
+            ("_RNvC7my", "_RNvC7my"),
+            ("_RNvB_3add", "_RNvB_3add"),
+        ],
+    )
+    def test_a_name_of_rust_is_readable(self, symbol: str, name: str) -> None:
+        assert rust_path(symbol) == name
 
     def test_a_name_of_c_plus_plus_is_readable(self) -> None:
         from leakscope.probes.native_allocations import shortened
