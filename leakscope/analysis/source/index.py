@@ -282,7 +282,7 @@ def _tier(distance: float) -> float:
 
 def _weakness(
     mutation: Mutation, row: CensusRow, heat: Heat, phase: str
-) -> tuple[int, bool, bool, bool, bool, float, bool, bool, bool, str, int]:
+) -> tuple[int, bool, bool, bool, bool, float, bool, bool, bool, bool, str, int]:
     statement = mutation.statement
     return (
         -_witnessed(mutation, row),
@@ -294,6 +294,7 @@ def _weakness(
         mutation.distance >= CALLED and not _call_name_matches(statement, row),
         mutation.distance >= CALLED and not _argument_name_matches(mutation, row),
         not (statement.loops or mutation.repeated),
+        statement.scope.name == "__init__",  # once for each object
         statement.scope.module.file,
         statement.line,
     )
