@@ -116,6 +116,42 @@ LISTENERS = """
         """
 PROGRAMS = [
     one(
+        "a callable that is wrapped again and again",
+        "main()·loader.collate_fn.keywords",
+        "function main loader",
+        """
+        from functools import partial
+
+        def with_prototypes(samples, collate, prototypes):
+            return collate(samples)
+
+        def main():
+            loader = DataLoader(data)
+            for epoch in range(48):
+                train(loader.collate_fn)
+                loader.collate_fn = partial(  # feeds first
+                    with_prototypes, collate=loader.collate_fn, prototypes=renew()
+                )
+        """,
+        kind="dict",
+    ),
+    one(
+        "a parametrization that is registered again and again",
+        "main()·fit.model.body[2].parametrizations.weight",
+        "function main fit",
+        """
+        from torch.nn.utils import parametrize
+
+        def main():
+            fit = Fit()
+            for epoch in range(48):
+                for layer in fit.layers:
+                    parametrize.register_parametrization(layer, "weight", Shake())  # feeds first
+                fit.model(batch())
+        """,
+        kind="module",
+    ),
+    one(
         "a stream that a writer of a library's writes to",
         "__main__·sheet.out",
         "class Sheet out",

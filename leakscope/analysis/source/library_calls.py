@@ -29,6 +29,7 @@ _LOG_METHODS = frozenset(
 )
 _HOOK_STORE = re.compile(r"_\w+_hooks")
 _MODULE_MAKERS = {"exec_module", "load_module", "import_module", "ModuleType"}
+_PARAMETRIZING = {"register_parametrization", "weight_norm", "spectral_norm", "orthogonal"}
 _FIGURE_MAKERS = frozenset({"figure", "subplots", "subplot_mosaic"})
 
 
@@ -47,6 +48,8 @@ def suspect_mutations(references: References, row: CensusRow) -> list[Mutation]:
     if "hooks" in row.path or "Hook" in row.type or "RemovableHandle" in row.type:
         of_kind = list(_calls(program, _named(_registering(row)), SUSPECTED))
         return of_kind or list(_calls(program, _registers_hook, SUSPECTED))
+    if "parametrizations" in row.path:
+        return list(_calls(program, _named(_PARAMETRIZING), SUSPECTED))
     if "_event_handlers" in row.path:
         return list(_calls(program, _named({"add_event_handler"}), SUSPECTED))
     if "handlers" in row.path or row.type.endswith("Handler"):
