@@ -346,7 +346,11 @@ def test_native_allocations_are_a_term_of_the_ledger_with_their_interval() -> No
 @pytest.mark.parametrize(
     "more",
     [{"owner": owner} for owner in NativeOwner if owner is not NativeOwner.LIBRARY]
-    + [{"library": "_imaging.cpython-312-x86_64-linux-gnu.so"}, {"library": "libarrow.so.2000"}],
+    + [
+        {"library": "_imaging.cpython-312-x86_64-linux-gnu.so"},
+        {"library": "_backend_agg.cpython-312-x86_64-linux-gnu.so"},
+        {"library": "libarrow.so.2000"},
+    ],
 )
 def test_what_others_keep_books_of_is_no_term(more: dict[str, object]) -> None:
     report = report_with(lambda step: [site(step * MIB, 31, **more)], lambda s: s.step * MIB)

@@ -32,9 +32,9 @@ from leakscope.model.text import human_bytes
 from leakscope.model.trend import Trend
 
 LABEL = "native allocations by libraries"
-_WEIGHED = ("_imaging", "libarrow")
-"""Beginnings of the names of libraries whose memory the census weighs: pixels of Pillow's images,
-buffers of Arrow."""
+_WEIGHED = ("_imaging", "libarrow", "_backend_agg")
+"""Beginnings of the names of libraries whose memory the census weighs: pixels of Pillow's images
+and of matplotlib's figures, buffers of Arrow."""
 MOST_PEAK_SITES = 20
 """Rows of the composition of the peak."""
 _OWN_NOTHING = frozenset(
