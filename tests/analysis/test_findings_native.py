@@ -314,6 +314,31 @@ def test_what_is_allocated_elsewhere_stays_a_culprit_of_its_own(
     assert f"train.py:{line}" in finding(report, "unexplained").title
 
 
+def test_what_several_lines_allocate_for_the_items_adds_up() -> None:
+    thing = Thing(
+        "__main__·dataset.readers",
+        lambda s: 20_000 + 60 * s.step,
+        length=lambda s: s.step,
+        owner=READERS,
+        name="Frames.readers",
+        holds=(Content(type="decoder.Volume", count=100, bytes=6000),),
+    )
+    run = Program(epochs=14).plant(thing).swell(lambda s: 3 * s.step * MIB).build()
+    run.main.sources["/project/train.py"] = SOURCE
+    for measurement in run.main.measurements[::4]:
+        boundary = measurement.boundary
+        sites = [site(2 * boundary.step * MIB, READ), site(boundary.step * MIB, NAMED)]
+        run.main.native_allocations.append(
+            NativeAllocationsRecord(boundary=boundary.index, interval_bytes=1 << 19, sites=sites)
+        )
+    report = analyse(run)
+    (culprit,) = report.culprits
+    assert culprit.bytes_per_unit == pytest.approx(3 * MIB, rel=0.05)
+    assert culprit.native is not None
+    assert culprit.native.allocated_at == f"train.py:{READ}"
+    assert not [f for f in report.findings if f.kind == "unexplained"]
+
+
 def test_what_threads_of_a_library_keep_is_not_taken_for_the_items() -> None:
     report = kept(DECODED, "decoder.Stream", is_awaited=True)
     assert not [c for c in report.culprits if c.native is not None]

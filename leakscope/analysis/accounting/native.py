@@ -225,16 +225,29 @@ def contents_of_growers(case: RunContext, growers: Sequence[Grower]) -> dict[int
         # What threads keep they may keep when the item is gone.
         if is_weighed or is_little or each.is_awaited or not each.line:
             continue
-        owners = [g for g in growers if g.path not in found and _keeps(case, g, each)]
+        owners = [g for g in growers if _keeps(case, g, each)]
         if owners:
             most = max(owners, key=lambda g: g.gained)
-            found[most.path] = each
+            known = found.get(most.path)
+            found[most.path] = each if known is None else _together(known, each)
             case.decisions.add(
                 case.table.latest[most.path].name, "native_contents",
                 f"{each.name} allocates where its items are made", figure=each.gained_bytes,
                 threshold=policy.HARMLESS_BYTES, path=case.table.latest[most.path].path,
             )  # fmt: skip
     return found
+
+
+def _together(first: NativeGrowth, more: NativeGrowth) -> NativeGrowth:
+    """Return what items of a container keep from two lines, under the place of the first."""
+    one, other = first.trend, more.trend
+    trend = msgspec.structs.replace(
+        one,
+        bytes_per_unit=one.bytes_per_unit + other.bytes_per_unit,
+        interval=(one.interval[0] + other.interval[0], one.interval[1] + other.interval[1]),
+        net_bytes=one.net_bytes + other.net_bytes,
+    )
+    return replace(first, trend=trend, gained_bytes=first.gained_bytes + more.gained_bytes)
 
 
 def with_contents(case: RunContext, grower: Grower, more: Trend | None) -> Grower:
