@@ -36,10 +36,10 @@ def watch(monkeypatch: pytest.MonkeyPatch, *verdicts: object, ignores: bool = Fa
     left = list(verdicts)
 
     def conclude(path: Path) -> object:
-        told = left.pop(0) if len(left) > 1 else left[0]
-        if isinstance(told, Exception):
-            raise told
-        return told
+        reported = left.pop(0) if len(left) > 1 else left[0]
+        if isinstance(reported, Exception):
+            raise reported
+        return reported
 
     monkeypatch.setattr(run_command, "conclude", conclude)
     monkeypatch.setattr(run_command, "WATCH_AFTER_SECONDS", 0.05)
