@@ -296,7 +296,7 @@ class Measuring:
             needed = SPARE_MEMORY * objects * BYTES_PER_OBJECT
         return available is None or available >= needed
 
-    def _stands_still(self, boundary: Boundary) -> bool:
+    def _is_paused(self, boundary: Boundary) -> bool:
         """Say whether no other thread goes on while a census looks at its objects."""
         if can_stand_still():
             return True
@@ -329,7 +329,7 @@ class Measuring:
         self.note("memory-low", f"{text}: {taken if has_census else none}", boundary.index)
 
     def _take_census(self, boundary: Boundary, due: Due, gauges: dict[str, int]) -> Census | None:
-        if not self._stands_still(boundary) or not self._has_room(boundary, due):
+        if not self._is_paused(boundary) or not self._has_room(boundary, due):
             return None
         with self._charged("census"):
             if due is Due.CHECK and not self.unwound:

@@ -51,6 +51,9 @@ class NativeSite(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     line: Whole = 0
     caller: str = ""
     """The Python function of this line."""
+    is_awaited: bool = False
+    """Whether a thread that never ran Python allocated it while the thread that ran Python last
+    waited at this line: mostly for what it had called, perhaps for something else."""
     kind: NativeKind = NativeKind.BLOCK
     owner: NativeOwner = NativeOwner.LIBRARY
     bytes: Whole

@@ -1,7 +1,8 @@
 """A sampled profile of native allocations: which library, function and line have memory live.
 
 Symbols come from the library's file, which is read once for all addresses that are new in it; names
-of C++ and Rust are demangled by the C++ library that the process has loaded anyway.
+of C++, and of Rust as they were, are demangled by the C++ library that the process has loaded
+anyway.
 
 One block in 512 KiB of what ``malloc`` and ``mmap`` hand out is sampled, with its stack, and
 followed until it is freed (``native/sampling.h``, ``docs/decisions/native-allocations.md``). What
@@ -23,7 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -43,6 +44,7 @@ _RUST_HASH = re.compile(r"::h[0-9a-f]{16}$")
 _CLONE = re.compile(r"(\.(part|constprop|isra|cold|lto_priv|llvm)(\.\d+)?)+$")
 _QUALIFIERS = re.compile(r"( const| volatile| &&?)+$")
 _ABI = re.compile(r"\[abi:\w+\]")
+_Read = TypeVar("_Read")
 
 
 class Named(NamedTuple):
@@ -109,7 +111,9 @@ class NativeNames:
             self._known[path, offset] = Named(library, function)
 
     def _readable(self, symbol: str) -> str:
-        if symbol.startswith(("_Z", "_R")):
+        if symbol.startswith("_R"):
+            symbol = rust_path(symbol)
+        elif symbol.startswith("_Z"):
             if self._demangler is None:
                 self._demangler = Demangler()
             symbol = self._demangler(symbol)
@@ -144,6 +148,164 @@ class Demangler:
         name = ctypes.string_at(text).decode("utf-8", "replace")
         self._free(text)
         return name
+
+
+def rust_path(symbol: str) -> str:
+    """Return the function that a symbol of Rust's stands for, without arguments of types.
+
+    Those that begin with ``_R`` (RFC 2603), which the demangler of C++ doesn't know. What isn't
+    well formed stays as it is.
+    """
+    try:
+        return _RustSymbol(symbol.removeprefix("_R")).path()
+    except ours(IndexError, ValueError, RecursionError):
+        return symbol
+
+
+_BASE_62 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_UNNAMED = {"C": "{closure}", "S": "{shim}"}
+_MOST_BACK = 50
+"""References to what stands before in a symbol, of which one may lead to the next for ever."""
+
+
+class _RustSymbol:
+    """Reads a symbol from left to right; of types it tells the path alone."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._back = 0
+
+    def path(self) -> str:
+        tag = self._next()
+        if tag == "C":
+            return self._identifier()
+        if tag == "N":
+            namespace, outer, name = self._next(), self.path(), self._identifier()
+            return f"{outer}::{_UNNAMED.get(namespace, name)}"
+        if tag in "MXY":
+            if tag != "Y":
+                self._disambiguator()
+                self.path()  # where the implementation stands
+            of = self._type()
+            if tag != "M":
+                self.path()  # the trait
+            return of
+        if tag == "I":
+            outer = self.path()
+            self._until_end(self._argument)
+            return outer
+        if tag == "B":
+            return self._again(self.path)
+        raise ValueError(tag)
+
+    def _type(self) -> str:
+        tag = self._text[self._at]
+        if tag in "CNMXYI":
+            return self.path()
+        self._at += 1
+        if tag == "B":
+            return self._again(self._type)
+        if tag == "T":
+            self._until_end(self._type)
+        elif tag in "RQPOSA":
+            if self._takes("L"):
+                self._number()
+            inner = self._type()
+            if tag == "A":
+                self._constant()
+            return inner
+        elif tag == "F":
+            self._binder()
+            self._takes("U")
+            if self._takes("K") and not self._takes("C"):
+                self._identifier()
+            self._until_end(self._type)
+            self._type()
+        elif tag == "D":
+            self._binder()
+            bounds: list[str] = []
+            self._until_end(lambda: bounds.append(self._bound()))
+            self._takes("L")
+            self._number()
+            return bounds[0]
+        elif not tag.islower():
+            raise ValueError(tag)
+        return tag
+
+    def _bound(self) -> str:
+        bound = self.path()
+        while self._takes("p"):
+            self._identifier()
+            self._type()
+        return bound
+
+    def _argument(self) -> object:
+        if self._takes("L"):
+            return self._number()
+        return self._constant() if self._takes("K") else self._type()
+
+    def _constant(self) -> object:
+        if self._takes("p"):
+            return None
+        if self._takes("B"):
+            return self._again(self._constant)
+        self._type()
+        self._at = self._text.index("_", self._at) + 1
+        return None
+
+    def _identifier(self) -> str:
+        self._disambiguator()
+        self._takes("u")
+        begin = self._at
+        while self._text[self._at].isdigit():
+            self._at += 1
+        length = int(self._text[begin : self._at])
+        self._takes("_")
+        self._at += length
+        return self._text[self._at - length : self._at]
+
+    def _disambiguator(self) -> None:
+        if self._takes("s"):
+            self._number()
+
+    def _binder(self) -> None:
+        if self._takes("G"):
+            self._number()
+
+    def _number(self) -> int:
+        if self._takes("_"):
+            return 0
+        end = self._text.index("_", self._at)
+        value = 0
+        for digit in self._text[self._at : end]:
+            value = value * 62 + _BASE_62.index(digit)
+        self._at = end + 1
+        return value + 1
+
+    def _again(self, read: Callable[[], _Read]) -> _Read:
+        """Read what stands at an earlier place."""
+        self._back += 1
+        if self._back > _MOST_BACK:
+            raise ValueError(self._text)
+        place = self._number()
+        after, self._at = self._at, place
+        found = read()
+        self._at = after
+        return found
+
+    def _until_end(self, read: Callable[[], object]) -> None:
+        while not self._takes("E"):
+            read()
+
+    def _next(self) -> str:
+        self._at += 1
+        return self._text[self._at - 1]
+
+    def _takes(self, letter: str) -> bool:
+        is_there = self._text[self._at : self._at + 1] == letter
+        self._at += is_there
+        return is_there
 
 
 def shortened(name: str) -> str:
@@ -247,6 +409,10 @@ class _Place(NamedTuple):
     origin: int
 
 
+_AWAITED = "<awaited>"
+"""As ``native/stacks.c`` has it, before the lines of a thread that waits for who allocates."""
+
+
 class _SiteKey(NamedTuple):
     """What a row is known by."""
 
@@ -256,6 +422,7 @@ class _SiteKey(NamedTuple):
     line: int
     kind: int
     owner: NativeOwner
+    is_awaited: bool
 
 
 class _SiteSums:
@@ -401,19 +568,26 @@ class NativeProfile:
         sums: dict[_SiteKey, _SiteSums] = {}
         for row in rows:
             stack = [names.get(address, _UNLOADED) for address in row[2]]
-            place = self._charged(row[1])
+            place, is_awaited = self._charged(row[1])
             named, owner = _owner(stack, place)
-            key = _SiteKey(named.library, named.function, place.file, place.line, row[0], owner)
+            at = place.file, place.line
+            key = _SiteKey(named.library, named.function, *at, row[0], owner, is_awaited)
             if key not in sums:
                 sums[key] = _SiteSums(place.function)
             sums[key].add(row, stack)
         return sums
 
-    def _charged(self, sites: Sequence[int]) -> _Place:
-        """Return the innermost line of the user's; leakscope's where it allocated for itself."""
+    def _charged(self, sites: Sequence[int]) -> tuple[_Place, bool]:
+        """Return the innermost line of the user's, and whether another thread waits there.
+
+        Where leakscope allocated for itself it is a line of leakscope's.
+        """
         places = [self._place(site) for site in sites]
+        is_awaited = bool(places) and places[0].file == _AWAITED
+        places = places[is_awaited:]
         ours = (_Origin.USER, _Origin.OWN)
-        return next((p for p in places if p.origin in ours), places[0] if places else _NOWHERE)
+        found = next((p for p in places if p.origin in ours), places[0] if places else _NOWHERE)
+        return found, is_awaited and found is not _NOWHERE
 
     def _place(self, site: int) -> _Place:
         known = self._places.get(site)
@@ -436,6 +610,7 @@ def _site(key: _SiteKey, found: _SiteSums) -> NativeSite:
         caller=found.caller,
         kind=_KINDS[key.kind],
         owner=key.owner,
+        is_awaited=key.is_awaited,
         bytes=round(found.estimate),
         samples=found.samples,
         chance_bytes=round(found.chance),

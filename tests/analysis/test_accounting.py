@@ -183,6 +183,27 @@ def test_slack_explains_growth_that_no_culprit_holds() -> None:
     assert growth.named_share == pytest.approx(0.5, abs=0.05)
 
 
+@pytest.mark.parametrize(
+    ("released", "explained"), [(0, 1.0), (100 * MIB, 0.75)], ids=["it keeps all", "it releases"]
+)
+def test_free_memory_read_after_the_work_counts_unless_the_program_released_some(
+    released: int, explained: float
+) -> None:
+    """It is read at few boundaries: of the last half of the run here right after its end alone."""
+    program = Program(epochs=10).leak("Trainer.losses", 400 * KIB)
+    program.gauge(gauge.MALLOC_FREE, lambda s: s.step * 400 * KIB)
+    program.gauge(gauge.MALLOC_IN_USE, lambda s: 300 * MIB + s.step * 400 * KIB)
+    run = program.swell(lambda s: s.step * 400 * KIB).build()
+    *_, last = run.main.measurements
+    half = last.boundary.index / 2
+    for measurement in run.main.measurements:
+        if half < measurement.boundary.index < last.boundary.index:
+            del measurement.gauges[gauge.MALLOC_FREE], measurement.gauges[gauge.MALLOC_IN_USE]
+    last.gauges[gauge.MALLOC_FREE] += released
+    last.gauges[gauge.MALLOC_IN_USE] -= released
+    assert analyse(run).growth[0].explained_share == pytest.approx(explained, abs=0.06)
+
+
 def test_what_nothing_explains_is_no_part_of_the_explained_share() -> None:
     program = Program(epochs=10).leak("Trainer.losses", 400 * KIB)
     growth = report_of(program.swell(lambda s: s.step * 1200 * KIB)).growth[0]

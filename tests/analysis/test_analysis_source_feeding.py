@@ -116,6 +116,75 @@ LISTENERS = """
         """
 PROGRAMS = [
     one(
+        "a callable that is wrapped again and again",
+        "main()·loader.collate_fn.keywords",
+        "function main loader",
+        """
+        from functools import partial
+
+        def with_prototypes(samples, collate, prototypes):
+            return collate(samples)
+
+        def main():
+            loader = DataLoader(data)
+            for epoch in range(48):
+                train(loader.collate_fn)
+                loader.collate_fn = partial(  # feeds first
+                    with_prototypes, collate=loader.collate_fn, prototypes=renew()
+                )
+        """,
+        kind="dict",
+    ),
+    one(
+        "a parametrization that is registered again and again",
+        "main()·fit.model.body[2].parametrizations.weight",
+        "function main fit",
+        """
+        from torch.nn.utils import parametrize
+
+        def main():
+            fit = Fit()
+            for epoch in range(48):
+                for layer in fit.layers:
+                    parametrize.register_parametrization(layer, "weight", Shake())  # feeds first
+                fit.model(batch())
+        """,
+        kind="module",
+    ),
+    one(
+        "a stream that a writer of a library's writes to",
+        "__main__·sheet.out",
+        "class Sheet out",
+        """
+        import csv, io, zipfile
+
+        class Sheet:
+            def __init__(self, columns):
+                self.out = io.StringIO()  # defines
+                self.rows = csv.writer(self.out)
+                self.rows.writerow(columns)
+                self.others = csv.writer(open("others.csv", "w"))
+
+            def add(self, *values):
+                self.rows.writerow(values)  # feeds first
+                self.others.writerow(values)
+
+            def table(self, rows):
+                with zipfile.ZipFile(self.out, "a") as archive:
+                    archive.writestr("rows", rows)  # feeds
+
+        class Counts:
+            def add(self, row):
+                self.rows.writerow(row)
+
+        sheet = Sheet(["a"])
+        for step in range(100):
+            sheet.add(step)
+        """,
+        kind="other",
+        type="_io.StringIO",
+    ),
+    one(
         "what a decorator of the object's registers is called with the object",
         "__main__·trainer.state.hard",
         "module __main__ trainer",

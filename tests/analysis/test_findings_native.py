@@ -65,6 +65,28 @@ def test_the_site_that_gains_most_comes_first() -> None:
 
 
 @pytest.mark.parametrize(
+    ("shares", "places"),
+    [
+        pytest.param({31: 1.0}, ["train.py:31"], id="at one line"),
+        pytest.param({31: 0.9, 12: 0.1}, ["train.py:31"], id="nearly all at one line"),
+        pytest.param({31: 0.4, 12: 0.3, 8: 0.3}, [], id="at whichever line waits"),
+    ],
+)
+def test_threads_of_a_library_have_the_line_that_waits_for_them(
+    shares: dict[int, float], places: list[str]
+) -> None:
+    """Each line alone may gain too little to be judged: they are one row."""
+    report = report_with(
+        lambda step: [site(share * step * MIB, n, is_awaited=True) for n, share in shares.items()],
+        lambda s: s.step * MIB,
+    )
+    found = finding(report, "unexplained")
+    assert found.title.startswith("Native memory grows in libdecoder.so")
+    assert found.fed_at == places
+    assert ("waits for them" in found.text) is bool(places)
+
+
+@pytest.mark.parametrize(
     "sites",
     [
         pytest.param(lambda step: [site(300 * MIB, 31)], id="flat"),
@@ -185,8 +207,29 @@ class Frames:
         self.readers.append(stream)
         self.losses.append(decoder.read(reader.handle))
         decoder.warm(step)
+
+    def first(self, number, texts):
+        message = decoder.Message()
+        message.extend(texts)
+        self.readers.append(message)
+        tree = decoder.parse(texts)
+        title = tree.find("title")[0]
+        self.readers.append(title)
+        opened = self.readers[number]
+        rows = opened[2:5]
+        for row in opened:
+            decoder.warm(row)
+        self.readers[0].decode(texts)
+        model = decoder.model(texts)
+        self.readers.append(wrapped(model))
+        model(rows)
+        texts.clear()
+        other = self.losses[number]
+        other.decode(rows)
 """
 IN_CLASS, MADE, NAMED, FED_FLOATS, ELSEWHERE = 6, 15, 17, 19, 20
+FILLED, PARSED, READ, GONE_OVER, DECODED, CALLED = 24, 26, 30, 31, 33, 36
+ARGUMENT, OF_ANOTHER = 37, 39
 READERS = Owner(kind="class", name="Frames", file="/project/train.py", line=9, variable="readers")
 
 
@@ -195,6 +238,7 @@ def kept(
     held: str = "__main__.Reader",
     owner: Owner = READERS,
     grown: Callable[[State], float] = lambda s: s.step * MIB,
+    **more: object,
 ) -> Report:
     """Analyse a run in which a list gets an item of 60 bytes a step and a library a MiB."""
     thing = Thing(
@@ -210,7 +254,9 @@ def kept(
     for measurement in run.main.measurements[::4]:
         boundary = measurement.boundary
         record = NativeAllocationsRecord(
-            boundary=boundary.index, interval_bytes=1 << 19, sites=[site(boundary.step * MIB, line)]
+            boundary=boundary.index,
+            interval_bytes=1 << 19,
+            sites=[site(boundary.step * MIB, line, **more)],
         )
         run.main.native_allocations.append(record)
     return analyse(run)
@@ -222,6 +268,12 @@ def kept(
         pytest.param(IN_CLASS, "__main__.Reader", id="in the class of its items"),
         pytest.param(NAMED, "decoder.Stream", id="where what is appended gets its name"),
         pytest.param(NAMED + 1, "decoder.Stream", id="where it is appended"),
+        pytest.param(FILLED, "decoder.Message", id="where it is filled before"),
+        pytest.param(PARSED, "decoder.Text", id="where what it is a part of is made"),
+        pytest.param(READ, "decoder.Volume", id="where a part of an item is read"),
+        pytest.param(GONE_OVER, "decoder.Volume", id="where an item is gone over"),
+        pytest.param(DECODED, "decoder.Stream", id="where a method of an item runs"),
+        pytest.param(CALLED, "decoder.Model", id="where an item is called"),
     ],
 )
 def test_what_a_library_allocates_for_the_items_of_a_container_is_the_containers(
@@ -247,6 +299,8 @@ def test_what_a_library_allocates_for_the_items_of_a_container_is_the_containers
     ("line", "held", "variable"),
     [
         pytest.param(ELSEWHERE, "__main__.Reader", "readers", id="another line of the function"),
+        pytest.param(ARGUMENT, "decoder.Text", "readers", id="what an item was made from"),
+        pytest.param(OF_ANOTHER, "decoder.Text", "readers", id="an item of another container"),
         pytest.param(FED_FLOATS, "float", "losses", id="numbers own nothing"),
         pytest.param(IN_CLASS, "decoder.Stream", "readers", id="items of another class"),
     ],
@@ -258,6 +312,37 @@ def test_what_is_allocated_elsewhere_stays_a_culprit_of_its_own(
     report = kept(line, held, owner)
     assert not [c for c in report.culprits if c.native is not None]
     assert f"train.py:{line}" in finding(report, "unexplained").title
+
+
+def test_what_several_lines_allocate_for_the_items_adds_up() -> None:
+    thing = Thing(
+        "__main__·dataset.readers",
+        lambda s: 20_000 + 60 * s.step,
+        length=lambda s: s.step,
+        owner=READERS,
+        name="Frames.readers",
+        holds=(Content(type="decoder.Volume", count=100, bytes=6000),),
+    )
+    run = Program(epochs=14).plant(thing).swell(lambda s: 3 * s.step * MIB).build()
+    run.main.sources["/project/train.py"] = SOURCE
+    for measurement in run.main.measurements[::4]:
+        boundary = measurement.boundary
+        sites = [site(2 * boundary.step * MIB, READ), site(boundary.step * MIB, NAMED)]
+        run.main.native_allocations.append(
+            NativeAllocationsRecord(boundary=boundary.index, interval_bytes=1 << 19, sites=sites)
+        )
+    report = analyse(run)
+    (culprit,) = report.culprits
+    assert culprit.bytes_per_unit == pytest.approx(3 * MIB, rel=0.05)
+    assert culprit.native is not None
+    assert culprit.native.allocated_at == f"train.py:{READ}"
+    assert not [f for f in report.findings if f.kind == "unexplained"]
+
+
+def test_what_threads_of_a_library_keep_is_not_taken_for_the_items() -> None:
+    report = kept(DECODED, "decoder.Stream", is_awaited=True)
+    assert not [c for c in report.culprits if c.native is not None]
+    assert f"train.py:{DECODED}" in finding(report, "unexplained").title
 
 
 def test_native_memory_of_items_is_no_leak_while_memory_rests() -> None:
@@ -286,7 +371,11 @@ def test_native_allocations_are_a_term_of_the_ledger_with_their_interval() -> No
 @pytest.mark.parametrize(
     "more",
     [{"owner": owner} for owner in NativeOwner if owner is not NativeOwner.LIBRARY]
-    + [{"library": "_imaging.cpython-312-x86_64-linux-gnu.so"}, {"library": "libarrow.so.2000"}],
+    + [
+        {"library": "_imaging.cpython-312-x86_64-linux-gnu.so"},
+        {"library": "_backend_agg.cpython-312-x86_64-linux-gnu.so"},
+        {"library": "libarrow.so.2000"},
+    ],
 )
 def test_what_others_keep_books_of_is_no_term(more: dict[str, object]) -> None:
     report = report_with(lambda step: [site(step * MIB, 31, **more)], lambda s: s.step * MIB)

@@ -25,7 +25,7 @@ from leakscope.model.record import (
     NativeSite,
     interval_of,
 )
-from leakscope.probes.native_allocations import NativeProfile
+from leakscope.probes.native_allocations import NativeProfile, rust_path
 from leakscope.recording.format import encode
 
 sampling = pytest.importorskip("leakscope.probes._sampling", reason="it was not built here")
@@ -317,13 +317,64 @@ class TestWhere:
         thread.join()
         assert of_library(everything(profile))[0].caller == "in_thread"
 
-    def test_a_thread_that_never_ran_python_has_no_line(
+    @pytest.mark.skipif(sys.version_info >= (3, 14), reason="where the GIL's state lies is unknown")
+    def test_a_thread_that_never_ran_python_has_the_line_that_waits_for_it(
         self, library: SimpleNamespace, started: Started
     ) -> None:
         profile = started()
-        library.churn(3, 50)
+
+        def waits() -> None:
+            library.churn(3, 50)
+
+        waits()
         sites = of_library(everything(profile))
-        assert {(site.file, site.line) for site in sites} == {("", 0)}
+        line = waits.__code__.co_firstlineno + 1
+        assert {(site.file, site.line, site.caller) for site in sites} == {
+            (__file__, line, "waits")
+        }
+        assert all(site.is_awaited for site in sites)
+
+    def test_it_has_no_line_while_some_thread_runs_python(
+        self, library_path: Path, started: Started
+    ) -> None:
+        """Whoever has the interpreter may be at work on something else, and its frames change."""
+        profile = started()
+        churn = ctypes.PyDLL(str(library_path)).churn  # keeps it while it waits
+        churn(3, 50)
+        sites = of_library(everything(profile))
+        assert {(site.file, site.line, site.is_awaited) for site in sites} == {("", 0, False)}
+
+    def test_frames_that_come_and_go_are_read_without_harm(
+        self, library: SimpleNamespace, started: Started
+    ) -> None:
+        """Threads of a library's allocate while threads of Python call each other and end."""
+        import threading
+
+        profile = started()
+        is_over = threading.Event()
+
+        def call(depth: int) -> None:
+            if depth:
+                call(depth - 1)
+            else:
+                is_over.wait(1e-4)
+
+        def keep_calling() -> None:
+            while not is_over.is_set():
+                exec("def made(depth): call(depth)", {"call": call}, scope := {})
+                short = threading.Thread(target=scope["made"], args=(60,))
+                short.start()
+                short.join()
+
+        threads = [threading.Thread(target=keep_calling) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for _ in range(20):
+            library.churn(4, 200)
+        is_over.set()
+        for thread in threads:
+            thread.join()
+        assert everything(profile).is_on
 
     def test_what_python_itself_allocates_is_told_apart(self, started: Started) -> None:
         profile = started()
@@ -339,6 +390,29 @@ class TestWhere:
         own = [s for s in everything(profile).sites if s.owner is NativeOwner.LEAKSCOPE]
         assert own[0].file.endswith("format.py")
         assert own[0].bytes > len(written) > 2 << 20
+
+    @pytest.mark.parametrize(
+        ("symbol", "name"),
+        [
+            ("_RNvC6_123foo3bar", "123foo::bar"),
+            ("_RNvNtNtCs1234_7mycrate3foo3bar3baz", "mycrate::foo::bar::baz"),
+            (
+                "_RNvMs5_NtNtNtCscxzlFi8rOL3_10tokenizers6models3bpe5modelNtB5_3BPE10merge_word",
+                "tokenizers::models::bpe::model::BPE::merge_word",
+            ),
+            ("_RNCNvC7mycrate3run0B3_", "mycrate::run::{closure}"),
+            ("_RINvNtC3std3mem8align_ofdE", "std::mem::align_of"),
+            ("_RINvC7mycrate3mapFUKCjRShEuNtB2_4ItemKj1f_DNtB2_4ShowEL_E", "mycrate::map"),
+            ("_RNvXNtC7mycrate3addNtB2_6NumberNtB2_3Add3add", "mycrate::add::Number::add"),
+            ("_RNvYNtC7mycrate6NumberNtB4_3Add3add", "mycrate::Number::add"),
+            ("_RNvMC7mycrateSNtB2_4Item4sort", "mycrate::Item::sort"),
+            ("_Rx", "_Rx"),
+            ("_RNvC7my", "_RNvC7my"),
+            ("_RNvB_3add", "_RNvB_3add"),
+        ],
+    )
+    def test_a_name_of_rust_is_readable(self, symbol: str, name: str) -> None:
+        assert rust_path(symbol) == name
 
     def test_a_name_of_c_plus_plus_is_readable(self) -> None:
         from leakscope.probes.native_allocations import shortened

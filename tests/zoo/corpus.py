@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from eleventh_truth import ELEVENTH
 from kinds_truth import KINDS
+from native_truth import NATIVE
 from ninth_truth import NINTH
 from real_truth import REAL
 from tenth_truth import TENTH
@@ -49,7 +51,7 @@ class Case:
         return self.program.parent == HERE / "real"
 
     def is_runnable(self) -> bool:
-        return all(importlib.util.find_spec(library) for library in self.truth.needs)
+        return all(is_installed(name) for name in self.truth.needs)
 
     def about(self) -> str:
         """Return the first line of what the program says of itself."""
@@ -57,11 +59,19 @@ class Case:
         return output.split("\n\n")[0].replace("\n", " ")
 
 
+def is_installed(name: str) -> bool:
+    """Return whether there is a library, or a command, of this name."""
+    try:
+        return importlib.util.find_spec(name) is not None or shutil.which(name) is not None
+    except ModuleNotFoundError:  # the package that it would be a part of
+        return False
+
+
 def cases() -> list[Case]:
     """Return all programs, the leaking ones first."""
     own = [
         Case(name, HERE / "cases" / f"{name}.py", truth)
-        for name, truth in (TRUTHS | KINDS | NINTH | TENTH | ELEVENTH | TWELFTH).items()
+        for name, truth in (TRUTHS | KINDS | NINTH | TENTH | ELEVENTH | TWELFTH | NATIVE).items()
     ]
     trainers = [
         Case(name, END_TO_END / "programs" / f"{name}.py", truth)

@@ -33,7 +33,7 @@ class Truth:
     leaks: tuple[Leak, ...] = ()
     verdicts: tuple[str, ...] = ("leak",)
     needs: tuple[str, ...] = ()
-    """Libraries without which it is left out."""
+    """Libraries and commands without which it is left out."""
 
 
 def leak(*names: str, also: tuple[str, ...] = (), needs: tuple[str, ...] = ()) -> Truth:

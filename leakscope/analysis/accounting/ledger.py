@@ -83,7 +83,7 @@ def _host(case: RunContext, window: MeasuredWindow, growers: list[Grower]) -> Le
         _entry("garbage awaiting the collector", _garbage(case, window), "garbage"),
         _entry(
             "allocator slack: free in the C heap, not returned",
-            _gain(case, gauge.MALLOC_FREE),
+            _slack(case, window),
             "slack",
         ),
         _entry("page-locked memory of torch", _gain(case, gauge.PINNED_HOST), "pinned"),
@@ -251,6 +251,24 @@ def _garbage(case: RunContext, window: MeasuredWindow) -> float:
         if c.garbage_bytes is not None and window.first <= p <= window.last
     ]
     return float(known[-1][1] - known[0][1]) if len(known) >= 2 else 0.0
+
+
+def _slack(case: RunContext, window: MeasuredWindow) -> float:
+    """Return by how much free memory in the C heap grew.
+
+    A reading right after the work counts too where no less is in use than before: a program that
+    releases what it held makes free memory of it.
+    """
+    known = case.track.known(gauge.MALLOC_FREE)
+    inside = known[known <= case.working[-1]] if len(case.working) else known
+    after = known[len(inside) : len(inside) + 1]
+    in_use = case.track.gauge(gauge.MALLOC_IN_USE)
+    if not len(inside) or not len(after) or not in_use[after[0]] >= in_use[inside[-1]]:
+        return _gain(case, gauge.MALLOC_FREE)
+    read = np.append(inside, after)
+    ends = np.array([window.first, window.last])
+    first, last = case.read_between(ends, read, case.track.gauge(gauge.MALLOC_FREE)[read])
+    return float(last - first)
 
 
 def _shared(case: RunContext, window: MeasuredWindow) -> float:

@@ -13,7 +13,6 @@ container's: one culprit, with both facts.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
@@ -26,15 +25,16 @@ from leakscope.analysis.growth.rows import Grower
 from leakscope.analysis.run_context import MeasuredWindow, RunContext
 from leakscope.analysis.source.program import CodeScope, descendants
 from leakscope.model import gauge
+from leakscope.model.census import CensusRow, Owner, Site
 from leakscope.model.record import NativeAllocationsRecord, NativeOwner, NativeSite
 from leakscope.model.report import Cleared, LedgerEntry, MappingTerm, PeakMemory, PeakSite
 from leakscope.model.text import human_bytes
 from leakscope.model.trend import Trend
 
 LABEL = "native allocations by libraries"
-_WEIGHED = ("_imaging", "libarrow")
-"""Beginnings of the names of libraries whose memory the census weighs: pixels of Pillow's images,
-buffers of Arrow."""
+_WEIGHED = ("_imaging", "libarrow", "_backend_agg")
+"""Beginnings of the names of libraries whose memory the census weighs: pixels of Pillow's images
+and of matplotlib's figures, buffers of Arrow."""
 _TORCHS = ("libtorch", "libc10")
 MOST_PEAK_SITES = 20
 """Rows of the composition of the peak."""
@@ -43,7 +43,6 @@ _OWN_NOTHING = frozenset(
     | {"dict", "set", "frozenset", "deque", "Tensor", "Parameter", "ndarray", "memoryview"}
 )
 """Types of items that have no memory of a library beyond what a census weighs."""
-_ASSIGNMENT = re.compile(r"\s*(\w+)\s*=[^=]")
 _Key = tuple[str, str, int, NativeOwner]
 
 
@@ -62,6 +61,8 @@ class NativeGrowth:
     gained_bytes: float
     trend: Trend
     owner: NativeOwner = NativeOwner.LIBRARY
+    is_awaited: bool = False
+    """Whether threads of the library's own allocate it, and the line waited for them."""
 
     @property
     def name(self) -> str:
@@ -99,7 +100,7 @@ def growing_allocations(
         trend = case.trend_of(done, sizes, _noise(sites))
         if trend.is_growing:
             heaviest = max(sites[-1] or [s for each in sites for s in each], key=lambda s: s.bytes)
-            found.append(_growth(case, key, heaviest, trend))
+            found.append(_growth(case, key, heaviest, trend, _awaited_at(sites)))
     return sorted(found, key=lambda each: -each.gained_bytes)
 
 
@@ -186,12 +187,32 @@ def _by_key(
     found: dict[_Key, list[NativeSite]] = {}
     for site in record.sites:
         if site.owner in owners:
-            found.setdefault((site.library, site.file, site.line, site.owner), []).append(site)
+            place = ("", 0) if site.is_awaited else (site.file, site.line)
+            found.setdefault((site.library, *place, site.owner), []).append(site)
     return found
 
 
-def _growth(case: RunContext, key: _Key, heaviest: NativeSite, trend: Trend) -> NativeGrowth:
+def _awaited_at(sites: list[list[NativeSite]]) -> tuple[str, int]:
+    """Return the line that waited while threads of the library's own allocated most of what they
+    keep: threads that work for nobody in particular allocate at whichever line waits just then.
+    """
+    gained: dict[tuple[str, int], int] = {}
+    for each, sign in ((sites[-1], 1), (sites[0], -1)):
+        for site in each:
+            place = site.file, site.line
+            gained[place] = gained.get(place, 0) + sign * site.bytes
+    place = max(gained, key=lambda each: gained[each], default=("", 0))
+    everything = sum(max(size, 0) for size in gained.values())
+    is_most = gained.get(place, 0) >= policy.MAIN_SHARE * max(everything, 1)
+    return place if is_most else ("", 0)
+
+
+def _growth(
+    case: RunContext, key: _Key, heaviest: NativeSite, trend: Trend, awaited: tuple[str, int]
+) -> NativeGrowth:
     library, file, line, owner = key
+    is_awaited = not line and awaited[1] > 0
+    file, line = awaited if is_awaited else (file, line)
     return NativeGrowth(
         library=library or "a library that was unloaded",
         function=heaviest.function,
@@ -201,6 +222,7 @@ def _growth(case: RunContext, key: _Key, heaviest: NativeSite, trend: Trend) -> 
         gained_bytes=trend.net_bytes,
         trend=trend,
         owner=owner,
+        is_awaited=is_awaited,
     )
 
 
@@ -213,18 +235,33 @@ def contents_of_growers(case: RunContext, growers: Sequence[Grower]) -> dict[int
     found: dict[int, NativeGrowth] = {}
     for each in native:
         is_weighed = each.library.startswith(_WEIGHED)  # by the census, with the items
-        if is_weighed or each.gained_bytes < policy.HARMLESS_BYTES or not each.line:
+        is_little = each.gained_bytes < policy.HARMLESS_BYTES
+        # What threads keep they may keep when the item is gone.
+        if is_weighed or is_little or each.is_awaited or not each.line:
             continue
-        owners = [g for g in growers if g.path not in found and _keeps(case, g, each)]
+        owners = [g for g in growers if _keeps(case, g, each)]
         if owners:
             most = max(owners, key=lambda g: g.gained)
-            found[most.path] = each
+            known = found.get(most.path)
+            found[most.path] = each if known is None else _together(known, each)
             case.decisions.add(
                 case.table.latest[most.path].name, "native_contents",
                 f"{each.name} allocates where its items are made", figure=each.gained_bytes,
                 threshold=policy.HARMLESS_BYTES, path=case.table.latest[most.path].path,
             )  # fmt: skip
     return found
+
+
+def _together(first: NativeGrowth, more: NativeGrowth) -> NativeGrowth:
+    """Return what items of a container keep from two lines, under the place of the first."""
+    one, other = first.trend, more.trend
+    trend = msgspec.structs.replace(
+        one,
+        bytes_per_unit=one.bytes_per_unit + other.bytes_per_unit,
+        interval=(one.interval[0] + other.interval[0], one.interval[1] + other.interval[1]),
+        net_bytes=one.net_bytes + other.net_bytes,
+    )
+    return replace(first, trend=trend, gained_bytes=first.gained_bytes + more.gained_bytes)
 
 
 def with_contents(case: RunContext, grower: Grower, more: Trend | None) -> Grower:
@@ -269,21 +306,17 @@ def _keeps(case: RunContext, g: Grower, native: NativeGrowth) -> bool:
     ]
     if native.location in {case.sources.location(site.file, site.line) for site in sites}:
         return True
-    feeding = [] if row.owner is None else case.sources.feeding(row.owner, row, g.phase)
-    return any(
-        native.location == case.sources.location(line.file, line.line)
-        or (scope is _scope_at(case, line.file, line.line) and _assigns(case, native, line.text))
-        for line in feeding
+    return row.owner is not None and (
+        native.location in _fed_at(case, row.owner, row, g.phase)
+        or case.sources.works_on_items(
+            row.owner, row, g.phase, Site(file=native.file, line=native.line)
+        )
     )
 
 
-def _assigns(case: RunContext, native: NativeGrowth, statement: str) -> bool:
-    """Return whether the line gives a name to what it makes, and a statement uses that name."""
-    files = case.sources.files
-    path = files.find(native.file)
-    lines = files.lines(path) if path else []
-    assigned = _ASSIGNMENT.match(lines[native.line - 1]) if native.line <= len(lines) else None
-    return assigned is not None and re.search(rf"\b{assigned[1]}\b", statement) is not None
+def _fed_at(case: RunContext, owner: Owner, row: CensusRow, phase: str) -> set[str]:
+    lines = case.sources.feeding(owner, row, phase)
+    return {case.sources.location(line.file, line.line) for line in lines}
 
 
 def _scope_at(case: RunContext, file: str, line: int) -> CodeScope | None:

@@ -220,6 +220,7 @@ def _native(case: RunContext, term: Term, native: list[NativeGrowth], ledger: Le
         f"Native memory grows in {first.library}{place}",
         f"{human_bytes(left)} of growth ({human_share(min(term.share, 1.0))}) is in no Python "
         f"object. Of sampled native allocations these go on growing (estimates): {rows}."
+        f"{_by_threads(native[:MOST_SITES])}"
         f"{where_mapped(case, term.trend.tail_from)}{_other_growth(ledger)}",
         CALL_LESS,
         severity=Severity.WARNING,
@@ -232,6 +233,13 @@ def _native(case: RunContext, term: Term, native: list[NativeGrowth], ledger: Le
             f"It grew through the last {plural(term.trend.points, 'reading')}.",
         ),
     )
+
+
+def _by_threads(native: list[NativeGrowth]) -> str:
+    awaited = list(dict.fromkeys(n.location for n in native if n.is_awaited))
+    if not awaited:
+        return ""
+    return f" Threads of the library's own allocate it while {', '.join(awaited)} waits for them."
 
 
 def _unreached(term: Term, objects: list[NativeGrowth], ledger: Ledger) -> Finding:

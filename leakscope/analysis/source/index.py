@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from leakscope.analysis.source.anchors import anchor, find_definition
 from leakscope.analysis.source.library_calls import (
+    ItemWork,
     cache_decorator,
     cached_function,
     keeps_hooks,
@@ -173,6 +174,21 @@ class SourceIndex:
             items_made_at=[*map(self.files.in_text, row.items_made_at)],
         )
 
+    def works_on_items(self, owner: Owner | None, row: CensusRow, phase: str, site: Site) -> bool:
+        """Return whether a line makes what the row's container gets, or works on an item of it."""
+        path = self.files.find(site.file)
+        at = [
+            statement
+            for statement in self.program.statements
+            if statement.scope.module.file == path
+            and statement.line <= site.line <= statement.end_line
+        ]
+        if not at:
+            return False
+        feeding = [mutation.statement for mutation in self.mutations(owner, row, phase)]
+        work = ItemWork(self.references(owner, row), feeding)
+        return work.includes(max(at, key=lambda statement: statement.line))
+
     def assigning(self, owner: Owner | None, row: CensusRow, phase: str = "") -> list[FeedingLine]:
         """Return the lines that make the row's own attribute refer to something else, likeliest
         first: not those that fill what holds it.
@@ -315,7 +331,7 @@ def _tier(distance: float) -> float:
 
 def _weakness(
     mutation: Mutation, row: CensusRow, heat: Heat, phase: str
-) -> tuple[int, bool, bool, bool, bool, float, bool, bool, bool, str, int]:
+) -> tuple[int, bool, bool, bool, bool, float, bool, bool, bool, bool, str, int]:
     statement = mutation.statement
     return (
         -_witnessed(mutation, row),
@@ -327,6 +343,7 @@ def _weakness(
         mutation.distance >= CALLED and not _call_name_matches(statement, row),
         mutation.distance >= CALLED and not _argument_name_matches(mutation, row),
         not (statement.loops or mutation.repeated),
+        statement.scope.name == "__init__",  # once for each object
         statement.scope.module.file,
         statement.line,
     )

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from leakscope.analysis.source.anchors import bindings_of
 from leakscope.analysis.source.mutations import EXACT, SUSPECTED, Mutation
 from leakscope.analysis.source.program import Binding, CodeScope, Statement, UserProgram, own_nodes
-from leakscope.analysis.source.references import References
+from leakscope.analysis.source.references import ItemVariables, References
 from leakscope.analysis.source.types import TypeInference, dotted, imported_name
 from leakscope.model.census import CensusRow, RootKind
 from leakscope.model.path_pattern import Step, parse_path
@@ -436,3 +436,95 @@ def _written_name(expr: ast.expr, scope: CodeScope) -> Names:
     if isinstance(expr, ast.Name) and expr.id == "__name__":
         return frozenset(scope.module.names)
     return UNKNOWN
+
+
+class ItemWork:
+    """Tells which statements make the items of a container or work on one.
+
+    ``tree = parse(text)`` where ``title = tree.find("title")`` is appended, ``message.extend(x)``
+    before the message is appended, ``volume[0]`` where ``volume = self.open[name]``: what a library
+    allocates there, the items own. What a function was given to make an item needn't be part of it.
+
+    Args:
+        references: the container's.
+        feeding: the statements that put something into it.
+
+    """
+
+    def __init__(self, references: References, feeding: Iterable[Statement]) -> None:
+        self._references = references
+        mentioned = {
+            id(statement): statement
+            for name in references.names
+            for statement in references.program.mentioning(name)
+        }
+        self._names = set(ItemVariables(references, mentioned.values()).names)
+        pending = [found for statement in feeding for found in self._handed_in(statement)]
+        while pending:
+            scope, name = pending.pop()
+            if (scope, name) not in self._names:
+                self._names.add((scope, name))
+                for bound in scope.bindings[name]:
+                    pending += self._root_of(bound.value, bound.scope)
+
+    def includes(self, statement: Statement) -> bool:
+        """Return whether a statement gives an item its name, or calls, reads or goes over one."""
+        scope, iterated = statement.scope, getattr(statement.node, "iter", None)
+        used: list[ast.expr | None] = [iterated] if isinstance(iterated, ast.Name) else []
+        for node in own_nodes(statement.node):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                used.append(node)
+            elif isinstance(node, (ast.Call, ast.Subscript)):
+                used.append(_receiver(node))
+        return any(self._is_item(value, scope) for value in used)
+
+    def _handed_in(self, statement: Statement) -> Iterator[tuple[CodeScope, str]]:
+        """Yield the variables in what is put into the container."""
+        given: list[ast.expr] = []
+        if isinstance(statement.node, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
+            given += [statement.node.value] if statement.node.value is not None else []
+        for node in own_nodes(statement.node):
+            if isinstance(node, ast.Call) and self._leads_there(node.func, statement.scope):
+                given += [*node.args, *(keyword.value for keyword in node.keywords)]
+        for name in (part for value in given for part in ast.walk(value)):
+            if isinstance(name, ast.Name):
+                yield from self._variable(name, statement.scope)
+
+    def _variable(self, name: ast.Name, scope: CodeScope) -> Iterator[tuple[CodeScope, str]]:
+        home = scope.resolve(name.id)
+        if home is None or self._references.steps_from(name, scope):
+            return
+        if all(bound.how in {"assign", "param", "for", "with"} for bound in home.bindings[name.id]):
+            yield home, name.id
+
+    def _root_of(self, value: ast.expr | None, scope: CodeScope) -> Iterator[tuple[CodeScope, str]]:
+        """Yield the variable of which a value is a part, or by which it was made."""
+        while (inner := _receiver(value)) is not None:
+            value = inner
+        if isinstance(value, ast.Name):
+            yield from self._variable(value, scope)
+
+    def _is_item(self, value: ast.expr | None, scope: CodeScope) -> bool:
+        """Whether an expression is an item, or a part or method of one."""
+        while value is not None:
+            if isinstance(value, ast.Name):
+                return (scope.resolve(value.id), value.id) in self._names
+            inner = _receiver(value)
+            is_taken = isinstance(value, ast.Subscript) or isinstance(inner, ast.Call)
+            if is_taken and () in self._references.steps_from(inner, scope):
+                return True
+            value = inner
+        return False
+
+    def _leads_there(self, value: ast.expr, scope: CodeScope) -> bool:
+        inner = _receiver(value)
+        return inner is not None and (
+            bool(self._references.steps_from(inner, scope)) or self._leads_there(inner, scope)
+        )
+
+
+def _receiver(value: ast.expr | None) -> ast.expr | None:
+    """Return what an attribute, an item or the result of a method is taken from."""
+    if isinstance(value, (ast.Attribute, ast.Subscript, ast.Await, ast.Starred)):
+        return value.value
+    return value.func if isinstance(value, ast.Call) else None

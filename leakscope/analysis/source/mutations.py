@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from leakscope.analysis.source.program import (
@@ -65,6 +65,7 @@ _PASSIVE = frozenset(
     }
 )  # fmt: skip
 
+_WRITING = frozenset({"write", "writelines", "writerow", "writerows", "writestr", "dump"})
 _DERIVED_FROM = frozenset({"list", "dict", "set", "deque"})
 
 EXACT = 0.0
@@ -112,6 +113,7 @@ def find_mutations(references: References, row: CensusRow) -> list[Mutation]:
     ordered = sorted(seen.values(), key=lambda s: (s.scope.module.file, s.line))
     finder = _Finder(references, row, inside)
     found = [mutation for statement in ordered for mutation in finder.in_statement(statement)]
+    found += _written_through(references, ordered)
     read = reading_the_other_ends(references, row)
     found += [Mutation(statement, node, "read", EXACT) for statement, node in read]
     if finder.is_object:
@@ -149,6 +151,51 @@ def _methods_of(program: UserProgram, row: CensusRow) -> frozenset[str]:
     classes = program.classes.get(row.type.rpartition(".")[2], [])
     names = (method.name for cls in classes for method in cls.children if method.receiver)
     return frozenset(names) - BUILTIN_FEEDERS
+
+
+def _written_through(references: References, statements: Sequence[Statement]) -> Iterator[Mutation]:
+    """Yield the calls that write into a stream through what a library made of it.
+
+    ``self.rows = csv.writer(self.out)``, and then ``self.rows.writerow(values)``.
+    """
+    for statement in statements:
+        scope = statement.scope
+        for target, made in _made_of(statement.node):
+            given = [*made.args, *(keyword.value for keyword in made.keywords)]
+            found = [steps for part in given for steps in references.steps_from(part, scope)]
+            is_of_it = any(all(step.is_item for step in steps) for steps in found)
+            if not is_of_it or references.types.called_functions(made.func, scope):
+                continue
+            name = target.attr if isinstance(target, ast.Attribute) else dotted(target)
+            for other in references.program.mentioning(name):
+                for call in own_nodes(other.node):
+                    if isinstance(call, ast.Call) and _writes_to(call.func, other, target, scope):
+                        yield Mutation(other, call, "write", EXACT)
+
+
+def _made_of(node: ast.stmt) -> Iterator[tuple[ast.expr, ast.Call]]:
+    """Yield what a statement binds to the result of a call."""
+    if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+        yield from ((target, node.value) for target in node.targets)
+    elif isinstance(node, (ast.With, ast.AsyncWith)):
+        for item in node.items:
+            if isinstance(item.context_expr, ast.Call) and item.optional_vars is not None:
+                yield item.optional_vars, item.context_expr
+
+
+def _writes_to(
+    function: ast.expr, statement: Statement, target: ast.expr, scope: CodeScope
+) -> bool:
+    """Whether a function is a method that writes, of what was bound to a target elsewhere."""
+    if not isinstance(function, ast.Attribute) or function.attr not in _WRITING:
+        return False
+    written, other = function.value, statement.scope
+    if isinstance(target, ast.Name):
+        is_same = isinstance(written, ast.Name) and written.id == target.id
+        return is_same and other.resolve(target.id) is scope.resolve(target.id)
+    of_class = scope.enclosing_class()
+    is_same = of_class is not None and of_class is other.enclosing_class()
+    return is_same and ast.unparse(written) == ast.unparse(target)
 
 
 class _Finder:
@@ -203,11 +250,23 @@ class _Finder:
         elif self.is_object and isinstance(target, ast.Attribute):
             found = self.references.steps_from(target.value, scope)
             yield from [Mutation(statement, target, "setattr", EXACT)] * (() in found)
+        if self.wraps_itself(target, value, scope):
+            yield Mutation(statement, target, "link", EXACT)
         for form, distance in self.rebinding(target, value, statement):
             yield Mutation(statement, target, form, distance, has_comprehension(value))
             source = self.reading(value, statement, depth=3) if distance == EXACT else None
             if source is not None and source is not statement and self.makes_link(source):
                 yield Mutation(source, source.node, "link", distance)
+
+    def wraps_itself(self, target: ast.expr, value: ast.expr, scope: CodeScope) -> bool:
+        """``loader.collate_fn = partial(collate, inner=loader.collate_fn)``: what holds the
+        container gets a new layer around what it was.
+        """
+        found = self.references.steps_from(target, scope)
+        if not isinstance(value, ast.Call) or not any(s and s[0].kind == "attr" for s in found):
+            return False
+        given = [*value.args, *(keyword.value for keyword in value.keywords)]
+        return any(ast.unparse(part) == ast.unparse(target) for part in given)
 
     def only_rearranges(self, target: ast.Subscript, value: ast.expr, scope: CodeScope) -> bool:
         """``rows[:] = sorted(rows)``, ``rows[:] = rows[-9:]``: nothing is there that was not."""

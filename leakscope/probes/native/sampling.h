@@ -120,7 +120,7 @@ HIDDEN void relocations_after_fork(void);
 
 /* stacks.c */
 HIDDEN int stacks_ready(void);
-HIDDEN void stacks_fill(Sample *sample, void *caller, void *frame, int no_python);
+HIDDEN void stacks_fill(Sample *sample, void *caller, void *frame);
 HIDDEN void stacks_after_fork(void);
 typedef enum { LIBRARY, STANDARD, WRAPPER, OWN, USER } Origin;
 HIDDEN int origin_add(const char *prefix, Origin origin);

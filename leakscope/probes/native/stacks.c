@@ -23,9 +23,23 @@
 #include <frameobject.h>
 #endif
 
+/* Where the state of the GIL lies; unknown of a later Python, whose threads without Python have no
+   line. */
+#if PY_VERSION_HEX < 0x030E0000
+#define Py_BUILD_CORE
+#undef _PyGC_FINALIZED /* which the headers of 3.11 and 3.12 define twice */
+#include <internal/pycore_runtime.h>
+#if PY_VERSION_HEX >= 0x030C0000
+#include <internal/pycore_interp.h>
+#endif
+#undef Py_BUILD_CORE
+#endif
+
 #include <dlfcn.h>
 #include <link.h>
 #include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
 #include <unwind.h>
 
 /* Native frames */
@@ -473,18 +487,22 @@ static struct _PyInterpreterFrame *innermost(PyThreadState *state) {
 #endif
 }
 
-static PyCodeObject *code_of(struct _PyInterpreterFrame *frame) {
+static PyObject *executable(struct _PyInterpreterFrame *frame) {
 #if PY_VERSION_HEX >= 0x030E0000
-    PyObject *code = frame->owner < FRAME_OWNED_BY_INTERPRETER
-                         ? PyStackRef_AsPyObjectBorrow(frame->f_executable)
-                         : NULL;
+    return frame->owner < FRAME_OWNED_BY_INTERPRETER
+               ? PyStackRef_AsPyObjectBorrow(frame->f_executable)
+               : NULL;
 #elif PY_VERSION_HEX >= 0x030D0000
-    PyObject *code = frame->owner == FRAME_OWNED_BY_CSTACK ? NULL : frame->f_executable;
+    return frame->owner == FRAME_OWNED_BY_CSTACK ? NULL : frame->f_executable;
 #elif PY_VERSION_HEX >= 0x030C0000
-    PyObject *code = frame->owner == FRAME_OWNED_BY_CSTACK ? NULL : (PyObject *)frame->f_code;
+    return frame->owner == FRAME_OWNED_BY_CSTACK ? NULL : (PyObject *)frame->f_code;
 #else
-    PyObject *code = (PyObject *)frame->f_code;
+    return (PyObject *)frame->f_code;
 #endif
+}
+
+static PyCodeObject *code_of(struct _PyInterpreterFrame *frame) {
+    PyObject *code = executable(frame);
     return code != NULL && Py_TYPE(code) == &PyCode_Type ? (PyCodeObject *)code : NULL;
 }
 
@@ -502,12 +520,190 @@ static void read_frames(Reading *reading) {
 
 #endif
 
-void stacks_fill(Sample *sample, void *caller, void *frame, int no_python) {
+/* A thread that never ran Python mostly works for one that called a library and waits for it. That
+   one let the GIL go, nobody took it since, and its frames stay as they are until somebody does: so
+   they count if the GIL was free before and after they were read. They are another thread's all the
+   same: only the kernel reads them, which says no where nothing is mapped any more. */
+
+#if PY_VERSION_HEX < 0x030E0000
+
+#if PY_VERSION_HEX < 0x030B0000
+typedef PyFrameObject AnyFrame;
+#else
+typedef struct _PyInterpreterFrame AnyFrame;
+#endif
+
+enum { LONGEST_TEXT = 511, LONGEST_TABLE = 4096, DEEPEST_WAITING = 48 };
+
+static int copied(void *to, const void *from, size_t size) {
+    struct iovec local = {to, size}, remote = {(void *)from, size};
+    return from != NULL && process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == (ssize_t)size;
+}
+
+static PyThreadState *waiting_state(void) {
+#if PY_VERSION_HEX < 0x030C0000
+    struct _gil_runtime_state *gil = &_PyRuntime.ceval.gil;
+#else
+    PyInterpreterState *interpreter = PyInterpreterState_Main();
+    struct _gil_runtime_state *gil = interpreter ? interpreter->ceval.gil : NULL;
+#endif
+    if (gil == NULL || __atomic_load_n((int *)&gil->locked, __ATOMIC_ACQUIRE) != 0)
+        return NULL;
+    return (PyThreadState *)__atomic_load_n((uintptr_t *)&gil->last_holder, __ATOMIC_ACQUIRE);
+}
+
+static AnyFrame *innermost_waiting(PyThreadState *state) {
+    void *frame = NULL;
+#if PY_VERSION_HEX < 0x030B0000
+    const void *place = &state->frame;
+#elif PY_VERSION_HEX < 0x030D0000
+    _PyCFrame *outer = NULL;
+    const void *place = copied(&outer, &state->cframe, sizeof outer) && outer
+                            ? &outer->current_frame
+                            : NULL;
+#else
+    const void *place = &state->current_frame;
+#endif
+    return copied(&frame, place, sizeof frame) ? frame : NULL;
+}
+
+/* The number of a text that is copied first; of other than ASCII, and of long ones, 0. */
+static uint32_t copied_text(PyObject *text) {
+    struct {
+        PyASCIIObject head;
+        char rest[LONGEST_TEXT + 1];
+    } copy;
+    if (!copied(&copy.head, text, sizeof copy.head) || copy.head.ob_base.ob_type != &PyUnicode_Type ||
+        !copy.head.state.compact || !copy.head.state.ascii || copy.head.length > LONGEST_TEXT ||
+        !copied(copy.rest, (char *)text + sizeof copy.head, (size_t)copy.head.length))
+        return 0;
+    return text_number(copy.rest, (size_t)copy.head.length);
+}
+
+static int line_of_copy(PyCodeObject *code, int offset) {
+    struct {
+        PyBytesObject head;
+        char rest[LONGEST_TABLE];
+    } table;
+    const size_t begin = offsetof(PyBytesObject, ob_sval);
+    Py_ssize_t size;
+    if (!copied(&table, code->co_linetable, begin) || Py_TYPE(&table.head) != &PyBytes_Type)
+        return code->co_firstlineno;
+    size = Py_SIZE(&table.head) < LONGEST_TABLE ? Py_SIZE(&table.head) : LONGEST_TABLE;
+    if (size < 0 || !copied(table.head.ob_sval, (char *)code->co_linetable + begin, (size_t)size))
+        return code->co_firstlineno;
+    Py_SET_SIZE((PyVarObject *)&table.head, size);
+    code->co_linetable = (PyObject *)&table.head;
+#if PY_VERSION_HEX >= 0x030C0000
+    code->_co_monitoring = NULL;
+#elif PY_VERSION_HEX >= 0x030B0000
+    code->_co_linearray = NULL;
+#endif
+    int line = PyCode_Addr2Line(code, offset);
+    return line > 0 ? line : code->co_firstlineno;
+}
+
+static void read_copy(Reading *reading, PyObject *executed, int offset) {
+    PyCodeObject code;
+    Sample *sample = reading->sample;
+    if (!copied(&code, executed, sizeof code) || Py_TYPE(&code) != &PyCode_Type)
+        return;
+    uint32_t file = copied_text(code.co_filename);
+    if (file == 0)
+        return;
+    Origin origin = (Origin)texts[file].origin;
+    if (reading->seen++ == 0 || origin == USER) {
+        uint32_t name = copied_text(code.co_name);
+        uint32_t site = site_number(file, name, line_of_copy(&code, offset));
+        if (site != 0)
+            sample->python[sample->pythons++] = site;
+    }
+    reading->users += origin == USER;
+    reading->is_over = reading->users == USERS || sample->pythons == PYTHON_FRAMES;
+}
+
+/* What was read for one thread, of which many others may ask while it waits. */
+static struct {
+    atomic_int held;
+    PyThreadState *state;
+    AnyFrame *frame;
+    const void *instruction;
+    uint32_t pythons, python[PYTHON_FRAMES];
+} waited_for;
+
+static const void *instruction_of(const AnyFrame *frame) {
+#if PY_VERSION_HEX < 0x030B0000
+    return (const char *)frame->f_code + frame->f_lasti;
+#elif PY_VERSION_HEX < 0x030D0000
+    return frame->prev_instr;
+#else
+    return frame->instr_ptr;
+#endif
+}
+
+static void read_waiting(Reading *reading) {
+    Sample *sample = reading->sample;
+    PyThreadState *state = waiting_state();
+    AnyFrame *first = state ? innermost_waiting(state) : NULL, *at = first, frame;
+    if (!copied(&frame, at, sizeof frame) || atomic_exchange(&waited_for.held, 1))
+        return;
+    const void *instruction = instruction_of(&frame);
+    int known = waited_for.state == state && waited_for.frame == first &&
+                waited_for.instruction == instruction;
+    if (known) {
+        sample->pythons = waited_for.pythons;
+        memcpy(sample->python, waited_for.python, sizeof sample->python);
+    } else {
+        sample->python[sample->pythons++] =
+            site_number(text_number("<awaited>", 9), text_number("<awaited>", 9), 0);
+        for (int depth = 0; depth < DEEPEST_WAITING && !reading->is_over; depth++) {
+#if PY_VERSION_HEX < 0x030B0000
+            read_copy(reading, (PyObject *)frame.f_code,
+                      frame.f_lasti < 0 ? -1 : frame.f_lasti * (int)sizeof(_Py_CODEUNIT));
+            at = frame.f_back;
+#else
+            PyObject *code = executable(&frame);
+            if (code != NULL)
+                read_copy(reading, code,
+                          (int)(_PyInterpreterFrame_LASTI(&frame) * sizeof(_Py_CODEUNIT)));
+            at = frame.previous;
+#endif
+            if (!copied(&frame, at, sizeof frame))
+                break;
+        }
+    }
+    if (waiting_state() != state || innermost_waiting(state) != first)
+        sample->pythons = 0;
+    waited_for.state = sample->pythons ? state : NULL;
+    waited_for.frame = first;
+    waited_for.instruction = instruction;
+    waited_for.pythons = sample->pythons;
+    memcpy(waited_for.python, sample->python, sizeof sample->python);
+    atomic_store(&waited_for.held, 0);
+}
+
+static void awaited_after_fork(void) {
+    atomic_store(&waited_for.held, 0);
+}
+
+#else
+
+static void read_waiting(Reading *Py_UNUSED(reading)) {
+}
+
+static void awaited_after_fork(void) {
+}
+
+#endif
+
+void stacks_fill(Sample *sample, void *caller, void *frame) {
     sample->pythons = 0;
     fill_native(sample, (uintptr_t)caller, (uintptr_t)frame);
     Reading reading = {.sample = sample};
-    if (!no_python)
+    if (own_state() != NULL)
         read_frames(&reading);
+    else
+        read_waiting(&reading);
 }
 
 int stacks_ready(void) {
@@ -526,6 +722,7 @@ int stacks_ready(void) {
 
 /* Locks of threads that a forked child doesn't have. */
 void stacks_after_fork(void) {
+    awaited_after_fork();
     for (int i = 0; remembered != NULL && i < REMEMBERED; i++)
         if (atomic_load_explicit(&remembered[i].held, memory_order_relaxed))
             atomic_store(&remembered[i].held, 0);

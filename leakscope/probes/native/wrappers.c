@@ -174,7 +174,7 @@ static void keep(void *block, size_t size, double drawn_for, Kind kind, void *ca
     if (UNLIKELY(atomic_load_explicit(&fault_wanted, memory_order_relaxed)) &&
         atomic_exchange(&fault_wanted, 0))
         raise(SIGSEGV); /* as a fault does */
-    stacks_fill(sample, caller, frame, 0);
+    stacks_fill(sample, caller, frame);
     atomic_fetch_add(&sample->version, 1);
     atomic_fetch_add(sample_publish(number) ? &counts.taken : &counts.dropped, 1);
 }
