@@ -141,7 +141,9 @@ class Session:
         )
         self._requests = Requests(self.gate, self._look, writer.write, self._idle)
         self._trials = _trials(options, self._costs, clock)
-        self.trackers = Trackers(options, self._guard, self._costs, self._write_note, clock)
+        self.trackers = Trackers(
+            options, self._guard, self._costs, self._write_note, clock, lambda: self.run_path
+        )
         self._auto: AutoBoundaries | None = None
         self._make_workers = follow_workers
         self._workers: WorkerFollower | None = None

@@ -44,6 +44,7 @@ from leakscope.capture.run_directory import (
 from leakscope.capture.session import Session, current_session
 from leakscope.capture.sites import WeakNumbering
 from leakscope.capture.torch_hooks.patching import ImportWatch, PatchedMethod, without_our_frame
+from leakscope.configuration import METERS
 from leakscope.model.errors import UnwritableError, ours
 from leakscope.model.record import HeaderRecord, ProcessEndRecord
 from leakscope.probes.interpreter import BatchProbe
@@ -409,7 +410,7 @@ def begin_child(place: ChildPlacement) -> Session | None:
         cuda_history="off",
         probe_cleanup=False,
         snapshot_signal="off",
-        trackers="off",
+        trackers=",".join(n for n in METERS if n in options.trackers.split(",")) or "off",
         report=False,
         quiet=True,
     )

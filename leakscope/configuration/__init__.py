@@ -30,7 +30,9 @@ Children = Literal["auto", "off"]
 CudaHistory = Literal["off", "window"]
 Native = Literal["off", "auto"]
 SnapshotSignal = Literal["off", "USR1", "USR2"]
-TRACKERS = ("auto", "tensorboard", "wandb", "mlflow")
+METERS = ("prometheus", "opentelemetry")
+"""Clients of monitoring systems, which are given figures only where they are asked for by name."""
+TRACKERS = ("auto", "tensorboard", "wandb", "mlflow", *METERS)
 
 
 class UnreadableError(ValueError):
@@ -202,7 +204,8 @@ PATTERNS = Kind(
     from_text=_parted,
 )
 TRACKER_NAMES = Kind(
-    "`auto`, `off`, or of `tensorboard`, `wandb`, `mlflow` one or a list",
+    "`auto`, `off`, or of `tensorboard`, `wandb`, `mlflow`, `prometheus`, `opentelemetry` one or a "
+    "list",
     _to_trackers,
     choices=(*TRACKERS, "off"),
     is_list=True,
@@ -278,8 +281,9 @@ SETTINGS = (
         "trackers",
         TRACKER_NAMES,
         "auto",
-        "Experiment tracker in which memory is plotted; may be given more than once. auto takes "
-        "those that the program uses and whose data stays on this machine.",
+        "Experiment tracker or client of a monitoring system in which memory is plotted; may be "
+        "given more than once. auto takes trackers that the program uses and whose data stays on "
+        "this machine.",
         flags=("--tracker",),
     ),
     Setting(

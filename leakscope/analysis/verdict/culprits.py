@@ -280,13 +280,22 @@ def _forecast(case: RunContext, g: Grower, times: float) -> Forecast | None:
     full = bytes_when_full(case.table.latest[g.path], g)
     if g.device != HOST or (full is not None and full < (case.limit_bytes or full)):
         return None
-    return forecast(
+    ahead = forecast(
         limit_bytes=case.limit_bytes,
         used_bytes=case.used_at_end(),
         rate=g.trend.bytes_per_unit * times,
         unit=g.unit,
         done=float(g.x[-1]),
     )
+    if ahead is None or g.unit in _COUNTED or g.growth == "within":
+        return ahead
+    seconds, units = _seconds_at(case, g), float(g.x[-1] - g.x[0])
+    pace = float(seconds[-1] - seconds[0]) / units if units > 0 else 0.0
+    return msgspec.structs.replace(ahead, seconds_left=ahead.units_left * pace) if pace else ahead
+
+
+_COUNTED = frozenset({"step", "epoch", "validation"})
+"""Units whose pace the counts of the whole run tell."""
 
 
 def _judge_within(case: RunContext, growers: list[Grower]) -> list[Judged]:
@@ -388,7 +397,19 @@ def _culprit(
         per_event=by_event,
         chart_unit=chart_unit,
         known=found.told if found else None,
+        since=_since(case, grower) if is_across else None,
     )
+
+
+def _since(case: RunContext, grower: Grower) -> float | None:
+    """Return when its growth began by the clock of the machine; None where that is unknown."""
+    started = case.recording.header.started
+    return started + float(_seconds_at(case, grower)[0]) if started else None
+
+
+def _seconds_at(case: RunContext, grower: Grower) -> FloatArray:
+    """Return the seconds into the recording at the readings that a rate is of."""
+    return case.track.time_s[case.table.at[grower.columns]]
 
 
 def _of_compiled(case: RunContext, row: CensusRow, origins: Origins) -> Origins:

@@ -414,7 +414,7 @@ def _rate_of(culprit: Culprit) -> str:
     if by_event is None or not by_event.is_by_event:
         return rate
     events = " and ".join(per_event(one) for one in by_event.rates if not one.is_work)
-    return f"{events}, on average {rate}"
+    return events if by_event.says_it_all else f"{events}, on average {rate}"
 
 
 def _in_ranks(culprit: Culprit) -> str:
