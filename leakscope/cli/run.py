@@ -92,6 +92,7 @@ With --until-verdict the code of the second run counts.
 @setting_options(
     "budget",
     "max-pause",
+    "max-recording",
     "tracemalloc",
     "cuda-history",
     "native",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from collections.abc import Iterator
@@ -42,10 +43,11 @@ class Following:
         """Follow a journal from its beginning; only records of these kinds are decoded."""
         self.journal = journal
         self._tags = tags_of(*kinds)
-        self._last = -1
+        self._last, self._file = -1, 0
 
     def new(self) -> Iterator[Record]:
-        """Yield the records that were written whole since the last call.
+        """Yield the records that were written whole since the last call; all of them again where
+        the journal was thinned meanwhile.
 
         Raises:
             OSError: the journal can't be read any more.
@@ -53,6 +55,9 @@ class Following:
 
         """
         with self.journal.open("rb", buffering=0) as stream:
+            number = os.fstat(stream.fileno()).st_ino
+            if number != self._file:
+                self._last, self._file = -1, number
             begin = stream.seek(max(self._last, 0))
             for piece in read_frames(stream):
                 if not isinstance(piece, JournalFrame) or begin + piece.offset <= self._last:

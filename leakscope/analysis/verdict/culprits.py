@@ -259,7 +259,8 @@ def _judge_across(case: RunContext, growers: list[Grower]) -> list[Judged]:
         whole = max(together, case.device_gain(g.device) or 0.0)
         horizon = _forecast(case, g, together / gained) if gained > 0 else None
         share = min(gained / whole, 1.0) if whole > 0 else 0.0
-        grade = severity.of_across(g, horizon)
+        seen = _seconds_at(case, g)
+        grade = severity.of_across(g, horizon, float(seen[-1] - seen[0]))
         judged.append(Judged(g, grade, share, horizon, 0.0))
         if grade is Severity.NOTE:
             _note_floor(case, g, g.trend.bytes_per_unit * g.units * policy.HORIZON)
