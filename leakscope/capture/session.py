@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -354,6 +355,7 @@ class Session:
 
     def _look_for_ranks(self) -> None:
         """Join the others' run once it turns out that this process is one of several ranks."""
+        self._note_actor()
         group = world_of_group()
         if group is None or group[1] < 2 or self.header is None:
             return
@@ -370,6 +372,18 @@ class Session:
             RunDirectory(left).remove_if_empty()
         if self._workers is not None:
             self._workers.follow(self)
+
+    def _note_actor(self) -> None:
+        """Write down the class of the actor that a worker of Ray's has turned out to be."""
+        if self.header is None or self.header.child is None or "ray" not in sys.modules:
+            return
+        worker = getattr(sys.modules.get("ray._private.worker"), "global_worker", None)
+        kinds = {type(actor) for actor in list((getattr(worker, "actors", None) or {}).values())}
+        name = next((kind.__qualname__ for kind in kinds if isinstance(kind, type)), "")
+        target = f"{name} (actor of Ray)"
+        if len(kinds) == 1 and name and self.header.target != target:
+            self.header = msgspec.structs.replace(self.header, target=target)
+            self._writer.write(self.header)
 
     def _note_group(self, header: HeaderRecord, rank: int, size: int) -> None:
         """Write down which of a group a child has turned out to be: its run is its parent's."""

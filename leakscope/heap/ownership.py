@@ -91,7 +91,11 @@ class Ownership:
         if module is not None:
             if not anatomy.is_instance(module, types.ModuleType):
                 return False
-            return self.owns_module(anatomy.module_name(cls), anatomy.module_dict(module))
+            names = anatomy.module_dict(module)
+            # What was pickled by value says that it is of the main module of where it came from.
+            is_moved = anatomy.module_name(cls) == "__main__" and is_own_main(names)
+            if not is_moved:
+                return self.owns_module(anatomy.module_name(cls), names)
         methods = [m for _, m in anatomy.class_items(cls) if type(m) is types.FunctionType]
         return any(self.owns_function(method) for method in methods)
 
@@ -190,9 +194,14 @@ def is_own_file(path: str) -> bool:
 
 
 def is_own_main(names: dict[str, Any]) -> bool:
-    """Say whether ``__main__`` is leakscope itself and not a program of the user's."""
+    """Say whether ``__main__`` is leakscope itself, or a library's that runs what it is sent, and
+    not a program of the user's.
+    """
     path = names.get("__file__")
-    return type(path) is str and is_own_file(path)
+    return type(path) is str and (is_own_file(path) or path.endswith(_MAINS_OF_LIBRARIES))
+
+
+_MAINS_OF_LIBRARIES = ("ray/_private/workers/default_worker.py",)
 
 
 def all_modules(names: Sequence[str] | None = None) -> list[tuple[str, dict[str, Any]]]:

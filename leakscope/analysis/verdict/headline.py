@@ -232,8 +232,8 @@ def _children(case: RunContext) -> list[str]:
     has_recorded = any(not recording.header.is_primary for recording in case.run.recordings)
     if has_recorded and (not _become_more(case) or explain_children(case)):
         return []
-    trend = case.gauge_trend(gauge.CHILDREN_PSS, policy.HARMLESS_BYTES)
-    done, sizes = case.gauge_series(gauge.CHILDREN_PSS)
+    done, sizes = case.children_series()
+    trend = case.trend_of(done, sizes, policy.HARMLESS_BYTES)
     if not len(sizes) or trend.reason is Reason.RELEASED:
         return []
     work = case.work_done[case.working]
