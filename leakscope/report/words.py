@@ -167,12 +167,12 @@ TERMS = {
     "RSS": "Resident set size: what of the process's memory lies in RAM, shared pages included.",
     "boundary": "A moment that comes again: the end of a step, of a batch, of a validation, of an "
     "epoch. Memory at one is held against memory at the next of the same kind.",
-    "baseline": "What the process held before training began: the interpreter and its libraries.",
+    "baseline": "What the process held before its work began: the interpreter and its libraries.",
     "accumulations": "Lists, dicts and other containers of your program that gather things.",
     "code and libraries": "Functions, modules and classes, and what libraries keep for themselves.",
     "allocator slack": "Memory the program gave back that the C library has not: it is free for "
     "the program's next objects. malloc_trim(0) would return some of it.",
-    "severity": "Critical: memory runs out in this training, or in one ten times as long. Warning: "
+    "severity": "Critical: memory runs out in this run, or in one ten times as long. Warning: "
     "it grows steadily. Note: too little to matter.",
     "pass": "One way of a DataLoader's workers through its data. Workers that live on make one "
     "with each iteration over the loader, mostly one an epoch.",

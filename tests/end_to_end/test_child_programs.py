@@ -87,6 +87,12 @@ def test_what_a_manager_gathers_is_found_in_its_server(tmp_path):
     assert report.verdict is RunVerdict.LEAK
     assert report.process == "the child process"
     assert report.processes[1].runs == "server of a Manager"
+    (culprit,) = serious(report)
+    assert culprit.name == "what the Manager keeps"
+    assert report.processes[1].grows == [culprit.name]
+    lines = (PROGRAMS / "loops.py").read_text().splitlines()
+    (line,) = [n for n, text in enumerate(lines, 1) if "shared[number" in text]
+    assert [place.rpartition("/")[2] for place in culprit.fed_at] == [f"loops.py:{line}"]
 
 
 @pytest.mark.parametrize(("who", "verdict"), [("1", "leak"), ("0", "clean")])

@@ -20,6 +20,7 @@ from leakscope.analysis.columns.series import FloatArray
 from leakscope.analysis.growth import policy
 from leakscope.analysis.processes.endings import ENDINGS, how_it_ended
 from leakscope.analysis.run_context import AROUND_S, RunContext, proportional
+from leakscope.analysis.source.index import lines_of_managers
 from leakscope.analysis.verdict.severity import SEVERITY_ORDER
 from leakscope.analysis.verdict.wording import listed
 from leakscope.model import gauge
@@ -29,6 +30,7 @@ from leakscope.model.report import (
     Culprit,
     Finding,
     ProcessMemory,
+    Remedy,
     Report,
     RunVerdict,
     Severity,
@@ -47,16 +49,18 @@ MOST_ELSEWHERE = 4
 """Processes whose memory is told beside that of the one that the report is of."""
 KILLED_WITH = "ended by its parent, or with it"
 MAIN = "main process"
+MANAGER = "multiprocessing.managers.BaseManager._run_server"
+"""What the server of a Manager runs."""
 _KNOWN_TARGETS = {
     "multiprocessing.pool.worker": "worker of a Pool",
-    "multiprocessing.managers.BaseManager._run_server": "server of a Manager",
+    MANAGER: "server of a Manager",
     "concurrent.futures.process._process_worker": "worker of a ProcessPoolExecutor",
     "joblib.externals.loky.process_executor._process_worker": "worker of joblib",
 }
 """What children of libraries run, in the words of who uses these."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class JudgedProcess:
     """A process of the run, with what was concluded of it as if it had been alone."""
 
@@ -219,7 +223,7 @@ def without_what_is_replaced(children: Sequence[JudgedProcess]) -> list[JudgedPr
     alike: dict[tuple[int, str], list[JudgedProcess]] = defaultdict(list)
     for one in children:
         alike[one.header.parent, one.header.target].append(one)
-    found = list(children)
+    cleared: dict[int, JudgedProcess] = {}
     for group in alike.values():
         replaced = [one for one in group if _has_successor(one, group)]
         if len(replaced) < FEWEST_REPLACED:
@@ -227,14 +231,14 @@ def without_what_is_replaced(children: Sequence[JudgedProcess]) -> list[JudgedPr
         most = max(one.gained_in_all for one in replaced)
         for one in group:
             if one in replaced or one.gained_in_all <= MUCH_LONGER * most:
-                found[found.index(one)] = _cleared_of_growth(one, len(replaced))
-    return found
+                cleared[id(one)] = _cleared_of_growth(one, len(replaced))
+    return [cleared.get(id(one), one) for one in children]
 
 
 def _has_successor(one: JudgedProcess, group: Sequence[JudgedProcess]) -> bool:
     """Return whether a worker ended, and one that does the same began then."""
     end = one.case.recording.end
-    if end is None or not one.header.started:
+    if end is None or not end.time_s or not one.header.started:
         return False
     ended = one.header.started + end.time_s
     begun = [other.header.started - other.header.lived_s for other in group if other is not one]
@@ -245,7 +249,7 @@ def _cleared_of_growth(one: JudgedProcess, replaced: int) -> JudgedProcess:
     report = one.report
     if report.verdict not in (RunVerdict.LEAK, RunVerdict.INCONCLUSIVE):
         return one
-    grown = [c for c in report.culprits if c.growth == "across"]
+    grown = [c for c in report.culprits if c.growth == "across" and c.severity is not Severity.NOTE]
     reason = f"goes with its process: {replaced} such processes were replaced meanwhile"
     cleared = [
         Cleared(
@@ -266,14 +270,18 @@ def _cleared_of_growth(one: JudgedProcess, replaced: int) -> JudgedProcess:
         missing=[],
         cleared=[*cleared, *report.cleared],
     )
+    return _with_report(one, left)
+
+
+def _with_report(one: JudgedProcess, report: Report) -> JudgedProcess:
     changed = copy.copy(one)
-    object.__setattr__(changed, "report", left)
+    object.__setattr__(changed, "report", report)
     return changed
 
 
 def conclude_processes(main: JudgedProcess, children: Sequence[JudgedProcess]) -> Report:
     """Return one report of all processes: of the one that decides, with what grows in any."""
-    every = [main, *children]
+    every = [main, *(_in_words_of(main, child) for child in children)]
     lead, verdict = _leading(every)
     culprits = _merged_culprits(every, lead)
     findings = _merged_findings(every, lead)
@@ -343,6 +351,42 @@ def _grade(one: JudgedProcess) -> int:
 def _impact(one: JudgedProcess) -> float:
     named = [c.gained_bytes for c in one.report.culprits if c.severity is not Severity.NOTE]
     return max([*map(float, named), one.gained if one.is_serious else 0.0], default=0.0)
+
+
+_KEPT_BY_MANAGER = "multiprocessing."
+_MANAGED = "what the Manager keeps"
+
+
+def _in_words_of(main: JudgedProcess, child: JudgedProcess) -> JudgedProcess:
+    """Return a child; of a Manager's server what grows in it in the words of who uses it.
+
+    There requests are served, so that no line of the program's runs; the objects are its own.
+    """
+    if child.header.target != MANAGER:
+        return child
+    made, filled = lines_of_managers(main.case.sources)
+    told = [_of_manager(culprit, made, filled) for culprit in child.report.culprits]
+    return _with_report(child, msgspec.structs.replace(child.report, culprits=told))
+
+
+def _of_manager(culprit: Culprit, made: list[str], filled: list[str]) -> Culprit:
+    if not culprit.path.startswith(_KEPT_BY_MANAGER):
+        return culprit
+    remedy = Remedy(
+        title="Bound or empty what the Manager keeps",
+        text="What is put into a list, dict or queue of a Manager stays in its server until it is "
+        "taken out, deleted or cleared.",
+        advice="Take out or delete what is no longer needed.",
+    )
+    name = _MANAGED
+    return msgspec.structs.replace(
+        culprit,
+        name=name,
+        sentence=culprit.sentence.replace(culprit.name, name),
+        fed_at=filled or made,
+        defined_at=made[0] if made else culprit.defined_at,
+        remedy=remedy,
+    )
 
 
 def _merged_culprits(every: list[JudgedProcess], lead: JudgedProcess) -> list[Culprit]:

@@ -404,6 +404,62 @@ def lines_that_fill_registry_of(sources: SourceIndex, row: CensusRow) -> list[st
     return []
 
 
+_MANAGED = frozenset({"list", "dict", "Queue", "JoinableQueue", "Namespace", "Array"})
+_FILLING = frozenset({"append", "extend", "insert", "put", "put_nowait", "update", "setdefault"})
+
+
+def lines_of_managers(sources: SourceIndex) -> tuple[list[str], list[str]]:
+    """Return where the program has a ``multiprocessing.Manager`` make a list or the like, and where
+    it adds to one: a proxy is known by the name that it was given.
+    """
+    made: list[str] = []
+    names: set[str] = set()
+    for statement in sources.program.mentioning("Manager"):
+        managers = _given_names(statement.node, frozenset({"Manager"}), set())
+        for kind in sorted(_MANAGED) if managers else ():
+            for other in sources.program.mentioning(kind):
+                given = _given_names(other.node, _MANAGED, managers)
+                names |= given
+                if given:
+                    file = other.scope.module.file
+                    made.append(sources.location(file, other.node.lineno))
+    adding = places_that_call(sources, names, set(_FILLING), repeatedly=True) if names else []
+    adding += [
+        sources.location(statement.scope.module.file, statement.node.lineno)
+        for name in sorted(names)
+        for statement in sources.program.mentioning(name)
+        if sources.heat.of(statement) and _stores_into(statement.node, name)
+    ]
+    return list(dict.fromkeys(made)), list(dict.fromkeys(adding))
+
+
+def _stores_into(node: ast.AST, name: str) -> bool:
+    """Return whether a statement assigns to an item of what has this name."""
+    return isinstance(node, ast.Assign) and any(
+        isinstance(target, ast.Subscript) and getattr(target.value, "id", "") == name
+        for target in node.targets
+    )
+
+
+def _given_names(node: ast.AST, functions: frozenset[str], owners: set[str]) -> set[str]:
+    """Return the names that a statement gives to what such a function returns."""
+    pairs: list[tuple[ast.expr | None, ast.expr]] = []
+    if isinstance(node, ast.With | ast.AsyncWith):
+        pairs = [(item.optional_vars, item.context_expr) for item in node.items]
+    elif isinstance(node, ast.Assign):
+        pairs = [(target, node.value) for target in node.targets]
+    found = set()
+    for target, value in pairs:
+        if not isinstance(value, ast.Call):
+            continue
+        if _is_one_of(value.func, owners, set(functions)) or (
+            not owners and isinstance(value.func, ast.Name) and value.func.id in functions
+        ):
+            name = target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")
+            found.add(name)
+    return found - {""}
+
+
 def calls_that_create_graphs(sources: SourceIndex) -> list[FeedingLine]:
     """Return the calls of ``backward`` with ``create_graph``: gradients keep their graphs by it."""
     found = []

@@ -68,7 +68,7 @@ from leakscope.model.report import (
     Remedy,
     Severity,
 )
-from leakscope.model.text import human_bytes
+from leakscope.model.text import human_bytes, human_count
 
 MOST_NOTES = 12
 MOST_POINTS = 200
@@ -339,10 +339,13 @@ def _culprit(
     origins = find_origins(case.sources, table, grower, row, found.known if found else None)
     if is_compiled(row):
         origins = _of_compiled(case, row, origins)
-    chart, chart_unit = _chart(case, grower)
     pinned, is_across = pinned_bytes(row), grower.growth == "across"
     by_event = _per_event(case, grower)
-    text = sentence(row, grower, judged.share, total, judged.peak_bytes, pinned)
+    gained = int(case.gain_of(grower) if is_across else judged.peak_bytes)
+    ahead = None if shortage_at_the_end(case.run, case.recording) else judged.forecast
+    told = _as_told(case, grower, by_event)
+    chart, chart_unit = _chart(case, told)
+    text = sentence(row, told, judged.share, total, judged.peak_bytes, pinned)
     text += _of_native(native) + _about_compiled(case, row)
     if by_event is not None and by_event.text:
         text += f" {by_event.text}"
@@ -354,15 +357,15 @@ def _culprit(
         type=row.type,
         growth=grower.growth,
         falls_back=grower.falls_back,
-        unit=grower.unit,
-        phase=grower.phase,
-        bytes_per_unit=grower.trend.bytes_per_unit,
-        interval=grower.trend.interval,
-        readings=grower.trend.points,
-        items_per_unit=grower.items_per_unit,
+        unit=told.unit,
+        phase=told.phase,
+        bytes_per_unit=told.trend.bytes_per_unit,
+        interval=told.trend.interval,
+        readings=told.trend.points,
+        items_per_unit=told.items_per_unit,
         share=judged.share,
         total_bytes=int(total),
-        gained_bytes=int(case.gain_of(grower) if is_across else judged.peak_bytes),
+        gained_bytes=gained,
         device=grower.device,
         severity=judged.severity,
         defined_at=origins.defined_at,
@@ -391,8 +394,10 @@ def _culprit(
             gained_bytes=round(native.gained_bytes),
         ),
         trend=grower.trend.verdict.value,
-        forecast=None if shortage_at_the_end(case.run, case.recording) else judged.forecast,
-        falsifier=falsifier(row, grower, holders),
+        forecast=ahead
+        if ahead is None or told is grower
+        else _forecast_as_told(ahead, told, grower),
+        falsifier=falsifier(row, told, holders),
         excerpts=origins.excerpts,
         chart=chart,
         per_event=by_event,
@@ -400,6 +405,50 @@ def _culprit(
         known=found.told if found else None,
         since=_since(case, grower) if is_across else None,
     )
+
+
+def _as_told(case: RunContext, grower: Grower, by_event: EventGrowth | None) -> Grower:
+    """Return what grows in the unit that the program works in: a server's requests, the passes of
+    an engine, which are nobody's batches.
+    """
+    if grower.growth == "within":
+        return grower
+    if by_event is not None and by_event.says_it_all and len(by_event.rates) == 1:
+        rate, before = by_event.rates[0], grower.trend.bytes_per_unit
+        times = rate.bytes_each / before if before > 0 else 1.0
+        low, high = grower.trend.interval
+        trend = msgspec.structs.replace(
+            grower.trend,
+            bytes_per_unit=rate.bytes_each,
+            interval=(low * times, high * times),
+            unit=rate.noun,
+        )
+        items = grower.items_per_unit
+        return replace(
+            grower,
+            unit=rate.noun,
+            trend=trend,
+            x=case.track.events(rate.event)[case.table.at[grower.columns]],
+            items_per_unit=None if items is None else items * times,
+        )
+    if grower.unit == "batch" and grower.phase == INFERENCE:
+        trend = msgspec.structs.replace(grower.trend, unit=MODEL_CALL)
+        return replace(grower, unit=MODEL_CALL, trend=trend)
+    return grower
+
+
+INFERENCE = "inference"
+"""The phase of passes through a model that no training, no validation and no loader encloses."""
+MODEL_CALL = "forward pass"
+
+
+def _forecast_as_told(ahead: Forecast, told: Grower, grower: Grower) -> Forecast:
+    """Return when memory runs out in the unit that is told, and how long that takes."""
+    times = told.trend.bytes_per_unit / grower.trend.bytes_per_unit
+    left = ahead.units_left / times if times > 0 else ahead.units_left
+    at = float(np.ceil(told.x[-1] + left))
+    text = f"reaches {human_bytes(ahead.limit_bytes)} in {told.unit} {human_count(at)}"
+    return msgspec.structs.replace(ahead, unit=told.unit, units_left=left, at=at, text=text)
 
 
 def _since(case: RunContext, grower: Grower) -> float | None:
