@@ -121,10 +121,22 @@ def goes_on(recording: Recording) -> bool | None:
 
     try:
         process = psutil.Process(header.pid)
-        is_same = process.create_time() <= header.started + _CLOCK_SLACK_S
+        is_same = process.create_time() <= header.started + _CLOCK_SLACK_S or _writes(header)
         return bool(is_same and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:
         return False
+
+
+def _writes(header: HeaderRecord) -> bool:
+    """Return whether a process has the journal with this header open, whatever its clock says.
+
+    Where the clock was set forward meanwhile, the kernel's word on when it began moves along.
+    """
+    try:
+        written = open_journals(header.pid)
+    except OSError:
+        return False
+    return any(known.started == header.started for _, known in written)
 
 
 def folder_goes_on(folder: Path) -> bool | None:
