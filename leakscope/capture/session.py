@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -375,13 +374,13 @@ class Session:
 
     def _note_actor(self) -> None:
         """Write down the class of the actor that a worker of Ray's has turned out to be."""
-        if self.header is None or self.header.child is None or "ray" not in sys.modules:
+        if self.header is None or self.header.child is None:
             return
-        worker = getattr(sys.modules.get("ray._private.worker"), "global_worker", None)
-        kinds = {type(actor) for actor in list((getattr(worker, "actors", None) or {}).values())}
-        name = next((kind.__qualname__ for kind in kinds if isinstance(kind, type)), "")
-        target = f"{name} (actor of Ray)"
-        if len(kinds) == 1 and name and self.header.target != target:
+        from leakscope.heap.roots import actors_of_ray
+
+        names = [*actors_of_ray()]
+        target = f"{names[0]} (actor of Ray)" if len(names) == 1 else ""
+        if target and self.header.target != target:
             self.header = msgspec.structs.replace(self.header, target=target)
             self._writer.write(self.header)
 
