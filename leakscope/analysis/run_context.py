@@ -457,7 +457,9 @@ class RunContext:
         values = self.unrecorded_children if has_recorded else values
         at = self.working[np.isfinite(values[self.working])]
         counts = self.track.gauge(gauge.CHILDREN)[at]
-        usual = float(np.nanmedian(counts[len(counts) // 2 :])) if len(counts) else 0.0
+        counted = counts[len(counts) // 2 :]
+        counted = counted[np.isfinite(counted)]
+        usual = float(np.median(counted)) if len(counted) else 0.0
         there = np.flatnonzero(~(counts < usual))
         at = at[: int(there[-1]) + 1] if len(there) else at
         return self.work_done[at], values[at]
