@@ -148,10 +148,10 @@ def _never_trained(case: RunContext) -> bool:
 
 def _no_training(ended: str) -> list[str]:
     if ended == STILL_RUNNING:
-        return ["No training loop was seen yet."]
+        return ["Nothing of its work was seen yet."]
     if how := in_a_sentence(ended):
-        seen = f"No training loop was seen before {how}{'' if how.endswith('.') else '.'}"
-        return [seen, "A run that gets to its training loop."]
+        seen = f"Nothing of its work was seen before {how}{'' if how.endswith('.') else '.'}"
+        return [seen, "A run that gets to its work."]
     seen = (
         "The program ended before anything could be told: no optimizer made a step, no DataLoader "
         f"was gone through, and by time alone it takes {LOOP_SECONDS} s."
