@@ -88,7 +88,7 @@ def test_what_a_manager_gathers_is_found_in_its_server(tmp_path):
     assert report.process == "the child process"
     assert report.processes[1].runs == "server of a Manager"
     (culprit,) = serious(report)
-    assert culprit.name == "what the Manager keeps"
+    assert culprit.name == "shared"
     assert report.processes[1].grows == [culprit.name]
     lines = (PROGRAMS / "loops.py").read_text().splitlines()
     (line,) = [n for n, text in enumerate(lines, 1) if "shared[number" in text]

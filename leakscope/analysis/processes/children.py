@@ -20,7 +20,7 @@ from leakscope.analysis.columns.series import FloatArray
 from leakscope.analysis.growth import policy
 from leakscope.analysis.processes.endings import ENDINGS, how_it_ended
 from leakscope.analysis.run_context import AROUND_S, RunContext, proportional
-from leakscope.analysis.source.index import lines_of_managers
+from leakscope.analysis.source.index import Managed, managed_names
 from leakscope.analysis.verdict.severity import SEVERITY_ORDER
 from leakscope.analysis.verdict.wording import listed
 from leakscope.model import gauge
@@ -364,21 +364,25 @@ def _in_words_of(main: JudgedProcess, child: JudgedProcess) -> JudgedProcess:
     """
     if child.header.target != MANAGER:
         return child
-    made, filled = lines_of_managers(main.case.sources)
-    told = [_of_manager(culprit, made, filled) for culprit in child.report.culprits]
+    known = managed_names(main.case.sources)
+    told = [_of_manager(culprit, known) for culprit in child.report.culprits]
     return _with_report(child, msgspec.structs.replace(child.report, culprits=told))
 
 
-def _of_manager(culprit: Culprit, made: list[str], filled: list[str]) -> Culprit:
+def _of_manager(culprit: Culprit, known: list[Managed]) -> Culprit:
     if not culprit.path.startswith(_KEPT_BY_MANAGER):
         return culprit
+    alike = [one for one in known if one.kind == culprit.type] or known
+    alike = [one for one in alike if one.filled_at] or alike
+    name = alike[0].name if len({one.name for one in alike}) == 1 else _MANAGED
+    made = [one.made_at for one in alike]
+    filled = [place for one in alike for place in one.filled_at]
     remedy = Remedy(
         title="Bound or empty what the Manager keeps",
         text="What is put into a list, dict or queue of a Manager stays in its server until it is "
         "taken out, deleted or cleared.",
         advice="Take out or delete what is no longer needed.",
     )
-    name = _MANAGED
     return msgspec.structs.replace(
         culprit,
         name=name,

@@ -404,33 +404,50 @@ def lines_that_fill_registry_of(sources: SourceIndex, row: CensusRow) -> list[st
     return []
 
 
-_MANAGED = frozenset({"list", "dict", "Queue", "JoinableQueue", "Namespace", "Array"})
-_FILLING = frozenset({"append", "extend", "insert", "put", "put_nowait", "update", "setdefault"})
+_MANAGED = {
+    "list": frozenset({"append", "extend", "insert"}),
+    "dict": frozenset({"update", "setdefault"}),
+    "Queue": frozenset({"put", "put_nowait"}),
+    "JoinableQueue": frozenset({"put", "put_nowait"}),
+}
+"""What a Manager makes, and the methods that add to it."""
 
 
-def lines_of_managers(sources: SourceIndex) -> tuple[list[str], list[str]]:
-    """Return where the program has a ``multiprocessing.Manager`` make a list or the like, and where
-    it adds to one: a proxy is known by the name that it was given.
-    """
-    made: list[str] = []
-    names: set[str] = set()
+@dataclass(frozen=True)
+class Managed:
+    """A name that the program gives to something that a ``multiprocessing.Manager`` keeps."""
+
+    name: str
+    kind: str
+    """``list``, ``dict`` or ``Queue``."""
+    made_at: str
+    filled_at: list[str]
+    """Lines that add to it again and again, by its name alone."""
+
+
+def managed_names(sources: SourceIndex) -> list[Managed]:
+    """Return what the program has Managers keep."""
+    managers: set[str] = set()
     for statement in sources.program.mentioning("Manager"):
-        managers = _given_names(statement.node, frozenset({"Manager"}), set())
-        for kind in sorted(_MANAGED) if managers else ():
-            for other in sources.program.mentioning(kind):
-                given = _given_names(other.node, _MANAGED, managers)
-                names |= given
-                if given:
-                    file = other.scope.module.file
-                    made.append(sources.location(file, other.node.lineno))
-    adding = places_that_call(sources, names, set(_FILLING), repeatedly=True) if names else []
-    adding += [
+        managers |= _given_names(statement.node, frozenset({"Manager"}), set())
+    found = []
+    for kind, methods in _MANAGED.items() if managers else ():
+        for statement in sources.program.mentioning(kind):
+            for name in sorted(_given_names(statement.node, frozenset({kind}), managers)):
+                adding = places_that_call(sources, {name}, set(methods), repeatedly=True)
+                if kind == "dict":
+                    adding += _stores(sources, name)
+                made = sources.location(statement.scope.module.file, statement.node.lineno)
+                found.append(Managed(name, kind, made, list(dict.fromkeys(adding))))
+    return found
+
+
+def _stores(sources: SourceIndex, name: str) -> list[str]:
+    return [
         sources.location(statement.scope.module.file, statement.node.lineno)
-        for name in sorted(names)
         for statement in sources.program.mentioning(name)
         if sources.heat.of(statement) and _stores_into(statement.node, name)
     ]
-    return list(dict.fromkeys(made)), list(dict.fromkeys(adding))
 
 
 def _stores_into(node: ast.AST, name: str) -> bool:
