@@ -270,6 +270,11 @@ class EventCounts:
         modules = dict.fromkeys(passage.module for passage in PASSAGES)
         self._watch = ImportWatch(dict.fromkeys(modules, self._arrived))
 
+    @property
+    def requests(self) -> int:
+        """How many requests a server of HTTP has handed to the program."""
+        return self._counts[Event.REQUEST.value]
+
     def install(self) -> None:
         """Count from now on, in libraries that are imported later too."""
         self._collections = [each["collections"] for each in gc.get_stats()]

@@ -214,9 +214,9 @@ def main():
 def test_what_a_manager_keeps_has_the_programs_names_and_lines():
     found = managed_names(SourceIndex({"/p/scan.py": MANAGED}, "/p"))
     assert [(one.name, one.kind, one.made_at, one.filled_at) for one in found] == [
-        ("first", "list", "scan.py:18", []),
-        ("results", "dict", "scan.py:17", ["scan.py:7"]),
-        ("jobs", "Queue", "scan.py:16", ["scan.py:21"]),
+        ("first", "list", "scan.py:19", []),
+        ("results", "dict", "scan.py:18", ["scan.py:7"]),
+        ("jobs", "Queue", "scan.py:17", ["scan.py:22"]),
     ]
 
 
