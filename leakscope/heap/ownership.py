@@ -87,6 +87,7 @@ class Ownership:
 
     def owns_class(self, cls: type) -> bool:
         """Say whether a class was defined in the user's code."""
+        cls = _as_written(cls)
         module = sys.modules.get(anatomy.module_name(cls))
         if module is not None:
             if not anatomy.is_instance(module, types.ModuleType):
@@ -188,6 +189,12 @@ def ownership_under(project_root: str) -> Ownership:
     return Ownership(project_root)
 
 
+def _as_written(cls: type) -> type:
+    """Return the class of an actor of Ray, which makes a subclass of it; any other as it is."""
+    written = anatomy.class_dict(cls).get("__ray_actor_class__", cls)
+    return written if isinstance(written, type) else cls
+
+
 def is_own_file(path: str) -> bool:
     """Say whether a source file is part of leakscope."""
     return path.startswith(_PACKAGE + os.sep)
@@ -286,6 +293,7 @@ class Definitions:
 
     def class_(self, cls: type, variable: str) -> Owner:
         """Return the owner of an attribute of a class or of its instances."""
+        cls = _as_written(cls)
         module = anatomy.module_name(cls)
         file = _file_of(cls, module)
         line = self._class_line(file, cls) if file else 0

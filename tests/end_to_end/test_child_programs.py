@@ -179,6 +179,22 @@ def ask_for(seconds: float, address: str) -> int:
     return answered
 
 
+@pytest.mark.parametrize("kind", ["leak", "ok"])
+def test_of_three_actors_of_ray_the_one_that_keeps_its_frames_is_named(tmp_path, kind):
+    pytest.importorskip("ray", reason="needs Ray: pip install ray")
+    report = report_of(tmp_path, "actors.py", kind)
+    actors = [one for one in report.processes if one.runs == "Sampler (actor of Ray)"]
+    assert len(actors) == 3
+    if kind == "ok":
+        assert report.verdict is not RunVerdict.LEAK
+        return
+    assert report.verdict is RunVerdict.LEAK
+    (culprit,) = serious(report)
+    assert culprit.name == "Sampler.frames"
+    assert [one.label for one in actors if one.verdict == "leak"] == [culprit.process]
+    assert culprit.fed_at[0].endswith("actors.py:19")
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_a_loaders_worker_of_a_child_is_recorded_as_any_other(tmp_path, method):
     report = report_of(tmp_path, "loaders.py", method, "2")
