@@ -150,9 +150,9 @@ def measure(name: str, size: int, shares: list[str], rounds: int) -> Case:
     if size * BYTES_PER_OBJECT > free:
         needed = size * BYTES_PER_OBJECT / 2**30
         return Case(name, size, why_not=f"needs {needed:.1f} GiB of memory")
-    told = [name, str(size), ",".join(shares), str(rounds)]
+    text = [name, str(size), ",".join(shares), str(rounds)]
     done = subprocess.run(
-        [sys.executable, str(HERE), "--serve", *told],
+        [sys.executable, str(HERE), "--serve", *text],
         check=False,
         stdout=subprocess.PIPE,
         text=True,

@@ -237,12 +237,17 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--torch", action="store_true")
     parser.add_argument("--quick", action="store_true", help="200 runs")
-    asked = parser.parse_args()
-    random.seed(asked.seed)
-    functions = CLEAN + (training() if asked.torch else [])
-    runs, accused, named, began = 200 if asked.quick else asked.runs, 0, 0, time.perf_counter()
+    requested = parser.parse_args()
+    random.seed(requested.seed)
+    functions = CLEAN + (training() if requested.torch else [])
+    runs, accused, named, began = (
+        200 if requested.quick else requested.runs,
+        0,
+        0,
+        time.perf_counter(),
+    )
     for run in range(runs):
-        if run % asked.fresh == 0:
+        if run % requested.fresh == 0:
             STATE = State()
         function = functions[run % len(functions)]
         number = [0]

@@ -54,8 +54,8 @@ def make(path: Path, entries: int) -> None:
             made.free(held.pop(number * 31 % len(held)))
             made.trace[-1]["frames"] = made.trace[-2]["frames"] = list(stack)
         number += 1
-    told = {"segments": made.segments, "device_traces": [made.trace]}
-    path.write_bytes(pickle.dumps(told))
+    reported = {"segments": made.segments, "device_traces": [made.trace]}
+    path.write_bytes(pickle.dumps(reported))
 
 
 def timed(path: Path) -> dict[str, float]:
@@ -66,7 +66,7 @@ def timed(path: Path) -> dict[str, float]:
     explanation = explain(snapshot)
     explained = time.perf_counter()
     render_snapshot_text(explanation)
-    told = time.perf_counter()
+    reported = time.perf_counter()
     render_snapshot_html(explanation)
     shown = time.perf_counter()
     command = [sys.executable, "-m", "leakscope", "cuda", str(path)]
@@ -74,8 +74,8 @@ def timed(path: Path) -> dict[str, float]:
     return {
         "read": read - started,
         "explain": explained - read,
-        "terminal": told - explained,
-        "page": shown - told,
+        "terminal": reported - explained,
+        "page": shown - reported,
         "whole command": time.perf_counter() - shown,
     }
 
@@ -93,7 +93,7 @@ def main() -> None:
         rounds = [timed(path) for _ in range(chosen.rounds)]
         print(f"{path.name}: {path.stat().st_size / 1e6:.1f} MB, {chosen.rounds} rounds")
     for part in rounds[0]:
-        seconds = [one[part] for one in rounds]
+        seconds = [item[part] for item in rounds]
         low, high = min(seconds), max(seconds)
         print(f"{part:<14} {statistics.median(seconds):.2f} s ({low:.2f}–{high:.2f})")
 

@@ -128,10 +128,10 @@ def main() -> None:
     print(f"  {'asking':<18} {1e9 * min(asking):6.0f} ns")
     kept = "kept" if share <= MOST else "NOT KEPT"
     print(f"  of a step of 1 ms {share:.3%}, at most {MOST:.1%}: {kept}")
-    young, by_itself, asked = timing(rounds, calls)
+    young, by_itself, requested = timing(rounds, calls)
     part = f"{by_itself / young:.1%} of it and of making the lists"
     print(f"  {'collection':<18} {1e9 * by_itself:6.0f} ns more, {part}")
-    print(f"  {'gc.collect(0)':<18} {1e9 * asked:6.0f} ns more")
+    print(f"  {'gc.collect(0)':<18} {1e9 * requested:6.0f} ns more")
 
 
 if __name__ == "__main__":

@@ -73,10 +73,10 @@ def carried_on(value: Any, first: Any, last: Any, times: float) -> Any:
     if isinstance(value, dict):
         return {k: carried_on(v, first.get(k), last.get(k), times) for k, v in value.items()}
     if isinstance(value, list):
-        one, other = _by_name(first), _by_name(last)
+        single, other = _by_name(first), _by_name(last)
         names = [_name(entry) for entry in value]
         return [
-            carried_on(entry, one.get(name), other.get(name), times)
+            carried_on(entry, single.get(name), other.get(name), times)
             for entry, name in zip(value, names, strict=True)
         ]
     return value
@@ -149,10 +149,10 @@ class _Cycle:
         )
 
     def _census(self, measurement: Measurement, times: float) -> Census:
-        one, first, last = map(
+        single, first, last = map(
             msgspec.to_builtins, (measurement.census, self.first.census, self.last.census)
         )
-        return msgspec.convert(carried_on(one, first, last, times), Census)
+        return msgspec.convert(carried_on(single, first, last, times), Census)
 
 
 def _begins(boundary: Boundary) -> bool:

@@ -46,14 +46,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, default=512)
     parser.add_argument("--epochs", type=int, default=600)
-    asked = parser.parse_args()
+    requested = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        recorded = record(Path(folder, "recorded"), asked.epochs)
+        recorded = record(Path(folder, "recorded"), requested.epochs)
         many = Path(folder, "many")
-        sizes = replicate(recorded, many, asked.ranks)
+        sizes = replicate(recorded, many, requested.ranks)
         print(f"machine: {machine()}")
-        print(f"recordings: {asked.ranks}, {sum(sizes) / len(sizes) / 1024:.0f} KiB each")
-        judge(many, asked.ranks)
+        print(f"recordings: {requested.ranks}, {sum(sizes) / len(sizes) / 1024:.0f} KiB each")
+        judge(many, requested.ranks)
         summary = pickle.dumps(summarise_rank(open_run(recorded), open_recording(one_of(many))))
         print(f"summary: {len(summary) / 1024:.0f} KiB of a rank that leaks")
 
@@ -84,8 +84,8 @@ def replicate(recorded: Path, run: Path, ranks: int) -> list[int]:
         path = run / f"rank{rank}-{1000 + rank}.journal"
         source = leaking if rank % LEAKY_EVERY == 1 else healthy
         with path.open("wb") as stream:
-            for one in source:
-                stream.write(to_frame(encode_record(_as_of(one, rank, ranks, noise))))
+            for item in source:
+                stream.write(to_frame(encode_record(_as_of(item, rank, ranks, noise))))
         sizes.append(path.stat().st_size)
     return sizes
 
@@ -132,13 +132,13 @@ def judge(run: Path, ranks: int) -> None:
     if process.returncode:
         raise SystemExit(f"leakscope report ended with {process.returncode}")
     report = json.loads((run / "report.json").read_text())
-    told = report["culprits"][0] if report["culprits"] else {"name": "-", "rates_by_rank": {}}
+    reported = report["culprits"][0] if report["culprits"] else {"name": "-", "rates_by_rank": {}}
     cores = len(os.sched_getaffinity(0))
     print(f"seconds: {seconds:.1f} ({seconds * cores / ranks:.3f} core seconds a recording)")
     print(f"parent: {parent / MIB:.0f} MiB at most")
     print(f"judges: {pool / MIB:.0f} MiB at most together, {judge_peak / MIB:.0f} MiB one of them")
-    print(f"ranks told: {len(report['ranks'])}; first culprit: {told['name']}", end="")
-    print(f" in {len(told['rates_by_rank'])} ranks; {report['verdict']}")
+    print(f"ranks told: {len(report['ranks'])}; first culprit: {reported['name']}", end="")
+    print(f" in {len(reported['rates_by_rank'])} ranks; {report['verdict']}")
     for name in ("report.html", "report.json"):
         print(f"{name}: {(run / name).stat().st_size / MIB:.1f} MiB")
 

@@ -170,8 +170,8 @@ def main() -> None:
     for loop, rows in results.items():
         tell(loop, rows)
     if arguments.json:
-        told = {loop: {n: asdict(r) for n, r in rows.items()} for loop, rows in results.items()}
-        arguments.json.write_text(json.dumps({"machine": machine(), "loops": told}, indent=1))
+        reported = {loop: {n: asdict(r) for n, r in rows.items()} for loop, rows in results.items()}
+        arguments.json.write_text(json.dumps({"machine": machine(), "loops": reported}, indent=1))
 
 
 if __name__ == "__main__":

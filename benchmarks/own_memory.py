@@ -116,10 +116,10 @@ def main() -> None:
     alone = in_a_process(boundaries, plain=True)
     with_us = in_a_process(boundaries, plain=False)
     print("boundaries   our objects   blocks more than plain   resident more than plain, MiB")
-    for one, other in zip(with_us, alone, strict=True):
-        resident = (one.resident - other.resident) / MIB
-        blocks = one.blocks - other.blocks
-        print(f"{one.boundaries:>10,} {one.objects:>13,} {blocks:>24,} {resident:>31.1f}")
+    for item, other in zip(with_us, alone, strict=True):
+        resident = (item.resident - other.resident) / MIB
+        blocks = item.blocks - other.blocks
+        print(f"{item.boundaries:>10,} {item.objects:>13,} {blocks:>24,} {resident:>31.1f}")
 
 
 if __name__ == "__main__":

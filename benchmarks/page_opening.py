@@ -51,8 +51,8 @@ def opening(page: Path) -> dict[str, float]:
         drawn = time.perf_counter()
         zoomed = window.evaluate(ZOOMED)
         browser.close()
-    told = {"opening the page, s": drawn - begun}
-    return told | ({"zooming its timeline, s": zoomed / 1000} if zoomed is not None else {})
+    reported = {"opening the page, s": drawn - begun}
+    return reported | ({"zooming its timeline, s": zoomed / 1000} if zoomed is not None else {})
 
 
 def main() -> None:
@@ -65,7 +65,7 @@ def main() -> None:
     if not rounds[0]:
         print("  no Chromium or no Playwright here")
     for name in rounds[0]:
-        values = [one[name] for one in rounds]
+        values = [item[name] for item in rounds]
         low, high = min(values), max(values)
         print(f"  {name:<26} {statistics.median(values):8.2f} ({low:.2f}–{high:.2f})")
 

@@ -43,14 +43,14 @@ def leakscope(*arguments: str) -> dict[str, float]:
     """Run a command; return its seconds, those of the processor, and the most MiB that it held."""
     command = [sys.executable, "-m", "leakscope", *arguments]
     began = time.perf_counter()
-    with tempfile.TemporaryFile("w+") as told:
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=told, cwd=ROOT)
+    with tempfile.TemporaryFile("w+") as reported:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=reported, cwd=ROOT)
         _, status, usage = os.wait4(process.pid, 0)
         elapsed = time.perf_counter() - began
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
-            told.seek(0)
-            sys.exit(f"leakscope {arguments[0]} failed: {told.read()[-500:]}")
+            reported.seek(0)
+            sys.exit(f"leakscope {arguments[0]} failed: {reported.read()[-500:]}")
     return {
         "whole command, s": elapsed,
         "… of the processor, s": usage.ru_utime + usage.ru_stime,
@@ -81,14 +81,14 @@ def timed(run_path: Path) -> dict[str, float]:
 
 def tell(run_path: Path, rounds: int) -> None:
     """Time a run's report and print the figures."""
-    told = [timed(run_path) for _ in range(rounds)]
+    reported = [timed(run_path) for _ in range(rounds)]
     measurements = open_run(run_path).main.measurements
     censuses = [m.census for m in measurements if m.census is not None]
     rows = statistics.mean(len(census.rows) for census in censuses) if censuses else 0
     print(f"{run_path.name}: {len(measurements):,} boundaries, {len(censuses)} censuses", end=" ")
     print(f"of {rows:.0f} rows; {rounds} rounds")
-    for name in told[0]:
-        values = [one[name] for one in told]
+    for name in reported[0]:
+        values = [item[name] for item in reported]
         low, high = min(values), max(values)
         print(f"  {name:<26} {statistics.median(values):8.2f} ({low:.2f}–{high:.2f})")
     journal = sum(path.stat().st_size for path in run_path.glob("*.journal"))

@@ -134,7 +134,7 @@ def tell(found: dict[str, list[Figures]], passes: int) -> None:
             said([mine[figure] / plain[figure] for mine, plain in pairs])
             for figure in ("first", "later", "processor")
         )
-        speed = statistics.median(batches / one["later"] for one in found[variant])
+        speed = statistics.median(batches / item["later"] for item in found[variant])
         print(
             f"{variant:20} {speed:5.0f} batches/s   first pass {first}   later passes {later}"
             f"   processor {processor}"

@@ -36,12 +36,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("interpreter", nargs="+")
     parser.add_argument("--sanitize", action="store_true", help="with gcc's address sanitizer")
-    asked = parser.parse_args()
-    found = {version: name for name in asked.interpreter if (version := version_of(name))}
+    requested = parser.parse_args()
+    found = {version: name for name in requested.interpreter if (version := version_of(name))}
     results = {}
     for version, name in found.items():
         print(f"== {version} ({name})", flush=True)
-        results[version] = works(name, version, sanitize=asked.sanitize)
+        results[version] = works(name, version, sanitize=requested.sanitize)
     for version, passed in results.items():
         print(f"{version}: {'passed' if passed else 'FAILED'}")
     return 0 if results and all(results.values()) else 1
@@ -50,8 +50,8 @@ def main() -> int:
 def version_of(name: str) -> str:
     """Return the version of an interpreter; empty where it can't be started."""
     path = shutil.which(name)
-    asked = [path or name, "-c", ABOUT]
-    done = subprocess.run(asked, capture_output=True, text=True, check=False) if path else None
+    requested = [path or name, "-c", ABOUT]
+    done = subprocess.run(requested, capture_output=True, text=True, check=False) if path else None
     if done is None or done.returncode:
         print(f"== {name} is left out: it can't be started here")
         return ""
@@ -96,8 +96,8 @@ def sanitizer_loaded() -> dict[str, str]:
 
 def library(name: str) -> str:
     """Return where gcc has a library."""
-    asked = ["gcc", f"-print-file-name={name}"]
-    return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    requested = ["gcc", f"-print-file-name={name}"]
+    return subprocess.run(requested, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def install(

@@ -63,8 +63,8 @@ class SnippetRecorder:
     def report(self, folder: Path, script: str = "train.py") -> dict[str, Any]:
         """Return what ``report.json`` holds once a script in ``folder`` has been recorded."""
         report = analyse(open_run(self.record(folder, script)))
-        told: dict[str, Any] = json.loads(render_json(report))
-        return told
+        document: dict[str, Any] = json.loads(render_json(report))
+        return document
 
     def __enter__(self) -> SnippetRecorder:
         return self
@@ -117,8 +117,8 @@ def become(folder: Path, script: str, supervisor: int) -> NoReturn:
     program = Program("script", script)
     options = SessionOptions(out=Path("run"), project_root=folder, script=script, quiet=True)
     directory = prepare(program, options, this_world())
-    told = launch.Launch(program, str(directory.path.absolute()), options.to_json(), supervisor)
-    command = told.command([sys.executable])
+    reported = launch.Launch(program, str(directory.path.absolute()), options.to_json(), supervisor)
+    command = reported.command([sys.executable])
     sys.argv = command[2:]
     sys.path.append("")
     sys.modules["__main__"].__dict__.pop("serve")

@@ -60,8 +60,8 @@ class Warm:
 
         """
         with tempfile.TemporaryDirectory(prefix="warm-") as scratch:
-            told = {"words": words, "folder": str(folder), "more": more or {}}
-            answer = self._ask({**told, "streams": scratch, "timeout_s": timeout_s})
+            reported = {"words": words, "folder": str(folder), "more": more or {}}
+            answer = self._ask({**reported, "streams": scratch, "timeout_s": timeout_s})
             out, err = (Path(scratch, name).read_text() for name in ("out", "err"))
         if answer is None:
             raise TimeoutError(f"{words} took more than {timeout_s:g} s")

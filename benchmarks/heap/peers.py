@@ -59,17 +59,17 @@ def census_of_native(root: Any) -> Callable[[], Look]:
     Each is the first of its taker, which goes on from no seal: `census_pauses.py` times the others.
     """
     del root
-    told: dict[str, float] = {}
+    readings: dict[str, float] = {}
 
     def walk(request: WalkRequest, *, seal: Seal | None = None) -> WalkResult:
         result = graph.walk(request, seal=seal)
-        told.update(walk_s=result.pause_s, scratch_bytes=result.scratch_bytes)
+        readings.update(walk_s=result.pause_s, scratch_bytes=result.scratch_bytes)
         return result
 
     def look() -> Look:
         census.walk = walk
         taken = CensusTaker(project_root=str(Path(__file__).parent)).take(CensusScope.FULL)
-        return Look(objects=taken.objects, figures={**told, "rows": len(taken.rows)})
+        return Look(objects=taken.objects, figures={**readings, "rows": len(taken.rows)})
 
     return look
 

@@ -161,7 +161,7 @@ def perform(tool: str, release: Release, into: Path) -> dict[str, Any]:
         "seconds": round(seconds, 1),
         "verdict": verdict,
         "fault": fault,
-        "said": [asdict(shortened(one)) for one in found[:KEPT_ENTRIES]],
+        "said": [asdict(shortened(item)) for item in found[:KEPT_ENTRIES]],
     }
 
 
@@ -186,7 +186,7 @@ def version_of(tool: str, into: Path) -> str:
 def marks_of(entry: dict[str, Any]) -> Marks:
     """Return the marks of an entry of ``results.json``."""
     release = Release(entry["pair"], entry["release"] == "leaking")
-    said = [Accusation(**{**one, "lines": tuple(one["lines"])}) for one in entry["said"]]
+    said = [Accusation(**{**item, "lines": tuple(item["lines"])}) for item in entry["said"]]
     return mark(known(release.case, release), said, entry["verdict"], entry["fault"])
 
 
@@ -217,10 +217,10 @@ def pair_rows(entries: list[dict[str, Any]]) -> str:
     """Return in which way each tool was right about each pair, as Markdown."""
     tools = [tool for tool in TOOLS if any(entry["tool"] == tool for entry in entries)]
     rows = ["| pair | " + " | ".join(tools) + " |", "| --- " * (len(tools) + 1) + "|"]
-    told = {(e["pair"], e["tool"], e["release"]): e for e in entries}
+    reported = {(e["pair"], e["tool"], e["release"]): e for e in entries}
     for name in sorted({entry["pair"] for entry in entries}):
         cells = [
-            cell(told.get((name, tool, "leaking")), told.get((name, tool, "repaired")))
+            cell(reported.get((name, tool, "leaking")), reported.get((name, tool, "repaired")))
             for tool in tools
         ]
         rows.append(f"| `{name}` | " + " | ".join(cells) + " |")
@@ -231,13 +231,13 @@ def cell(leaking: dict[str, Any] | None, repaired: dict[str, Any] | None) -> str
     """Return what came of a pair, in a few letters that ``README.md`` explains."""
     if leaking is None:
         return ""
-    one = marks_of(leaking)
-    if one.fault:
+    single = marks_of(leaking)
+    if single.fault:
         return "–"
-    first = "+".join(one.first) or ("within three" if one.within else "wrong")
+    first = "+".join(single.first) or ("within three" if single.within else "wrong")
     if first == "wrong" and any(said["name"] == "unexplained" for said in leaking["said"][:1]):
         first = "unnamed"
-    text = first if one.accuses else (one.verdict or "nothing")
+    text = first if single.accuses else (single.verdict or "nothing")
     return text + (", accuses repaired" if repaired and marks_of(repaired).accuses else "")
 
 

@@ -94,7 +94,7 @@ def read_memray(rows: list[dict[str, Any]]) -> list[Accusation]:
         for row in rows
         if row["size"] >= LEAST_BYTES and not any("importlib" in place for place in row["stack"])
     ]
-    return sorted(found, key=lambda one: -one.size)
+    return sorted(found, key=lambda item: -item.size)
 
 
 def read_scalene(profile: dict[str, Any]) -> list[Accusation]:
@@ -104,7 +104,7 @@ def read_scalene(profile: dict[str, Any]) -> list[Accusation]:
         for name, file in profile.get("files", {}).items()
         for line, leak in file.get("leaks", {}).items()
     ]
-    return sorted(found, key=lambda one: -one.size)
+    return sorted(found, key=lambda item: -item.size)
 
 
 def _greatest(sizes: dict[str, Any], least: float) -> list[Accusation]:

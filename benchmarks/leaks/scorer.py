@@ -52,7 +52,7 @@ class Marks:
 def mark(known: Known, found: list[Accusation], verdict: str = "", fault: str = "") -> Marks:
     """Return how well accusations tell what is true."""
     first = tuple(known.ways(found[0])) if found and known.leaking else ()
-    within = known.leaking and any(known.ways(one) for one in found[:WITHIN])
+    within = known.leaking and any(known.ways(item) for item in found[:WITHIN])
     return Marks(known.leaking, bool(found), first, within, verdict, fault)
 
 
@@ -77,18 +77,18 @@ class Sum:
 def add_up(marks: Iterable[Marks]) -> Sum:
     """Return the counts over the programs that a tool was run on; faults count against it."""
     every = list(marks)
-    leaking = [one for one in every if one.leaking]
-    repaired = [one for one in every if not one.leaking]
+    leaking = [item for item in every if item.leaking]
+    repaired = [item for item in every if not item.leaking]
     return Sum(
         leaking=len(leaking),
-        first=sum(bool(one.first) for one in leaking),
-        container=sum("container" in one.first for one in leaking),
-        line=sum("line" in one.first for one in leaking),
-        within=sum(one.within for one in leaking),
-        silent=sum(not one.accuses for one in leaking),
-        called_clean=sum(one.verdict == "clean" for one in leaking),
-        inconclusive=sum(one.verdict == "inconclusive" for one in every),
+        first=sum(bool(item.first) for item in leaking),
+        container=sum("container" in item.first for item in leaking),
+        line=sum("line" in item.first for item in leaking),
+        within=sum(item.within for item in leaking),
+        silent=sum(not item.accuses for item in leaking),
+        called_clean=sum(item.verdict == "clean" for item in leaking),
+        inconclusive=sum(item.verdict == "inconclusive" for item in every),
         repaired=len(repaired),
-        accused=sum(one.accuses for one in repaired),
-        faults=sum(bool(one.fault) for one in every),
+        accused=sum(item.accuses for item in repaired),
+        faults=sum(bool(item.fault) for item in every),
     )

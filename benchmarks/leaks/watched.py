@@ -54,10 +54,10 @@ def tracemalloc_looks() -> tuple[Callable[[], None], Callable[[], Any]]:
             return ""
         statistics = snapshots[1].compare_to(snapshots[0], "traceback")[:ROWS]
         return "--\n".join(
-            f"size_diff={one.size_diff} count_diff={one.count_diff}\n"
-            + "\n".join(one.traceback.format())
+            f"size_diff={statistic.size_diff} count_diff={statistic.count_diff}\n"
+            + "\n".join(statistic.traceback.format())
             + "\n"
-            for one in statistics
+            for statistic in statistics
         )
 
     return look, printed

@@ -93,13 +93,13 @@ class RunContext:
         return shipped() if self._catalogue is None else self._catalogue
 
     def known_of(self, row: CensusRow, path: int, *, growth: str, device: str) -> KnownMatch | None:
-        """Return the entry of the catalogue that speaks of a row which grows so, if one does."""
+        """Return the catalogue entry for a row that grows like this, if any."""
         above = [self.table.latest[each] for each in self.table.ancestors(path)]
         sighting = Sighting(row, above, growth, device)
         return find_known(sighting, self.catalogue, self.environment)
 
     def known_of_finding(self, kind: str) -> KnownMatch | None:
-        """Return the entry of the catalogue that speaks of a finding of this run, if one does."""
+        """Return the catalogue entry for a finding of this run, if any."""
         symptom = Symptom(kind, self._highest)
         return find_known_of_finding(symptom, self.catalogue, self.environment)
 
@@ -111,7 +111,7 @@ class RunContext:
         for path, row in enumerate(self.table.latest):
             found = self.known_of(row, path, growth="across", device=HOST)
             if found is not None and library in found.known.libraries:
-                return found.told
+                return found.recognised
         return None
 
     @property
@@ -465,7 +465,7 @@ class RunContext:
         return self.work_done[at], values[at]
 
     def tree_gain(self) -> float | None:
-        """Return by how much memory of this process and its children grew over the window.
+        """Return the growth of this process's memory and its children's over the window.
 
         Shared pages count once, for it is proportional memory; None where there are no children or
         it was not read at both ends.

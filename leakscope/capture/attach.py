@@ -107,18 +107,18 @@ class Target:
     def remarks(self) -> list[str]:
         """Return what will be different there, in sentences."""
         here = f"{sys.version_info[0]}.{sys.version_info[1]}"
-        told = []
+        sentences = []
         if self.version is not None and self.python != here:
-            told.append(
+            sentences.append(
                 f"process {self.pid} runs Python {self.python}, and the C parts here are built for "
                 f"{here}: unless leakscope {__version__} is installed there too, the slower "
                 "reference walker looks at the heap."
             )
         if self.is_musl and platform.libc_ver()[0]:
-            told.append(
+            sentences.append(
                 f"process {self.pid} runs on musl, for which the C parts here are not built."
             )
-        return told
+        return sentences
 
 
 def look_at(pid: int) -> Target:
@@ -183,7 +183,7 @@ def why_no_rights(
     if scope == "3":
         return (
             f"Process {pid} may not be traced: kernel.yama.ptrace_scope is 3, which forbids it to "
-            "everybody until the machine is started anew."
+            "everybody until the machine is restarted."
         )
     if user != 0 and scope in ("1", "2"):
         return (
@@ -342,7 +342,7 @@ class Attachment:
         once: bool = False,
         patience: float = SAFE_POINT_SECONDS,
     ) -> dict[str, Any]:
-        """Have the process record from now on; return where, and what its Python is.
+        """Start recording in the process; return where, and what its Python is.
 
         Raises:
             AttachError: it doesn't, and nothing is left behind.
@@ -369,7 +369,7 @@ class Attachment:
         except BaseException:
             self._withdraw()
             if (self._folder / visit.CLAIMED).exists():
-                self.ask_to_stop()
+                self.request_stop()
                 self.await_leaving()
             raise
 
@@ -405,7 +405,7 @@ class Attachment:
         """Whether the recording has ended, or the process."""
         return self.state().get("state") in ("ended", "left") or self._gone()
 
-    def ask_to_stop(self) -> None:
+    def request_stop(self) -> None:
         """Ask the visitor to end the recording and leave."""
         self._write(visit.STOP, "")
 
@@ -550,7 +550,7 @@ class Attachment:
         new.replace(path)
 
 
-def ask_to_leave(pid: int) -> bool:
+def request_detach(pid: int) -> bool:
     """End what another ``leakscope attach`` records in a process; return whether there was any.
 
     Raises:

@@ -5,7 +5,7 @@ A look at the heap of one rank stalls all that train with it, so ranks should st
 decides by its own clock how far apart its looks must be; taken at multiples of the next power of
 two only, they fall on those of a rank whose looks are farther apart too.
 
-Workers that live for one epoch would otherwise each find out anew how dear their dataset is, at the
+Workers that live for one epoch would otherwise each measure again what their dataset costs, at the
 cost of a census.
 """
 
@@ -66,7 +66,7 @@ class Costs:
         self.total += seconds
 
     def charge_request(self, activity: str, seconds: float) -> None:
-        """Note time that the user has asked to be spent: told, but not out of the budget."""
+        """Note time that the user requested: reported, but not charged to the budget."""
         self.seconds[activity] = self.seconds.get(activity, 0.0) + seconds
 
     def sample(self, due: Due, seconds: float, objects: int | None = None) -> None:
@@ -168,7 +168,7 @@ class Floor:
     cheap_exempt: int = policy.EXEMPT_AT_KEY
     """The same where they take no longer than ``cheap``."""
     cheap: float = 0.0
-    dear: float = inf
+    expensive: float = inf
     """Beyond so many seconds only the very first is, and the others get ``share`` alone."""
     has_full: bool = True
     """Whether the whole heap is walked at all."""
@@ -187,7 +187,7 @@ WORKER_FLOOR = Floor(
     seconds=policy.WORKER_FLOOR_SECONDS,
     cheap_exempt=policy.WORKER_CHEAP_EXEMPT,
     cheap=policy.WORKER_CHEAP_SECONDS,
-    dear=policy.WORKER_DEAR_SECONDS,
+    expensive=policy.WORKER_EXPENSIVE_SECONDS,
     has_full=False,
     at_end=False,
     records=policy.WORKER_RECORDS,
@@ -261,7 +261,7 @@ def is_common(number: int, spacing_s: float, period_s: float) -> bool:
 
 
 def stride(spacing_s: float, period_s: float) -> int:
-    """Return for how many occurrences one is looked at: a power of two."""
+    """Return how many occurrences share one census: a power of two."""
     if spacing_s <= period_s or period_s <= 0:
         return 1
     apart = min(ceil(spacing_s / period_s), 1 << MOST_DOUBLINGS)
@@ -328,7 +328,7 @@ class CensusCost:
         return seconds
 
     def publish(self, costs: Costs) -> None:
-        """Tell those that come after this worker, if it knows."""
+        """Pass on what this worker measured to those that come after it."""
         if costs.knows(Due.FOCUSED):
             _SECONDS.pack_into(self._page, 0, costs.expect_alone(Due.FOCUSED))
 

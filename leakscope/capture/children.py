@@ -123,7 +123,7 @@ class ChildRecording:
         return self._session is not None
 
     def end_task(self) -> None:
-        """Hear that a task of a pool's worker is done."""
+        """Called when a task of a pool's worker is done."""
         session = self._session
         if session is not None:
             session.end_task()
@@ -133,7 +133,7 @@ class ChildRecording:
         self._is_over = True
 
     def close(self, status: str, exit_code: int = 0, exception: str = "") -> None:
-        """Say how the process ended; raises nothing, and no interrupt of the program's."""
+        """Record how the process ended; raises nothing, and no interrupt of the program's."""
         if os.getpid() != self._pid:
             return
         self._is_over = True
@@ -188,7 +188,7 @@ class ChildRecording:
     def _close_at_exit(self) -> None:
         error = getattr(sys, "last_value", None)
         if error is None or error is self._fault:
-            self.close("ended")  # with which code, nobody is told
+            self.close("ended")  # the exit code is unknown here
         elif isinstance(error, KeyboardInterrupt):
             self.close("interrupted", 130, "KeyboardInterrupt")
         else:
@@ -202,7 +202,7 @@ _recording: ChildRecording | None = None
 def begin_pending() -> bool:
     """Begin the recording of this process, if it is a child that waits; return whether it did.
 
-    Whoever asks for a recording by himself has it with those of the other processes.
+    A process that starts a recording itself shares the directory of the others.
     """
     recording = _recording
     if recording is None or recording._pid != os.getpid() or recording.has_begun:
@@ -212,7 +212,7 @@ def begin_pending() -> bool:
 
 
 def give_up_pending() -> None:
-    """Leave this process to whoever records it by himself."""
+    """Stop here: the process starts a recording itself."""
     if _recording is not None:
         _recording.give_up()
 
@@ -256,14 +256,14 @@ class _Results:
 
 
 def _count_tasks(process: Any, recording: ChildRecording) -> None:
-    """Have a worker of a ``multiprocessing.Pool`` say when it has done a task."""
+    """Have a worker of a ``multiprocessing.Pool`` report each finished task."""
     args = getattr(process, "_args", ())
     if recording.place.target == _POOL_WORKER and type(args) is tuple and len(args) > 1:
         process._args = (args[0], _Results(args[1], recording), *args[2:])
 
 
 def run_program(place: Sequence[Any]) -> None:
-    """Have a program of ``subprocess`` recorded, at its start; these are its placement's values."""
+    """Record a program of ``subprocess`` from its start; the arguments are its placement."""
     known = ChildPlacement(*place)._replace(target=_program())
     ChildRecording(known).start(closes_at_exit=True)
 
@@ -279,7 +279,7 @@ class ChildHooks:
         self._watch: Any = None
 
     def install(self, *, watches: bool = True) -> None:
-        """Hear of each process that is started, now or as soon as the program can start one.
+        """Watch for processes that are started, now or as soon as the program can start one.
 
         Unless it ``watches``, which takes imports, by what the program has imported by now.
         """
@@ -317,7 +317,7 @@ class ChildHooks:
             _hooks = None
 
     def follow(self, place: ChildPlacement) -> None:
-        """Have children from now on record elsewhere."""
+        """Have later children record in another directory."""
         self.place = place
 
     @property
@@ -326,7 +326,7 @@ class ChildHooks:
         return self._pid == os.getpid() and _hooks is self
 
     def adopt(self, place: ChildPlacement) -> None:
-        """Go on in a forked child, whose own children are recorded as well."""
+        """Continue in a forked child, whose own children are recorded as well."""
         self._pid, self._count = os.getpid(), 0
         self.place = place
 
@@ -500,7 +500,7 @@ def _forked() -> None:
 
 
 def _adopt(place: ChildPlacement) -> None:
-    """Have this child's own children recorded, too, from its first moment."""
+    """Record this child's own children, too, from its start."""
     if _hooks is not None:
         _hooks.adopt(place)  # they were inherited
         return
@@ -538,7 +538,7 @@ def _is_importing(thread: int) -> bool:
 
 
 def _forget_this_thread() -> None:
-    """Have :mod:`threading` not list this thread, which it meets when anybody asks for it."""
+    """Hide this thread from the lists of :mod:`threading`."""
     threading = sys.modules.get("threading")
     active = getattr(threading, "_active", {})
     if type(active.get(_thread.get_ident())).__name__ == "_DummyThread":

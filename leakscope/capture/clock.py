@@ -68,12 +68,12 @@ class BoundaryClock:
             stop.send()
 
     def forget(self) -> None:
-        """Be dead: this is the copy in a forked child, where the thread is not."""
+        """Deactivate the copy in a forked child, which doesn't have the thread."""
         self._stop = None
         _clocks.discard(self)
 
     def hasten(self, until: float) -> None:
-        """Let the next boundary come no later, in seconds since the recording began."""
+        """Set the latest time of the next boundary, in seconds since the recording began."""
         self._next = min(self._next, until)
 
     def tick(self) -> None:
@@ -110,7 +110,7 @@ class _Signal:
         return self._sent.acquire(timeout=seconds)
 
     def end(self) -> None:
-        """Tell that the thread has ended."""
+        """Report that the thread has ended."""
         self._ended.release()
 
     def send(self) -> None:

@@ -9,7 +9,7 @@ it would run a signal's handler, long after gdb has let go.
 
 A main thread that waits, in ``time.sleep`` or for a lock or a socket, comes to no such place. Where
 it waits in a call of the interpreter's own, which lets other threads run meanwhile and so may run
-the statement itself, gdb has it do so. Which waits those are is told by what the thread called:
+the statement itself, gdb has it do so. Which waits those are follows from what the thread called:
 never one that waits for the interpreter's lock, or inside another library.
 """
 
@@ -77,7 +77,7 @@ def has_debugger() -> bool:
 
 
 def deliver(injection: Injection) -> bool:
-    """Have the process run the statement as soon as it can; return whether it has run already.
+    """Run the statement in the process as soon as possible; return whether it has run already.
 
     May be called again for a statement that has not run: then it only looks whether the main thread
     waits by now.
@@ -105,7 +105,7 @@ def deliver(injection: Injection) -> bool:
 
 
 def deliver_remotely(pid: int, script: Path, python: list[str]) -> None:
-    """Have a Python of 3.14 or newer run a script, by ``sys.remote_exec``.
+    """Run a script in a Python of 3.14 or newer, by ``sys.remote_exec``.
 
     Args:
         pid: the process, by the number that this interpreter knows it by.
@@ -145,7 +145,7 @@ def _run_now(gdb: Gdb, page: int) -> None:
 
 
 class Gdb:
-    """A gdb that is spoken to by its machine interface."""
+    """A gdb, controlled through its machine interface."""
 
     def __init__(self) -> None:
         # A session of its own: Ctrl-C in the terminal must not break into what it does.
@@ -176,21 +176,21 @@ class Gdb:
 
     def attach(self, pid: int) -> None:
         """Stop the process, and learn where its interpreter's functions are."""
-        self._say(f"-target-attach {pid}")
+        self._send(f"-target-attach {pid}")
         self._pid = pid
-        self._say('-interpreter-exec console "handle all nostop noprint pass"')
+        self._send('-interpreter-exec console "handle all nostop noprint pass"')
         for library in _WITH_SYMBOLS:
-            self._say(f'-interpreter-exec console "sharedlibrary {library}"')
-        threads = self._say("-thread-info")
+            self._send(f'-interpreter-exec console "sharedlibrary {library}"')
+        threads = self._send("-thread-info")
         found = re.search(rf'id="(\d+)",target-id="[^"]*(?:LWP|[Pp]rocess) {pid}\b', threads)
         if found:
-            self._say(f"-thread-select {found.group(1)}")
+            self._send(f"-thread-select {found.group(1)}")
 
     def detach(self) -> None:
-        """Let the process go on."""
+        """Resume the process."""
         if self._pid:
             self._pid = 0
-            self._say("-target-detach")
+            self._send("-target-detach")
 
     def call(self, returns: str, function: str, *arguments: int | str) -> int:
         """Call a C function in the process and return what it returns."""
@@ -198,7 +198,7 @@ class Gdb:
             "void*" if isinstance(a, str) or a > 1 << 31 else "long" for a in arguments
         )
         values = ",".join(map(str, arguments))
-        answer = self._say(
+        answer = self._send(
             f'-data-evaluate-expression "(({returns}(*)({kinds})){function})({values})"'
         )
         found = re.search(r'value="(0x[0-9a-f]+|-?\d+)', answer)
@@ -206,18 +206,18 @@ class Gdb:
 
     def write(self, address: int, content: bytes) -> None:
         """Write into the process' memory."""
-        self._say(f"-data-write-memory-bytes {address:#x} {content.hex()}")
+        self._send(f"-data-write-memory-bytes {address:#x} {content.hex()}")
 
     def is_waiting(self, pid: int) -> bool:
         """Return whether the thread waits in a call in which the interpreter's lock is free."""
         return is_a_wait(self._frames(), Path(f"/proc/{pid}/maps").read_text(), _executable(pid))
 
     def _frames(self) -> list[tuple[int, str]]:
-        answer = self._say(f"-stack-list-frames 0 {_FRAMES}")
+        answer = self._send(f"-stack-list-frames 0 {_FRAMES}")
         frames = re.findall(r'level="\d+",addr="(0x[0-9a-f]+)"(?:,func="([^"]*)")?', answer)
         return [(int(address, 16), name) for address, name in frames]
 
-    def _say(self, command: str) -> str:
+    def _send(self, command: str) -> str:
         """Return gdb's answer to a command."""
         self._number += 1
         process = self._process

@@ -63,7 +63,7 @@ class EventDispatcher:
         self.is_open = True
 
     def shut(self) -> None:
-        """Hear nothing any more, in this process or this child of it."""
+        """Ignore all further events, in this process or this child of it."""
         self.is_open = False
         self._late.clear()
 
@@ -95,7 +95,7 @@ class EventDispatcher:
                 if self._late:
                     self._catch_up()
                 if self._interrupt is not None:
-                    self._let_pass()
+                    self._raise_interrupt()
         except BaseException as interrupt:
             leave_event(interrupt)
             raise
@@ -105,7 +105,7 @@ class EventDispatcher:
         return None if self.is_phase_control_claimed else self.dispatch(event, *args)
 
     def postpone(self, interrupt: BaseException) -> bool:
-        """Have an interrupt leave when the event that it broke into is dealt with.
+        """Raise an interrupt again once the event that it broke into is handled.
 
         Else Ctrl-C during a census would leave a phase half opened or half closed for good. False
         is returned if no event is heard: then the interrupt is to leave at once.
@@ -132,7 +132,7 @@ class EventDispatcher:
         return holder is None or not threading.Thread.is_alive(holder)
 
     def take_over(self) -> None:
-        """Hear the calling thread from now on."""
+        """Take events of the calling thread from now on."""
         if not self._busy:
             self._hold()
 
@@ -156,7 +156,7 @@ class EventDispatcher:
             if self._late and get_ident() == self.thread:
                 self._catch_up()
             if self._interrupt is not None:
-                self._let_pass()
+                self._raise_interrupt()
         return True
 
     def take_turn(self, event: Callable[..., Any], *args: Any) -> bool:
@@ -173,12 +173,12 @@ class EventDispatcher:
 
     def _wait_for_turn(self, me: int) -> None:
         """Wait until an event of a thread of ours is dealt with: none of the program's is lost."""
-        is_heard = me != self._clock_thread and self.thread in (0, me)
-        if is_heard and self._turn.acquire(timeout=policy.TURN_SECONDS):
+        must_wait = me != self._clock_thread and self.thread in (0, me)
+        if must_wait and self._turn.acquire(timeout=policy.TURN_SECONDS):
             self._turn.release()
 
     def muted(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Return what ``function`` returns, hearing no event meanwhile."""
+        """Return what ``function`` returns; events are ignored meanwhile."""
         if self._busy or not self.is_open or get_ident() != self.thread:
             return function(*args)
         self._busy = self._is_muted = True
@@ -188,7 +188,7 @@ class EventDispatcher:
             self._busy = self._is_muted = False
 
     def _hold(self) -> None:
-        """Hear the calling thread. The main thread stays until the end."""
+        """Take events of the calling thread. The main thread stays until the end."""
         self.thread = get_ident()
         holder = next((t for t in threading.enumerate() if t.ident == self.thread), None)
         self._holder = None
@@ -205,7 +205,7 @@ class EventDispatcher:
             own = self._clock() - began - (self._costs.total - spent)
             self._costs.spend("boundary", min(max(0.0, own), MOST_OF_A_SAMPLE) * SAMPLE_EVERY)
 
-    def _let_pass(self) -> None:
+    def _raise_interrupt(self) -> None:
         interrupt, self._interrupt = self._interrupt, None
         assert interrupt is not None
         try:

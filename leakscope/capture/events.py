@@ -265,7 +265,7 @@ class EventCounts:
         self._compiled: list[CompilationRecord] = []
         self._described = 0
         self._frames: dict[str, tuple[str, str, int]] = {}
-        self._is_told = True
+        self._is_reported = True
         self.caught = CaughtExceptions(functools.partial(self._add, Event.CAUGHT))
         modules = dict.fromkeys(passage.module for passage in PASSAGES)
         self._watch = ImportWatch(dict.fromkeys(modules, self._arrived))
@@ -337,9 +337,9 @@ class EventCounts:
 
         ``last`` at the end of the run: what it keeps then.
         """
-        if COMPILER not in sys.modules or (self._is_told and not last):
+        if COMPILER not in sys.modules or (self._is_reported and not last):
             return None
-        self._is_told = True
+        self._is_reported = True
         kept = functions()
         if not kept:
             return None
@@ -481,7 +481,7 @@ class EventCounts:
                 continue
             record = self._placed(_described(metrics), str(getattr(metrics, "compile_id", "")))
             if not record.hit_limit:
-                self._is_told = False
+                self._is_reported = False
                 self._add(Event.RECOMPILATION if record.number else Event.COMPILATION)
             self._described += 1
             if self._described <= MOST_COMPILATIONS:

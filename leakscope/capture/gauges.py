@@ -1,7 +1,7 @@
 """Gauges that a session reads by itself: slow ones within their part of the budget, what measuring
 made resident, shapes of tensors, pages that a worker copied.
 
-What child processes hold is told by nothing but these. While there are any they are therefore read
+Only these show what child processes hold. While there are any, they are therefore read
 by time, also in the middle of a pass that lasts: ever further apart at first, so that a run of
 seconds shows whether they grow and for how long; then as often as their part of the budget allows.
 So is a DataLoader's worker, which is a child itself and whose censuses may lie far apart.
@@ -14,7 +14,7 @@ grows with new shapes alone is no leak, so their number stands beside the memory
 Looked at are the variables of the boundary's own thread; numbers are kept, and no tensor.
 
 One census suffices to know where objects lie; whether their pages are still shared is then asked
-without walking the heap again, which large datasets make dear.
+without walking the heap again, which is expensive for large datasets.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class SlowGauges:
         return TREE_FIRST_COST if is_of_tree else policy.SLOW_FLOOR_SHARE
 
     def _plan_tree(self, now: float, children: int, seconds: float) -> None:
-        """Say when child processes are read again, given what this reading has cost."""
+        """Schedule the next reading of child processes by what this one has cost."""
         if not children:
             self._tree_from = inf
             return
@@ -305,7 +305,7 @@ def _heap_bytes(gauges: Mapping[str, int]) -> int:
 
 
 MOST_SHAPES = 2048
-"""More aren't told apart: no cache of a library that is known has room for so many."""
+"""More aren't distinguished: no known cache of a library has room for so many."""
 MOST_FRAMES = 24
 MOST_NAMES = 256
 MOST_ITEMS = 16

@@ -1,4 +1,4 @@
-"""Steps and batches: counted from optimizers and loaders, from forward passes, or told by a
+"""Steps and batches: counted from optimizers and loaders, from forward passes, or reported by a
 framework.
 
 Forward passes are the calls of outermost modules, in evaluation mode or without gradients, while no
@@ -222,7 +222,7 @@ class OtherThreads:
 
 
 def _nowhere(kind: BoundaryKind, phase: Phase | None, label: str) -> None:
-    """Be told of boundaries and reach none."""
+    """Receive boundaries and reach none."""
 
 
 INFERENCE = "inference"

@@ -87,7 +87,7 @@ class Closing:
         self._stop_watching: Callable[[], None] = lambda: None
 
     def failed(self, error: BaseException) -> None:
-        """Have the session look at what ended the program before anything of it is let go."""
+        """Take the last census before anything of the program is released."""
         if self._session is not None and os.getpid() == self._pid:
             try:
                 self._session.failed(error)
@@ -96,7 +96,7 @@ class Closing:
                     raise
 
     def watch_returns(self) -> None:
-        """Have the session concluded as the program's last work returns, its variables alive."""
+        """Conclude the session as the program's last work returns, its variables alive."""
         session = self._session
         if session is not None:
             from leakscope.capture import returning
@@ -105,7 +105,7 @@ class Closing:
             returning.watch(session.conclude, globals())
 
     def left(self, error: BaseException) -> None:
-        """Have the session concluded while a traceback keeps what the program worked with."""
+        """Conclude the session while a traceback keeps the program's variables alive."""
         if self._session is None or os.getpid() != self._pid:
             return
         try:
@@ -119,7 +119,7 @@ class Closing:
                 raise
 
     def arrange(self, status: str, exit_code: int = 0, exception: str = "") -> None:
-        """Have the session closed by the interpreter's exit, before the program's own handlers.
+        """Close the session at the interpreter's exit, before the program's own handlers.
 
         Exit handlers run in reverse order and after threads are joined, so the last one to be
         registered sees the program's globals as it left them and all that its threads did.
@@ -161,7 +161,7 @@ def _run(program: Program, closing: Closing) -> None:
     except BaseException as error:
         closing.failed(error)
         closing.left(error)
-        _show_traceback(error, _as_the_program_knows_it(error))
+        _show_traceback(error, _without_our_frames(error))
         if isinstance(error, KeyboardInterrupt):
             closing.arrange("interrupted", _INTERRUPTED, "KeyboardInterrupt")
         else:
@@ -197,7 +197,7 @@ def _run_code(source: str) -> None:
 
 
 def _show_source_of(code: CodeType, source: str) -> None:
-    """Have tracebacks show the lines of ``-c``, where the interpreter has put the boot code's."""
+    """Make tracebacks show the lines of ``-c`` instead of the boot code's."""
     import linecache
 
     linecache._register_code(code, source, "<string>")  # type: ignore[attr-defined]
@@ -326,7 +326,7 @@ def _start_session(launch: Launch) -> Session | None:
 
 
 def _die_with(supervisor: int) -> None:
-    """Have the kernel kill this process when its supervisor dies, as if both were one."""
+    """Have the kernel kill this process when its supervisor dies."""
     try:
         import ctypes
 
@@ -337,7 +337,7 @@ def _die_with(supervisor: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _as_the_program_knows_it(error: BaseException) -> TracebackType | None:
+def _without_our_frames(error: BaseException) -> TracebackType | None:
     """Return a traceback without what started the program, or broke into it while ours ran."""
     if isinstance(error, KeyboardInterrupt):
         with contextlib.suppress(ImportError, KeyboardInterrupt):
@@ -351,7 +351,7 @@ def _as_the_program_knows_it(error: BaseException) -> TracebackType | None:
 
 
 def _show_traceback(error: BaseException, traceback: TracebackType | None) -> None:
-    """Have the interpreter's last words on this exception show this traceback.
+    """Make the interpreter print this traceback for the exception.
 
     The interpreter calls ``sys.excepthook`` when all frames are gone. For that one call the hook is
     ours; it takes the launch's frames off and hands on to the hook that the program had.

@@ -277,7 +277,7 @@ class Measuring:
         return self._headroom.left(self.resident)
 
     def _keep_seal(self, census: Census | None) -> None:
-        """Know from a full census whether the next goes on from it."""
+        """Note from a full census whether the next one can continue from it."""
         if census is not None and census.scope is CensusScope.FULL:
             self._costs.is_sealed = census.sealed > 0
 
@@ -485,7 +485,7 @@ class Writer(Protocol):
         """Append a record; return whether it was written."""
 
     def move(self, directory: Path, header: HeaderRecord) -> bool:
-        """Go on in another directory; return whether that could be done."""
+        """Continue in another directory; return whether that was possible."""
 
     def close(self) -> None:
         """Write no more."""
@@ -501,7 +501,7 @@ class WorkerFollower(Protocol):
         """Follow them no more."""
 
     def follow(self, session: Any) -> None:
-        """Have the workers from now on record beside this session, where it records now."""
+        """Have later workers record in the directory of this session."""
 
     def ended(self) -> list[ProcessEndRecord]:
         """Return the processes that have ended by themselves since the last time."""
@@ -542,14 +542,14 @@ class Headroom:
         return None if least is None else max(0, least)
 
     def is_running_out(self, resident: int) -> bool:
-        """Return whether headroom is under the threshold now, or has halved since it was told."""
+        """Return whether headroom is under the threshold now, or has halved since last reported."""
         left = self.left(resident)
         if left is None:
             return False
         return left < threshold(left, resident) and 2 * left <= self._reported_at
 
     def reported(self, resident: int) -> None:
-        """Remember that it was told: once per halving, so some twenty times in a run at most."""
+        """Remember the warning: one per halving, so some twenty in a run at most."""
         self._reported_at = max(1, self.left(resident) or 0)
 
 

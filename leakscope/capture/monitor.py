@@ -88,7 +88,7 @@ class Monitor:
             time.sleep(min(POLL_SECONDS, max(due - self._clock(), 0.0)))
 
     def close(self, status: str, exit_code: int | None = None, signal: int | None = None) -> None:
-        """Say how watching ended; ``exit_code`` and ``signal`` where the watcher is the parent.
+        """Record how watching ended; ``exit_code`` and ``signal`` where the watcher is the parent.
 
         A process that a signal ended has no closing record, as with one that records itself.
         """
@@ -140,7 +140,7 @@ class Monitor:
 
 
 def used_on_devices(gpus: tuple[Gpu, ...], pids: set[int]) -> dict[str, int]:
-    """Return for each GPU what these processes use, and what all do, as gauges."""
+    """Return what these processes, and all processes, use of each GPU, as gauges."""
     found: dict[str, int] = {}
     for gpu in gpus:
         theirs = [size for pid, size in gpu.processes.items() if pid in pids and size is not None]

@@ -1,5 +1,5 @@
 """What a user chose for a session: a value that can cross a process boundary, with the settings of
-the project and the environment where nobody said otherwise.
+the project and the environment where nothing else is set.
 """
 
 from __future__ import annotations

@@ -210,7 +210,7 @@ class Pass:
         self.born = born
         """How many passes had been asked for a batch when this one was made."""
         self.first = 0
-        """The how-manieth pass it was to be asked; 0 before."""
+        """Index of the last pass over it, from 1 on; 0 before the first."""
         self.evaluating = False
         self.validated = False
         """Whether all modules in evaluation mode had their validation before it began."""
@@ -233,7 +233,7 @@ class PassSites:
 
     A place is a line of the user's code and the way from there through libraries, plus mode, grad
     state and loader, from the particular to the general, so that loaders which are rebuilt every
-    epoch are still recognised and a function that trains and validates on the same line is told
+    epoch are still recognised and a function that trains and validates on the same line is split
     apart.
     """
 
@@ -241,7 +241,7 @@ class PassSites:
         self.is_alive: Callable[[int], bool] = lambda loader: False
         """Tells whether a loader still exists."""
         self._learned: dict[tuple[object, ...], tuple[Verdict | None, int]] = {}
-        """What a key stands for, None for several things, and the last loader that told."""
+        """What a key stands for, None for several things, and the last loader that used it."""
         self._validations: dict[tuple[Site, int], int] = {}
         self._rounds: dict[Site, _Round] = {}
 
@@ -299,10 +299,10 @@ class PassSites:
             self._validations.setdefault((site, self._turn(site, loader, trained)), number)
 
     def _turn(self, site: Site, loader: int, trained: int) -> int:
-        """Return as the how-manieth in its round a loader comes to a place, from 0 on.
+        """Return the index of a loader among those that come to a place in a round, from 0 on.
 
         A round is over once training has gone on, once one of its loaders comes again, and once
-        none of them exists any more: then they are made anew each time. A loader keeps its number
+        none of them exists any more: then they are created each time. A loader keeps its number
         where no other has it in this round.
         """
         if site not in self._rounds and len(self._rounds) >= SITES_KEPT:

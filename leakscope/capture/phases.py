@@ -1,6 +1,6 @@
 """The state machine of training: events in, boundaries out.
 
-A state machine without torch and without a clock. It is told of loaders, optimizer steps, modes
+A state machine without torch and without a clock. Its inputs are loaders, optimizer steps, modes
 and the user's own calls, and emits a boundary whenever a piece of training has ended.
 """
 
@@ -45,7 +45,7 @@ class PhaseTracker:
         self.listens = True
         """Whether forward passes matter just now."""
         self.on_listening: Callable[[bool], None] = lambda listens: None
-        """Is told when that changes."""
+        """Called when that changes."""
         self.iterations = Iterations(emit)
         self.elsewhere = OtherThreads()
         self._stack = PhaseStack(emit, self.iterations.flush)
@@ -338,7 +338,7 @@ class PhaseTracker:
         self._settle()
 
     def _take_validation(self, run: Pass) -> bool:
-        """Have a pass own the phase of the forward passes that its last batch was used for.
+        """Assign to a pass the phase of the forward passes that its last batch was used for.
 
         It was taken for a further loader of the training, whose own pass goes on: some trainers
         switch the mode only once they hold a batch, and never exhaust a loader.
@@ -456,7 +456,7 @@ class Evaluated:
 
     def __init__(self) -> None:
         self.still: Callable[[set[int]], set[int]] = lambda keys: keys
-        """Tells which of these modules are in evaluation mode just now: not all are told back."""
+        """Returns which of these modules are in evaluation mode: not every change is reported."""
         self.keys: set[int] = set()
         self._validated: set[int] = set()
         """Those with which a validation was made that is over."""
@@ -499,7 +499,7 @@ class Evaluated:
 
 
 TRAINS_AFTER_BATCHES = 2
-"""One that still steps so many batches after its first trains; inner loops make theirs anew."""
+"""One that still steps so many batches after its first trains; inner loops recreate theirs."""
 
 
 class Tuning:

@@ -39,7 +39,7 @@ TRACING_PHASES_KEPT = 100
 """Phases whose pace is known: a program may make up any number of names."""
 TRACING_SAFETY = 1.5
 """What a window is foretold to cost is multiplied by this before it opens: tables of traces that
-outgrow the processor's caches make a block dearer than in the calibration."""
+outgrow the processor's caches make a block cost more than in the calibration."""
 # Censuses: what they are expected to cost before they were measured
 
 RECORD_SECONDS = 80e-6
@@ -59,7 +59,7 @@ RESUMED_PART = 0.25
 RECENT = 0.4
 """Weight of the newest sample in an estimate of a cost: three samples make most of it."""
 PACE_LASTING = 0.8
-"""Weight that a census keeps with each that follows when it is told how busy the machine is."""
+"""Weight of a census in the estimate of how busy the machine is, with each that follows."""
 MOST_SLOWED = 4.0
 """Times: whatever a census has waited for, its program is held up no longer than that."""
 
@@ -70,10 +70,10 @@ FLOOR_SHARE = 0.035
 FLOOR_SECONDS = 0.15
 """Seconds at once, on a machine that has nothing else to do: a dozen censuses of names."""
 FLOOR_FULL = 0.5
-"""Full censuses have so much beside the floor, where they are dear: as many of the user's names
+"""Full censuses have so much beside the floor, where they are slow: as many of the user's names
 take place in between, so that a run of ten seconds is seen evenly."""
 FULL_CHEAP = 2.0
-"""Times what a census of the user's names takes: full ones that are no dearer take its place."""
+"""Times what a census of the user's names takes: full ones that cost no more take its place."""
 FLOOR_AT_KEY = 6
 """Censuses that each kind of boundary between phases gets from the floor."""
 EXEMPT_CENSUSES = 16
@@ -83,7 +83,7 @@ EXEMPT_AT_KEY = 2
 EXEMPT_BEGINNINGS = 4
 """The same where training passes begin: no verdict takes fewer comparable censuses than four."""
 BEGINNING_SECONDS = 1.0
-"""Seconds: dearer ones are not exempt there."""
+"""Seconds: censuses that cost more are not exempt there."""
 RARE_FROM_SECONDS = 30.0
 RARE_FURTHER = 2.0
 """Where every census takes longer than a pause may, as beside a million records, one is
@@ -106,7 +106,7 @@ LATE_RISE_BYTES = 2 << 20
 
 WORKER_FLOOR_SHARE = 0.01
 WORKER_FLOOR_SECONDS = 0.1
-WORKER_DEAR_SECONDS = 0.05
+WORKER_EXPENSIVE_SECONDS = 0.05
 WORKER_CHEAP_EXEMPT = 4
 WORKER_CHEAP_SECONDS = 0.03
 WORKER_RECORDS = 24
@@ -166,7 +166,7 @@ KEYS_KEPT = 256
 PATIENCE = 3
 """Times that a kind gives way to those that were refused before it."""
 SPARSE_SECONDS = 60.0
-"""Seconds between censuses beyond which the report says how dear they are."""
+"""Seconds between censuses beyond which the report says what they cost."""
 
 # Gauges that are slow to read
 
@@ -179,7 +179,7 @@ SLOW_FLOOR_SPACING = 1 / 3
 SLOW_FLOOR_COST = 1 / 15
 """Beyond these it is read again after so much of the time since the first boundary, and such that
 it takes no more than this part of it, whatever the budget says: the growth model takes five
-readings, and of those of a dear source, taken one after the other, none would be left for the end
+readings, and of those of a slow source, taken one after the other, none would be left for the end
 of a short run."""
 MAPPINGS_FLOOR_COST = 1 / 40
 """The same for memory by kind of mapping, at any boundary: it explains growth that other sources

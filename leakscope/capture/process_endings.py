@@ -1,7 +1,7 @@
 """Notices processes that end by themselves: killed, crashed, or left with an exit code.
 
 multiprocessing learns of it in one place, whoever started the process: a DataLoader, a pool or the
-program itself. Whoever was told to end (``terminate``, ``kill``) did not end by himself.
+program itself. A process that got ``terminate()`` or ``kill()`` did not end by itself.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class ProcessEndings:
         return [self._ended.popleft() for _ in range(len(self._ended))]
 
     def work_of_others(self) -> str:
-        """Return in a sentence that child processes did the program's work unrecorded, if they did.
+        """Return a sentence if child processes did the program's work unrecorded.
 
         Those are meant that have ended, and used more processor time than this process.
         """
@@ -89,9 +89,9 @@ class ProcessEndings:
         if not count or there < max(WORTH_SECONDS, here):
             return ""
         names = ", ".join(name for name, _ in self._others.most_common(3) if name)
-        who = plural(count, "child process") + (f" ({names})" if names else "")
+        noun = plural(count, "child process") + (f" ({names})" if names else "")
         return (
-            f"{who} did most of the work: {there:.0f} s of processor time against {here:.0f} s in "
+            f"{noun} did most of the work: {there:.0f} s of processor time against {here:.0f} s in "
             f"this process. The largest held {human_bytes(_largest())}. What they kept was not "
             "recorded: children begin to record half a second after their start, unless --children "
             "is off; `with leakscope.profile():` in the function that they run begins at once."

@@ -81,7 +81,7 @@ class Requests:
         self._is_looking = False
 
     def listen(self, name: str) -> None:
-        """Have a signal ask for censuses, unless the program has its own use for it."""
+        """Take a census on a signal, unless the program handles that signal itself."""
         global _listening
         number = int(getattr(signal, f"SIG{name}", 0))
         why_not = _why_not(number, name)

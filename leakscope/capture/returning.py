@@ -36,7 +36,7 @@ _NO_WORK = frozenset({*sys.stdlib_module_names, "torch", "wandb", "mlflow"})
 """Modules whose functions a program calls when its work is done: to exit, save and shut down."""
 _DATA = (bool, int, float, str, bytes, tuple, list, dict, set)
 _EVENTS_OF_CALLS = sys.version_info >= (3, 11)
-"""Whether a name that is called can be told from others in a code."""
+"""Whether a called name can be distinguished from others in a code object."""
 _LOOKS_UP = frozenset({"LOAD_NAME", "LOAD_GLOBAL"})
 _BINDS = frozenset({"STORE_NAME", "STORE_GLOBAL"})
 _BEGINS_WORK = frozenset(
@@ -70,7 +70,7 @@ def watch(conclude: Callable[[], object], launch: dict[str, Any]) -> None:
 
 
 def stop() -> None:
-    """Look at no more returns."""
+    """Stop watching returns."""
     if IS_SUPPORTED:
         _native.stop()
 
@@ -100,7 +100,9 @@ def is_done_after(module: FrameType) -> bool:
     """
     code, names = module.f_code, module.f_globals
     called, *waiting = _operands(code, module.f_lasti)
-    if _is_of_a_builtin(called, names) or not all(_waits_idly(one, names) for one in waiting):
+    if _is_of_a_builtin(called, names) or not all(
+        _waits_idly(operand, names) for operand in waiting
+    ):
         return False
     before, loaded, is_called = "", "", False
     bound: set[str] = set()

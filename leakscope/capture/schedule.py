@@ -31,7 +31,7 @@ _BY_TIME: _Name = (BoundaryKind.TIME, "", "")
 class _Key:
     """What one kind of comparable boundary has had."""
 
-    __slots__ = ("begins_training", "censuses", "fulls", "gave_way", "number", "resident", "seen")
+    __slots__ = ("begins_training", "censuses", "deferrals", "fulls", "number", "resident", "seen")
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -39,13 +39,13 @@ class _Key:
         self.seen = 0
         self.censuses = 0
         self.fulls = 0
-        self.gave_way = 0
+        self.deferrals = 0
         self.resident = 0
         """Resident bytes at the latest of them."""
 
 
 class Schedule:
-    """Decides boundary by boundary; told afterwards what its decision has cost."""
+    """Decides boundary by boundary; learns afterwards what its decision has cost."""
 
     def __init__(
         self,
@@ -196,11 +196,11 @@ class Schedule:
         if self._costs.is_sealed:
             checks = self._checks(now, policy.CHECK_AFTER) and self._pauses.allows(Due.CHECK)
             return Due.CHECK if checks else self._usual
-        if self._pauses.allows(Due.WHOLE) and self._bears_whole(now):
+        if self._pauses.allows(Due.WHOLE) and self._affords_whole(now):
             return Due.WHOLE
         return Due.FOCUSED
 
-    def _bears_whole(self, now: float) -> bool:
+    def _affords_whole(self, now: float) -> bool:
         """Whether the run is long enough for a whole walk; one that seals nothing is paid for."""
         is_unnamed = self._growth.is_unnamed
         expected = self._costs.expect(Due.WHOLE)
@@ -286,8 +286,8 @@ class Schedule:
         if kind is Due.FOCUSED and rises and self._floor.has_full:
             kind = self._costs.full  # nothing else tells a short run what rose
         share = (policy.WHOLE_SHARE_AT_END if rises else policy.WHOLE_SHARE_UNNAMED) * now
-        bears = self._costs.expect(kind) <= max(share, policy.BEGINNING_SECONDS)
-        return kind if bears else Due.FOCUSED
+        is_affordable = self._costs.expect(kind) <= max(share, policy.BEGINNING_SECONDS)
+        return kind if is_affordable else Due.FOCUSED
 
     def _is_unnamed(self, key: _Key) -> bool:
         """Whether full censuses must tell soon what rises without a name of the user's."""
@@ -396,10 +396,10 @@ class Schedule:
         at_once = 0.0 if self._is_dear(expected) else self._floor.seconds * self._costs.slowed
         allowed = self._floor.share * now + at_once
         if kind is Due.FULL:
-            dearer = self._costs.expect(Due.FULL)
-            if dearer <= policy.FULL_CHEAP * expected:
-                expected = dearer
-            elif full and self._bears_full(key, dearer, allowed, now):
+            expected_full = self._costs.expect(Due.FULL)
+            if expected_full <= policy.FULL_CHEAP * expected:
+                expected = expected_full
+            elif full and self._affords_full(key, expected_full, allowed, now):
                 return self._grant(key, kind, now, floor=True, inside=inside)
             else:
                 kind = Due.FOCUSED
@@ -414,8 +414,8 @@ class Schedule:
             return self._grant(key, kind, now, floor=True, inside=inside)
         return Due.NOTHING
 
-    def _bears_full(self, key: _Key, expected: float, allowed: float, now: float) -> bool:
-        """Whether the floor has room for a full census that is dear."""
+    def _affords_full(self, key: _Key, expected: float, allowed: float, now: float) -> bool:
+        """Whether the floor has room for a expensive full census."""
         if self._is_unnamed(key):
             allowed = policy.WHOLE_SHARE_UNNAMED * now
         return self._floor_full + expected <= policy.FLOOR_FULL * allowed
@@ -431,7 +431,7 @@ class Schedule:
         return policy.EXEMPT_BEGINNINGS if first else self._floor.exempt
 
     def _is_dear(self, expected: float) -> bool:
-        return expected > self._floor.dear * self._costs.slowed
+        return expected > self._floor.expensive * self._costs.slowed
 
     def _grant_paid(self, name: _Name, key: _Key, now: float) -> Due:
         kind = self._kind(now)
@@ -462,13 +462,13 @@ class Schedule:
         """Whether no kind that was refused earlier comes first; one that never comes is dropped."""
         first = next(iter(self._waiting), name)
         if first != name:
-            if key.gave_way < policy.PATIENCE:
-                key.gave_way += 1
+            if key.deferrals < policy.PATIENCE:
+                key.deferrals += 1
                 self._waiting[name] = None
                 return False
             del self._waiting[first]
         self._waiting.pop(name, None)
-        key.gave_way = 0
+        key.deferrals = 0
         return True
 
     def _folded(self, name: _Name) -> _Name:

@@ -103,7 +103,7 @@ class Scope:
                 _close(opened, gate, tracker.phase_end)
 
     def step(self) -> None:
-        """Say that a training iteration has ended; from now on nobody else says so."""
+        """Report the end of a training iteration; from now on only this call does."""
         session = self._session
         if session is not None:
             session.gate.dispatch(session.tracker.step_over)
@@ -160,7 +160,7 @@ class Scope:
     def _close(self, session: Session, status: str, exit_code: int, text: str) -> None:
         session.close(status=status, exit_code=exit_code, exception=text)
         if session.trouble and not session.options.quiet:
-            _say(session.trouble)
+            _warn(session.trouble)
         if session.options.report and session.world.leads:
             report_of(session)
 
@@ -208,7 +208,7 @@ class Scope:
         self._session = running
         is_child = running.header is not None and running.header.child is not None
         if not options.quiet and not is_child:
-            _say_once(f"already recording into {running.run_path}; this profile() adds to it.")
+            _warn_once(f"already recording into {running.run_path}; this profile() adds to it.")
 
 
 @overload
@@ -325,12 +325,12 @@ def _scope(out: Any, **overrides: Any) -> Any:
 
 
 def _options(**overrides: Any) -> SessionOptions:
-    """Complete what was asked for; where a session runs already, it has told what is amiss."""
-    return configured_options(_say_once if current_session() is None else None, **overrides)
+    """Complete the options; where a session runs already, it has reported any problem."""
+    return configured_options(_warn_once if current_session() is None else None, **overrides)
 
 
 def report(run_path: Path, *, quiet: bool) -> None:
-    """Have another process write the report: charts need room; print its summary unless quiet."""
+    """Write the report in another process: charts need memory. Print its summary unless quiet."""
     root = str(Path(__file__).parents[2])
     command = [sys.executable, "-c", _REPORTING, root, "report", str(run_path)]
     try:
@@ -343,17 +343,17 @@ def report(run_path: Path, *, quiet: bool) -> None:
         )
     except (OSError, subprocess.SubprocessError) as fault:
         again = f"leakscope report {run_path}"
-        _say(f"the report could not be written ({type(fault).__name__}); {again}")
+        _warn(f"the report could not be written ({type(fault).__name__}); {again}")
 
 
 def report_of(session: Session, *, quiet: bool | None = None) -> None:
-    """Have the report of a session written, and kept by the trackers; as quiet as it is to be."""
+    """Write the report of a session and store it in the trackers."""
     is_quiet = session.options.quiet if quiet is None else quiet
     report(session.run_path, quiet=is_quiet)
     if session.trackers.has_places or (session.run_path / "report.json").exists():
         for sentence in session.trackers.keep(session.run_path):
             if not session.options.quiet:
-                _say(sentence)
+                _warn(sentence)
 
 
 def _start(options: SessionOptions) -> Session | None:
@@ -362,14 +362,14 @@ def _start(options: SessionOptions) -> Session | None:
 
         return start_session(options)
     except UnwritableError as fault:
-        _say(f"{str(fault).removesuffix('.')}; the program goes on without a recording.")
+        _warn(f"{str(fault).removesuffix('.')}; the program goes on without a recording.")
         return None
     except LeakscopeError:
         raise
     except Exception as fault:
         if os.environ.get("LEAKSCOPE_STRICT") == "1":
             raise
-        _say(f"nothing is recorded ({type(fault).__name__}: {fault}); the program goes on.")
+        _warn(f"nothing is recorded ({type(fault).__name__}: {fault}); the program goes on.")
         return None
 
 
@@ -437,16 +437,16 @@ def _ending(error: BaseException | None) -> tuple[str, int, str]:
         return ("exception", 1, name)
 
 
-_said: set[str] = set()
+_warned: set[str] = set()
 
 
-def _say_once(sentence: str) -> None:
-    if sentence not in _said:
-        _said.add(sentence)
-        _say(sentence)
+def _warn_once(sentence: str) -> None:
+    if sentence not in _warned:
+        _warned.add(sentence)
+        _warn(sentence)
 
 
-def _say(sentence: str) -> None:
+def _warn(sentence: str) -> None:
     try:
         sys.stderr.write(f"leakscope: {sentence}\n")
     except Exception:

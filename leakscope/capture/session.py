@@ -129,8 +129,8 @@ class Session:
             in_child=self._is_of_a_worker,
             put_off=self._put_off.counts,
         )
-        told = writer.write, self._write_note
-        sampled = NativeAllocations(native, *told, self._costs, clock, options.budget)
+        outputs = writer.write, self._write_note
+        sampled = NativeAllocations(native, *outputs, self._costs, clock, options.budget)
         self._native, self._measuring.sampling_bytes = sampled, lambda: sampled.own_bytes
         self.events, self._counts_events = EventCounts(), counts_events
         self._measuring.events, self._cleaning = self.events.changed, CleaningCalls()
@@ -174,7 +174,7 @@ class Session:
             self._guard.call("time", None, self._time.start)
 
     def take_place(self, world: World) -> None:
-        """Know that this process is one of those that train together."""
+        """Mark this process as a rank of a distributed training."""
         self.world = world
         if world.size > 1:
             self._schedule.align()
@@ -194,7 +194,7 @@ class Session:
         self.gate.dispatch(self._reach_inside, kind, label)
 
     def on_wake(self, call: Callable[[], object]) -> bool:
-        """Have ``call`` called some times a second, in a thread of ours that forks don't meet.
+        """Call ``call`` some times a second, in a thread that forks don't inherit.
 
         Return False, with nothing arranged, where there is no such thread.
         """
@@ -232,7 +232,7 @@ class Session:
         self.gate.is_phase_control_claimed = False
 
     def note(self, slug: str, message: str) -> None:
-        """Have the report mention something."""
+        """Add a note to the report."""
         if self.is_live:
             self._guard.call("notes", None, self._write_note, slug, message)
 
@@ -243,7 +243,7 @@ class Session:
         return self._guard.allows(part)
 
     def failed(self, error: BaseException) -> None:
-        """Look at an exception that leaves the program, while its traceback keeps what it left."""
+        """Examine an exception that leaves the program, while its traceback keeps its frames."""
         if self.is_live:
             self._requests.mute()
             self._guard.call("shortages", None, self._shortages.left, error)
@@ -280,8 +280,10 @@ class Session:
             if not self._concluded:
                 self._stop()
         finally:
-            told = redact_text(exception)[:2000]
-            end = EndRecord(status=status, exit_code=exit_code, exception=told, time_s=self._now())
+            message = redact_text(exception)[:2000]
+            end = EndRecord(
+                status=status, exit_code=exit_code, exception=message, time_s=self._now()
+            )
             self._guard.call("recording", None, self._write_endings)
             self._guard.call("recording", None, self._write_unrecorded)
             self._guard.call("recording", None, self._seal, end)
@@ -290,7 +292,7 @@ class Session:
                 _current = None
 
     def forget(self) -> None:
-        """Be dead: this is the copy of a session in a forked child."""
+        """Deactivate the copy of a session in a forked child."""
         self._closed = True
         self._cleaning.forget()
         self.gate.shut()
@@ -455,9 +457,9 @@ class Session:
             tried = self._guard.call("cleanup", None, self._trials.at, boundary)
             if tried is not None:
                 self._writer.write(tried)
-        told = self._measuring.gauges, self._windows.growth
+        readings = self._measuring.gauges, self._windows.growth
         with self.events.muted():
-            self._guard.call("trackers", None, self.trackers.at, boundary, *told)
+            self._guard.call("trackers", None, self.trackers.at, boundary, *readings)
         self._guard.call("requests", None, self._requests.look_after)
 
     def _describe(

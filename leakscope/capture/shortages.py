@@ -86,13 +86,13 @@ class Shortages:
         if self._seen > MOST_RECORDED:
             return
         oom = OutOfMemoryMessage(f"cuda:{device}", requested=requested, free=free, total=total)
-        met = unobservable_state()
+        state = unobservable_state()
         if self._is_in_backward():
-            self._record(oom, "observer", no_look="a backward pass was under way")
-        elif met is not None and not met.may_last:
-            self._record(oom, "observer", no_look=f"{met.reason} was under way")
+            self._record(oom, "observer", no_census="a backward pass was under way")
+        elif state is not None and not state.may_last:
+            self._record(oom, "observer", no_census=f"{state.reason} was under way")
         elif not self._gate.seize(self._record, oom, "observer"):
-            self._record(oom, "observer", no_look="another census was under way")
+            self._record(oom, "observer", no_census="another census was under way")
 
     def _is_in_backward(self) -> bool:
         """Return whether autograd is at work: its threads change the graph without the interpreter.
@@ -123,13 +123,13 @@ class Shortages:
         oom: OutOfMemoryMessage,
         seen: str,
         *,
-        no_look: str = "",
+        no_census: str = "",
         unwound: Sequence[FrameType] = (),
         error: str = "",
         message: str = "",
     ) -> None:
         moment = self._moment()
-        census, why = None, no_look or self._why_not(oom, seen)
+        census, why = None, no_census or self._why_not(oom, seen)
         if not why:
             census = self._measuring.census_of_failure(host_room().free, unwound)
             why = "" if census else "there was no room or no time for one"
@@ -160,8 +160,8 @@ class Shortages:
         that survives it pays no more than its budget for those that come after.
         """
         if seen == "exception":
-            has_one = self._was_observed(oom) and self._last is not None and self._last.census
-            return "there is one from before the exception" if has_one else ""
+            has_census = self._was_observed(oom) and self._last is not None and self._last.census
+            return "there is one from before the exception" if has_census else ""
         if self._last is None:
             return ""
         moment = self._moment()
@@ -188,7 +188,7 @@ def _await_device(cuda: ModuleType) -> None:
 
 
 def _located(oom: OutOfMemoryMessage) -> OutOfMemoryMessage:
-    """Return what was told, with the program's current device where the message names none."""
+    """Return the shortage, with the program's current device where the message names none."""
     cuda = awake_cuda()
     if oom.device != "cuda" or cuda is None:
         return oom

@@ -94,10 +94,10 @@ class Counter(Protocol):
         """Return how many blocks were handed out while it counted."""
 
     def arm(self, more: int, function: Callable[[], object]) -> None:
-        """Have ``function`` called after so many more blocks."""
+        """Call ``function`` after so many more blocks."""
 
     def disarm(self) -> None:
-        """Have nothing called any more."""
+        """Cancel the call."""
 
     def alive(self) -> int:
         """Return how many blocks are handed out now."""
@@ -335,7 +335,7 @@ class AllocationWindows:
         return seen
 
     def _go_on(self, boundary: Boundary) -> None:
-        """Know that the program goes on, and let tracing cost no more than is left."""
+        """The program continues: limit the cost of tracing to what is left."""
         self._meter.depart(boundary)
         if self._window is not None and self._mode == "window":
             self._meter.limit(self._allowance, self._window.cut)
@@ -390,11 +390,11 @@ class _OverheadMeter:
             known.append(blocks / stretch.units)
 
     def pause(self) -> None:
-        """Have tracing not cut while a boundary is measured, or a window closed."""
+        """Keep tracing from being cut while a boundary is measured or a window closed."""
         self._counter.disarm()
 
     def depart(self, boundary: Boundary) -> None:
-        """Know that the program goes on."""
+        """The program continues."""
         self._pace.begin(boundary)
         if self.counts:
             self._from = self._counter.counted()
@@ -427,7 +427,7 @@ class _OverheadMeter:
         return TRACING_SAFETY * per_block * self._per_second
 
     def enter(self, *, is_ours: bool) -> None:
-        """Know that a window is open."""
+        """A window is open."""
         self._is_ours = is_ours
         self._alive = self._counter.alive()
         self._stretches = 0
@@ -435,7 +435,7 @@ class _OverheadMeter:
         self._pace.enter()
 
     def leave(self) -> float:
-        """Know that it is closed; return the seconds that it has added to the program's."""
+        """The window is closed; return the seconds that it has added to the program's."""
         cost = self._slowdown()
         self._cut_at = None
         self._pace.leave()
@@ -451,7 +451,7 @@ class _OverheadMeter:
         return cost + cost / max(self._stretches, 1)
 
     def limit(self, allowance: float, cut: Callable[[], object]) -> None:
-        """Have ``cut`` called where tracing has cost the program more than that.
+        """Call ``cut`` where tracing has cost the program more than that.
 
         What lives need not be read.
         """
@@ -517,7 +517,7 @@ class Pace:
         self._is_inside = False
 
     def begin(self, boundary: Boundary) -> None:
-        """Know that the program goes on from here."""
+        """The program continues from here."""
         self._from = (boundary, self._spent())
 
     def end(self, boundary: Boundary, blocks: int | None = None) -> PaceStretch | None:
@@ -541,12 +541,12 @@ class Pace:
         return median(paces) if len(paces) >= TRACING_PILOT else None
 
     def enter(self) -> None:
-        """Know that a window opens."""
+        """A window opens."""
         self._is_inside = True
         self._inside = {}
 
     def leave(self) -> None:
-        """Know that it is closed."""
+        """The window is closed."""
         self._is_inside = False
         self._inside = {}
 

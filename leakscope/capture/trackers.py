@@ -74,7 +74,7 @@ class Tracker(Protocol):
 
     @property
     def logs_rows(self) -> bool:
-        """Whether a log makes a row of the program's: then its last figures are told at the end."""
+        """Whether a log makes a row of the program's: then its last figures come at the end."""
 
     def place(self) -> TrackedRun | None:
         """Return where the program logs now; None where it hasn't imported it or has no run."""
@@ -317,7 +317,7 @@ class Rates:
         return {name: rates[name] for name in fastest}
 
     def _risen(self, path: str, place: object, size: int, step: int) -> int:
-        """Return the bytes since the first look at this place; 0 where that can't be said."""
+        """Return the bytes since the first look at this place; 0 where unknown."""
         first = self._first.get(path)
         if first is None and len(self._first) < NAMES:
             first = self._first[path] = Rising(place, size, step)
@@ -542,7 +542,7 @@ class Trackers:
         self._rates = Rates()
         self._step = 0
         self.leaves_memory = False
-        """Whether somebody else draws memory already, so that only growth is told."""
+        """Whether somebody else draws memory already, so that only growth is logged."""
         self.ahead = 0
         """How many steps more are recorded than the training that goes on counts itself."""
 
@@ -607,15 +607,15 @@ class Trackers:
             self._trackers.remove(tracker)
             self._note(
                 "tracker-slow",
-                f"{tracker.name} kept the training waiting for {spent:.1f} s: it was told no more.",
+                f"{tracker.name} kept the training waiting for {spent:.1f} s: no more was logged.",
             )
 
     def _may_log(self, tracker: Tracker, place: TrackedRun) -> bool:
         return tracker.name in self._requested or place.is_local
 
-    def _places(self, say: Callable[[str], None]) -> Iterator[tuple[str, TrackedRun]]:
+    def _places(self, warn: Callable[[str], None]) -> Iterator[tuple[str, TrackedRun]]:
         for tracker in tuple(self._trackers):
-            with _contained(tracker.name, say):
+            with _contained(tracker.name, warn):
                 place = tracker.place()
                 if place is not None and self._may_log(tracker, place):
                     yield tracker.name, place
@@ -628,10 +628,10 @@ class Trackers:
             verdict=str(summary["verdict"]),
             sentence=str(summary["headline"]),
             rates={
-                f"{PREFIX}culprits/{named(one['name'])}_kib_per_{named(one['unit'])}": round(
-                    one["bytes_per_unit"] / 1024, 3
+                f"{PREFIX}culprits/{named(entry['name'])}_kib_per_{named(entry['unit'])}": round(
+                    entry["bytes_per_unit"] / 1024, 3
                 )
-                for one in culprits
+                for entry in culprits
             },
             step=self._drawn_step,
         )
@@ -672,8 +672,8 @@ def _is_closed(tracker: Tracker) -> bool:
 
 
 @contextmanager
-def _contained(name: str, say: Callable[[str], None]) -> Iterator[None]:
+def _contained(name: str, warn: Callable[[str], None]) -> Iterator[None]:
     try:
         yield
     except ours(Exception) as fault:
-        say(f"{name} keeps no report: {describe(fault)}")
+        warn(f"{name} keeps no report: {describe(fault)}")

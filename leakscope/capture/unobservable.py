@@ -94,33 +94,33 @@ class DeferredReadings:
 
         ``now`` is in seconds since the recording began.
         """
-        met = self._where()
-        if met is not None and not self._is_lasting(met, kind, now):
+        state = self._where()
+        if state is not None and not self._is_lasting(state, kind, now):
             if due is not Due.NOTHING:
-                self.counts[met.reason] = self.counts.get(met.reason, 0) + 1
+                self.counts[state.reason] = self.counts.get(state.reason, 0) + 1
                 self.due = max(self.due, due)
             return None
-        if met is None:
+        if state is None:
             self._reason = ""
-        elif met.gauges_only and due > Due.RECORD:
-            self.counts[met.reason] = self.counts.get(met.reason, 0) + 1
+        elif state.gauges_only and due > Due.RECORD:
+            self.counts[state.reason] = self.counts.get(state.reason, 0) + 1
             self.due = max(self.due, due)
             return Due.RECORD
         due, self.due = max(due, self.due), Due.NOTHING
         return due
 
-    def _is_lasting(self, met: UnobservableState, kind: BoundaryKind, now: float) -> bool:
-        if met.reason != self._reason:
-            self._reason, self._since = met.reason, now
+    def _is_lasting(self, state: UnobservableState, kind: BoundaryKind, now: float) -> bool:
+        if state.reason != self._reason:
+            self._reason, self._since = state.reason, now
         lasts = now - self._since >= max(LASTING_SECONDS, LASTING_SHARE * now)
-        return met.may_last and (lasts or kind in _ENDS)
+        return state.may_last and (lasts or kind in _ENDS)
 
 
 def _state_of(core: Any) -> UnobservableState | None:
     """Ask torch itself: a handful of flags and stacks of the calling thread."""
     lasting = None
-    for reason, is_met, may_last in _STATES if core is not None else _STATES[-1:]:
-        if _answer(is_met, core):
+    for reason, is_active, may_last in _STATES if core is not None else _STATES[-1:]:
+        if _answer(is_active, core):
             if not may_last:
                 return UnobservableState(reason, may_last=False)
             if reason == _WITH_STACKS:
@@ -129,9 +129,9 @@ def _state_of(core: Any) -> UnobservableState | None:
     return lasting
 
 
-def _answer(is_met: Callable[[Any], bool], core: Any) -> bool:
+def _answer(is_active: Callable[[Any], bool], core: Any) -> bool:
     try:
-        return is_met(core)
+        return is_active(core)
     except ours(Exception):  # another version of torch, or one that is being imported
         return False
 

@@ -7,9 +7,9 @@ imports nothing of the package before the package can be found, and is no module
 The thread is not one of :mod:`threading`'s. In the main thread the same work could come in between
 any two instructions of the program: under a lock of its own, or in the middle of an import.
 
-Both sides speak through a folder. ``request.json`` is what to do; whoever renames it first, the
+Both sides communicate by a folder. ``request.json`` is what to do; whoever renames it first, the
 visitor or who gives up waiting, has decided. ``state.json`` is how far it came, and a file ``stop``
-in the folder ends the recording. Where ``keeper`` is no longer locked, who had come is gone.
+in the folder ends the recording. Where ``keeper`` is no longer locked, the attacher is gone.
 
 In the standard library modules stay imported that were: some have registered themselves in the
 interpreter, which can't be taken back, and are shared with the program by now.
@@ -41,10 +41,10 @@ OLDEST = (3, 10)
 
 
 def come(folder: str, page: int) -> None:
-    """Do what a folder asks for, unless who asked has given up.
+    """Do what a folder asks for, unless the requester has given up.
 
     Args:
-        folder: where both sides speak.
+        folder: where both sides communicate.
         page: address of the memory that a debugger left behind; 0 where there is none.
 
     """
@@ -91,7 +91,7 @@ class Visit:
         try:
             self._begin()
         except BaseException as fault:
-            self.tell("failed", why=self._why(fault))
+            self.write_state("failed", why=self._why(fault))
             self.leave()
         finally:
             forget_this_thread()
@@ -113,7 +113,7 @@ class Visit:
         finally:
             self._session = None
             free(self._page)
-            self.tell("left")
+            self.write_state("left")
             if not self._is_kept():
                 self._remove_folder()
 
@@ -123,7 +123,9 @@ class Visit:
         atexit.unregister(self._at_exit)
         if self._carrier in sys.meta_path:
             sys.meta_path.remove(self._carrier)
-        added = [name for name in set(sys.modules) - self._modules if self._came_along(name)]
+        added = [
+            name for name in set(sys.modules) - self._modules if self._was_imported_by_visit(name)
+        ]
         taken_back = self._modules_not_shared(added)
         modules = [sys.modules[name] for name in taken_back if name.partition(".")[0] == NAME]
         forget_fork_hooks(modules)
@@ -135,7 +137,7 @@ class Visit:
                 sys.path_importer_cache.pop(place, None)
         forget_this_thread()
 
-    def tell(self, state: str, **facts: Any) -> None:
+    def write_state(self, state: str, **facts: Any) -> None:
         """Write down how far it came."""
         self._state = {**self._state, **facts, "state": state, "pid": self._pid}
         path = os.path.join(self._folder, STATE)  # noqa: PTH118
@@ -177,7 +179,7 @@ class Visit:
 
         atexit.register(self._at_exit)
         facts = {"run": str(session.run_path), "engine": engine_name()}
-        self.tell("recording", **facts)
+        self.write_state("recording", **facts)
         if self._wanted["once"]:
             session.take_snapshot()
             self._end("detached")
@@ -200,11 +202,11 @@ class Visit:
 
     def _is_over(self) -> bool:
         """Return whether the recording is to end, or has ended."""
-        asked = os.path.exists(os.path.join(self._folder, STOP))  # noqa: PTH110, PTH118
-        return asked or time.monotonic() >= self._deadline or not self._is_kept()
+        is_stopped = os.path.exists(os.path.join(self._folder, STOP))  # noqa: PTH110, PTH118
+        return is_stopped or time.monotonic() >= self._deadline or not self._is_kept()
 
     def _is_kept(self) -> bool:
-        """Return whether who attached is there still: what nobody would end must end itself."""
+        """Return whether the attaching process lives; without it the recording ends itself."""
         try:
             import fcntl
 
@@ -243,9 +245,9 @@ class Visit:
                     if not gate.is_open or time.monotonic() > until:
                         close()
                     time.sleep(0.01)
-                self.tell("ended", how=status, trouble=session.trouble or "")
+                self.write_state("ended", how=status, trouble=session.trouble or "")
         except BaseException as fault:
-            self.tell("ended", how=status, trouble=self._why(fault))
+            self.write_state("ended", how=status, trouble=self._why(fault))
         finally:
             self._ending.release()
 
@@ -285,10 +287,10 @@ class Visit:
             return str(fault)
         return f"{type(fault).__name__}: {fault}."
 
-    def _came_along(self, name: str) -> bool:
+    def _was_imported_by_visit(self, name: str) -> bool:
         """Return whether a module is the package's, or a library that only it needed."""
         top = name.partition(".")[0]
-        return top == NAME or top in self._carrier.places or name in self._carrier.asked
+        return top == NAME or top in self._carrier.places or name in self._carrier.requested
 
     def _modules_not_shared(self, names: Sequence[str]) -> list[str]:
         """Return those of these modules that no module of the program has come to use.
@@ -322,7 +324,7 @@ class Carrier:
     def __init__(self, places: dict[str, str]) -> None:
         self.places = places
         """Top-level packages and the folders in which they lie."""
-        self.asked: set[str] = set()
+        self.requested: set[str] = set()
         """Libraries that leakscope was the first to import, found by the program's own path."""
         self._busy = False
 
@@ -348,7 +350,7 @@ class Carrier:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
         found = self._of_the_program(name, path, target)
         if found is not None:
-            self.asked.add(name)
+            self.requested.add(name)
             return found
         if path is None and name in self.places:
             return PathFinder.find_spec(name, [self.places[name]], target)
@@ -412,7 +414,7 @@ def _made_in(modules: Sequence[ModuleType]) -> list[object]:
 
 
 def forget_this_thread() -> None:
-    """Have :mod:`threading` not list this thread, which it meets when anybody asks for it."""
+    """Hide this thread from the lists of :mod:`threading`."""
     threading = sys.modules.get("threading")
     if threading is not None:
         active: dict[int, Any] = threading._active

@@ -262,7 +262,7 @@ class OutOfMemory:
     @property
     def headline(self) -> str:
         """What happened in one sentence."""
-        request = f"{human_bytes(self.requested)} asked for" if self.requested else "size not told"
+        request = f"{human_bytes(self.requested)} asked for" if self.requested else "size unknown"
         amounts = [
             ("live" if self.place != "host" else "resident", self.allocated),
             ("in holes", self.holes),

@@ -46,7 +46,7 @@ class GpuProcess:
 
 @dataclass(frozen=True)
 class GpuUse:
-    """A GPU and who uses it, in bytes."""
+    """A GPU and its users, in bytes."""
 
     index: int
     name: str
@@ -493,7 +493,7 @@ def _advice(survey: GpuSurvey) -> Iterator[str]:
     if not leftovers and not others:
         yield "  Nothing from outside: no process of yours is left over."
     if any(process.judgement.standing is ProcessStanding.UNSEEN for process in processes.values()):
-        yield "  Processes of other containers can be told from outside them, or with --pid=host."
+        yield "  Processes of other containers are visible from outside them, or with --pid=host."
     yield "  A process that runs gives memory back only by itself (leakscope.cleanup, inside it)."
     yield ""
 

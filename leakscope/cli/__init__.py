@@ -41,7 +41,7 @@ Exit codes: `run` ends as its program does; the other commands end with
   0  all is well
   1  a fault, explained by one sentence on stderr (LEAKSCOPE_DEBUG=1 adds the traceback)
   2  an invalid command line, --fail-on was met, check fails, or verify finds no fix
-  3  `snapshot`: no census came in time; `attach`: no safe point was reached in time
+  3  `snapshot`: no census was taken in time; `attach`: no safe point was reached in time
   4  `snapshot`: the process ended meanwhile
 """
 

@@ -156,7 +156,7 @@ def _record(
         except KeyboardInterrupt:
             pass
         for visit in visits:
-            visit.attachment.ask_to_stop()
+            visit.attachment.request_stop()
         paths = [_end(visit, quiet=options.quiet) for visit in visits]
     for path in paths:
         finish(path, report=options.report, quiet=options.quiet)
@@ -255,9 +255,9 @@ def _end(visit: _Visit, *, quiet: bool) -> Path:
 
 
 def _detach(pid: int) -> None:
-    from leakscope.capture.attach import ask_to_leave
+    from leakscope.capture.attach import request_detach
 
-    if not ask_to_leave(pid):
+    if not request_detach(pid):
         notify(f"nothing that `leakscope attach` began is recorded in process {pid}.")
         sys.exit(EXIT_ERROR)
     notify(f"process {pid} is recorded no longer, and as it was before.")

@@ -305,7 +305,7 @@ def _driver(facts: dict[str, Any], reading: DriverReading) -> Item:
         name=name,
         state=State.MISSING if wanted else State.OK,
         text="tells of no GPU",
-        advice="What other processes hold on a GPU isn't told: install nvidia-ml-py."
+        advice="What other processes hold on a GPU isn't shown: install nvidia-ml-py."
         if wanted
         else "",
     )

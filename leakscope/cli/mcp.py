@@ -336,8 +336,11 @@ class RunTools:
         entry = _facts(run, "name", "headline", "remark", "ended", "script", "created")
         entry |= _facts(run, "duration_s", "peak_bytes")
         entry |= {"standing": run.standing.value, "verdict": run.verdict and run.verdict.value}
-        if run.lead is not None:
-            entry |= {"culprit": run.lead.name, **_facts(run.lead, "bytes_per_unit", "unit")}
+        if run.top_culprit is not None:
+            entry |= {
+                "culprit": run.top_culprit.name,
+                **_facts(run.top_culprit, "bytes_per_unit", "unit"),
+            }
         return _without_empty(entry)
 
     def _report(self, folder: Path) -> Report:

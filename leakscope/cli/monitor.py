@@ -130,14 +130,14 @@ def forward_termination(child: subprocess.Popen[bytes] | None) -> Iterator[None]
     with contextlib.ExitStack() as stack:
         witness = None if child is None else stack.enter_context(SignalWitness())
 
-        def hand_on(number: int, _: FrameType | None) -> None:
+        def forward_signal(number: int, _: FrameType | None) -> None:
             if child is None or witness is None:
                 raise KeyboardInterrupt
             if not witness.was_hit():
                 child.send_signal(number)
 
         for number in signals:
-            signal.signal(number, hand_on)
+            signal.signal(number, forward_signal)
         try:
             yield
         finally:
@@ -227,7 +227,7 @@ def _watch(
     if child is None:
         watcher.close(status)
         return None
-    with contextlib.suppress(KeyboardInterrupt):  # the terminal has told the command too
+    with contextlib.suppress(KeyboardInterrupt):  # the terminal signals the command too
         child.wait()
     ending = _ending(child.wait())
     watcher.close("exit", exit_code=ending.exit_code, signal=ending.signal)
@@ -249,7 +249,7 @@ FORECAST_AFTER_MINUTES = 1.0
 """Importing libraries and reading data look like growth without an end."""
 LOGGED = 160
 """Characters of a line that no terminal's width limits."""
-WORTH_SAYING_BYTES = 1 << 20
+MIN_REPORTED_BYTES = 1 << 20
 """A rate below this per minute counts as none."""
 
 
@@ -314,7 +314,7 @@ class LiveLine:
         minutes, sizes = np.array(self._known, dtype=np.float64).T
         later = len(sizes) // 2  # what came before may have been a beginning
         rate = theil_sen(minutes[later:], sizes[later:]).rate
-        if abs(rate) < WORTH_SAYING_BYTES:
+        if abs(rate) < MIN_REPORTED_BYTES:
             return ["· steady"]
         parts = [f"· {human_bytes(rate)} per minute"]
         if (

@@ -48,7 +48,7 @@ OPTIONAL_SIGNALS = frozenset({signal.SIGUSR1, signal.SIGUSR2})
 not have it yet, or no longer, and then the request would be the death of it."""
 
 _WITNESS_PATIENCE_S = 0.1
-_TELLS_SENDERS = hasattr(signal, "sigwaitinfo")
+_HAS_SIGWAITINFO = hasattr(signal, "sigwaitinfo")
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def _run(command: list[str], on_start: Callable[[int], None] | None) -> int:
     """Return the wait status. Signals are taken one by one, so that none is lost or races."""
     watched = {*FORWARDED_SIGNALS, signal.SIGCHLD}
     # A blocked signal whose default is to be ignored waits on Linux; elsewhere it may be dropped.
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL if _TELLS_SENDERS else _take_note)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL if _HAS_SIGWAITINFO else _take_note)
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
     try:
         with SignalWitness() as witness:
@@ -159,7 +159,7 @@ def _next_signal(watched: set[signal.Signals]) -> tuple[int, bool]:
     A positive code means the kernel: the terminal, which tells the child itself. Where no code is
     to be had (macOS), the witness alone tells, whom the terminal tells too.
     """
-    if not _TELLS_SENDERS:
+    if not _HAS_SIGWAITINFO:
         return signal.sigwait(watched), True
     info = signal.sigwaitinfo(watched)
     return info.si_signo, info.si_code <= 0

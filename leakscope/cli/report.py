@@ -246,7 +246,7 @@ def finish(path: Path, *, report: bool, quiet: bool) -> Report | None:
     """
     written = [journal.stat().st_size for journal in journals(path)]
     if written and not any(written):
-        return None  # there was no room for its first record, as the program's process has said
+        return None  # there was no room for its first record, as the program's process has reported
     if report:
         concluded = conclude(path)
         try:

@@ -166,7 +166,7 @@ def run(
     if watch is not None:
         watch.end()
     if world.leads:
-        with _never_in_the_way(directory.path):
+        with _contained_failure(directory.path):
             leave_outcome(directory, world, ending)
             concluded = finish(directory.path, report=options.report, quiet=options.quiet)
             if lengthening is not None and concluded is not None:
@@ -267,7 +267,7 @@ def _run_again_if_open(
 
 
 @contextmanager
-def _never_in_the_way(path: Path) -> Iterator[None]:
+def _contained_failure(path: Path) -> Iterator[None]:
     """Have whatever goes wrong with the report cost the report only, not the exit status."""
     again = f"`leakscope report {path}` writes it from the recording."
     for number in (signal.SIGTERM, signal.SIGHUP):

@@ -186,7 +186,7 @@ def _listed(folder: Path, name: str) -> ListedRun | None:
             return read_listed(report, name=name, path=str(folder), page=page)
         return _without_report(folder, name, page) if is_run else None
     except UnreadableReportError as fault:
-        mended = f" {_what_to_do(folder, 'makes it anew')}" if is_run else ""
+        mended = f" {_what_to_do(folder, 'writes it again')}" if is_run else ""
         return _bare(folder, name, page, RunStatus.UNREADABLE, f"{JSON} {fault}.{mended}")
     except OSError as fault:
         reason = fault.strerror or fault
@@ -271,7 +271,7 @@ Examples:
   leakscope runs --out leakscope-runs/index.html     a page that links their reports
 
 \b
-Runs up to two folders further down are listed too, and comparison pages beside them.
+Runs up to two folders further down are listed too, and comparison pages next to them.
 Facts are from each run's report.json; a run without one, or still in progress, is marked so.
 
 \b
@@ -518,13 +518,13 @@ def compare(
     write_output(_rendered_comparison(comparison, form, out, reports), out, form)
     if not is_stdout(out):
         print_text(f"leakscope: {comparison.headline}\nleakscope: comparison in {out}")
-    met = [change for change in comparison.culprits if is_met(change, fail_on)]
-    for change in met:
+    matching = [change for change in comparison.culprits if is_failing(change, fail_on)]
+    for change in matching:
         notify(f"--fail-on is met: {change.name} is {change.change.value}.")
-    return EXIT_THRESHOLD if met else EXIT_OK
+    return EXIT_THRESHOLD if matching else EXIT_OK
 
 
-def is_met(change: CulpritChange, fail_on: Collection[ChangeKind]) -> bool:
+def is_failing(change: CulpritChange, fail_on: Collection[ChangeKind]) -> bool:
     """Return whether a culprit's change is among those that fail; notes never are."""
     return change.change in fail_on and change.severity is not Severity.NOTE
 

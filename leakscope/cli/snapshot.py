@@ -46,7 +46,7 @@ Exit codes:
   0  a census was taken
   1  nothing was sent: no such process, not recorded, no signal allowed, another user's, no Linux
   2  an invalid command line
-  3  no census came in time, or there was no room for one; one sentence says why
+  3  no census was taken in time, or there was no room for one; a sentence says why
   4  the process ended meanwhile
 """
 _POLL_S = 0.1

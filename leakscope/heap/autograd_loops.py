@@ -11,7 +11,7 @@ collector of Boehm and Weiser (Software: Practice and Experience 18, 1988) searc
 has its hooks in vectors of pointers to objects that point to the dict in which Python keeps them
 (``PyFunctionTensorPreHook`` and its like in torch/csrc/autograd/python_hook.h). Memory is read by
 ``/proc/self/mem``, which answers a wrong address with an error; where there is no such file, no
-hook is found and no loop told.
+hook is found and no loop reported.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class LoopFinder:
             return []
 
     def _reaches(self, head: object, type_name: str) -> bool:
-        met, waiting, at = {id(head)}, [head], 0
+        visited, waiting, at = {id(head)}, [head], 0
         while at < len(waiting) and self._left > 0:
             obj = waiting[at]
             at += 1
@@ -188,8 +188,8 @@ class LoopFinder:
             if obj is not head and anatomy.qualified_name(type(obj)) == type_name:
                 return True
             for referent in self._referents(obj):
-                if id(referent) not in met and not _is_closed(referent):
-                    met.add(id(referent))
+                if id(referent) not in visited and not _is_closed(referent):
+                    visited.add(id(referent))
                     waiting.append(referent)
         return False
 
@@ -334,7 +334,7 @@ def _name_of(circle: list[Any], place: int) -> str:
             name = f"{_class_name(circle[first])}.{step.variable}"
         elif step.edge is Edge.ITEM and name:
             name += step.text
-        part = ChainPart(circle[at], step.stands, whole_of(part, step))
+        part = ChainPart(circle[at], step.facet, whole_of(part, step))
     is_grad = not name and first == place - 1 and _is_gradient(circle[first], circle[place])
     return f"{_class_name(circle[first])}.grad" if is_grad else name
 
@@ -356,11 +356,11 @@ def _is_gradient(tensor: Any, obj: object) -> bool:
 def _label(part: ChainPart, circle: list[Any], at: int) -> labels.Label:
     """Return how a part refers to the next object; a function's cell is known by its place."""
     obj = circle[at]
-    if type(part.obj) is types.FunctionType and part.stands is labels.Stands.ITSELF:
+    if type(part.obj) is types.FunctionType and part.facet is labels.Facet.ITSELF:
         names = part.obj.__code__.co_freevars
         for name, cell in zip(names, part.obj.__closure__ or (), strict=False):
             if cell is obj:
-                return labels.Label("", Edge.CELL, name, labels.Stands.CELL)
+                return labels.Label("", Edge.CELL, name, labels.Facet.CELL)
     return labels.label(part, obj)
 
 

@@ -13,7 +13,7 @@ while an instruction runs, the function's instructions say: each has a fixed eff
 An exception that leaves a loop takes the iterator from the stack meanwhile, and what that calls
 when it dies may ask for a census: nothing may be read there any more. By then the interpreter has
 made a traceback that refers to the frame (``Python/ceval.c``: ``PyTraceBack_Here`` comes before the
-stack is unwound), or the instruction is one that raises anew. So only frames are read to which
+stack is unwound), or the instruction is one that raises again. So only frames are read to which
 nobody but the interpreter refers, and not at such an instruction.
 """
 
@@ -205,19 +205,19 @@ def _generators_behind(iterators: list[object]) -> list[object]:
 
     It is taken from the list, so that nobody up the stack refers to it.
     """
-    met = {id(iterators[0]): iterators.pop()}
-    inside = Counter(met.keys())
-    left = deque(met)
-    while left and len(met) < _MOST_OBJECTS:
+    visited = {id(iterators[0]): iterators.pop()}
+    inside = Counter(visited.keys())
+    left = deque(visited)
+    while left and len(visited) < _MOST_OBJECTS:
         number = left.popleft()
-        if _may_wrap(met[number]):
-            behind = {id(referent): referent for referent in gc.get_referents(met[number])}
-            inside.update(map(id, gc.get_referents(met[number])))
-            left += [n for n in behind if n not in met]
-            met |= behind
+        if _may_wrap(visited[number]):
+            behind = {id(referent): referent for referent in gc.get_referents(visited[number])}
+            inside.update(map(id, gc.get_referents(visited[number])))
+            left += [n for n in behind if n not in visited]
+            visited |= behind
             del behind
-    generators = [number for number, obj in met.items() if is_generator(obj)]
-    return [met[n] for n in generators if sys.getrefcount(met[n]) - _OURS <= inside[n]]
+    generators = [number for number, obj in visited.items() if is_generator(obj)]
+    return [visited[n] for n in generators if sys.getrefcount(visited[n]) - _OURS <= inside[n]]
 
 
 def _may_wrap(obj: object) -> bool:
@@ -240,19 +240,19 @@ def stack_in(code: CodeType) -> ValueStack:
     iterators: dict[int, tuple[int, ...]] = {}
     ahead: list[tuple[int, int, tuple[int, ...]]] = [(0, 0, ())]
     while ahead:
-        at, depth, lying = ahead.pop()
+        at, depth, on_stack = ahead.pop()
         while at < len(instructions) and at not in iterators:
             name, operation = instructions[at].opname, instructions[at].opcode
             argument = instructions[at].arg if operation >= dis.HAVE_ARGUMENT else None
             if operation in _JUMPS:
                 there = depth + dis.stack_effect(operation, argument, jump=True)
-                left = tuple(d for d in lying if d < there)
+                left = tuple(d for d in on_stack if d < there)
                 ahead.append((place[instructions[at].argval], there, left))
-            if name == "FOR_ITER" and depth - 1 not in lying:
-                lying = (*lying, depth - 1)
+            if name == "FOR_ITER" and depth - 1 not in on_stack:
+                on_stack = (*on_stack, depth - 1)
             depth += dis.stack_effect(operation, argument, jump=False)
-            lying = tuple(d for d in lying if d < depth)
-            iterators[at] = () if name.startswith((*_LEAVES, *_MAY_RERAISE)) else lying
+            on_stack = tuple(d for d in on_stack if d < depth)
+            iterators[at] = () if name.startswith((*_LEAVES, *_MAY_RERAISE)) else on_stack
             if name.startswith((*_LEAVES, *_GOES_ELSEWHERE)):
                 break
             at += 1
@@ -266,11 +266,11 @@ def _by_runs(offsets: list[int], iterators: dict[int, tuple[int, ...]]) -> Value
     before: tuple[int, ...] = ()
     stack = ValueStack(array("l"), [])
     for at, offset in enumerate(offsets):
-        lying = iterators.get(at, ())
-        if lying != before:
+        on_stack = iterators.get(at, ())
+        if on_stack != before:
             stack.offsets.append(offset)
-            stack.iterators.append(lying)
-            before = lying
+            stack.iterators.append(on_stack)
+            before = on_stack
     return stack
 
 

@@ -108,7 +108,7 @@ class CensusTaker:
     def prepare(self) -> None:
         """Learn of the user's modules and classes what the first census would have to.
 
-        No heap is walked: what that costs can then be told from the first census alone.
+        No heap is walked: the first census alone then shows what that costs.
         """
         without_collector(
             find_roots, self._ownership, self._definitions, full=False, work_items=self._work_items

@@ -228,7 +228,7 @@ def captured_graphs() -> list[CapturedGraphs]:
             ]
             while waiting:
                 node = waiting.pop()
-                waiting += [one for nodes in node.children.values() for one in nodes]
+                waiting += [child for nodes in node.children.values() for child in nodes]
                 sizes = [
                     "x".join(str(int(size)) for size in form["size"])
                     for form in node.outputs_metadata

@@ -19,7 +19,7 @@ from leakscope.model.text import human_bytes
 
 _LONGEST_SHAPE = 8
 _SHOWN_FROM = 10
-"""Of what is retained, the part that nothing can read is told from a tenth on."""
+"""Of what is retained, the part that nothing can read is reported from a tenth on."""
 
 
 def contents(groups: list[Group]) -> list[Content]:
@@ -65,7 +65,7 @@ def form_of(obj: Any) -> str:
 def _tensor_form(tensor: Any) -> str:
     """Read from C; neither a subclass nor a mode is asked.
 
-    A class with a dispatch of its own may compute shape and device itself: only its type is told.
+    A class with a dispatch of its own may compute shape and device itself: only its type is used.
     """
     core: Any = sys.modules["torch._C"]
     base = vars(core.TensorBase)

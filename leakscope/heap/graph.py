@@ -337,7 +337,7 @@ def _engine(name: str | None) -> Any:
     return reference if _native is None or name == "reference" else _native
 
 
-_met_deep_graph = False
+_has_deep_graph = False
 
 
 class Seal:
@@ -412,12 +412,12 @@ def walk(
     With a ``seal`` the walk must be a full one. With a ``baseline`` one of the user's names weighs
     what is new, and a whole one tells how much of what it reaches is.
     """
-    global _met_deep_graph
+    global _has_deep_graph
     chosen = _engine(engine)
     sealed: tuple[Any, ...] = ()
     if chosen is not reference and (seal is not None or baseline is not None):
         sealed = (getattr(seal, "handle", None), getattr(baseline, "handle", None))
-    if _met_deep_graph:
+    if _has_deep_graph:
         request = replace(request, graph_budget=0)
     access = tensor_access()
     guard = contextlib.nullcontext() if access is None else access.without_overrides()
@@ -427,7 +427,7 @@ def walk(
     columns["nodes"]["holds"] = [[Group(*g) for g in h] for h in columns["nodes"]["holds"]]
     totals = [TypeTotal(*total) for total in columns.pop("types")]
     heads = [HeadTotal(*total) for total in columns.pop("heads", [])]
-    _met_deep_graph = _met_deep_graph or columns["graph_is_deep"]
+    _has_deep_graph = _has_deep_graph or columns["graph_is_deep"]
     return WalkResult(
         nodes=Nodes(**columns.pop("nodes")),
         tensors=Tensors(**{k: array("q", v) for k, v in columns.pop("tensors").items()}),

@@ -42,7 +42,7 @@ class Edge(Enum):
     """Inside a wrapper that a person would not mention: ``__dict__``, the deque of a queue."""
 
 
-class Stands(Enum):
+class Facet(Enum):
     """What an object that is part of another stands for."""
 
     ITSELF = "itself"
@@ -62,7 +62,7 @@ class ChainPart(NamedTuple):
     """An object on a chain: what it stands for, and for whom."""
 
     obj: Any
-    stands: Stands = Stands.ITSELF
+    facet: Facet = Facet.ITSELF
     whole: Any = None
 
 
@@ -72,7 +72,7 @@ class Label(NamedTuple):
     text: str
     edge: Edge
     variable: str = ""
-    stands: Stands = Stands.ITSELF
+    facet: Facet = Facet.ITSELF
 
 
 ANY = Label("[*]", Edge.ITEM)
@@ -86,8 +86,8 @@ def label(parent: ChainPart, child: object) -> Label:
 
 def _label(parent: ChainPart, child: object, attempts: int) -> Label:
     try:
-        if parent.stands is not Stands.ITSELF:
-            return _INSIDE_PARTS[parent.stands](parent, child)
+        if parent.facet is not Facet.ITSELF:
+            return _INSIDE_PARTS[parent.facet](parent, child)
         return _from_object(parent.obj, child)
     except RuntimeError:  # another thread added to a dict meanwhile
         return _label(parent, child, attempts - 1) if attempts else ANY
@@ -95,9 +95,9 @@ def _label(parent: ChainPart, child: object, attempts: int) -> Label:
         return ANY
 
 
-def attribute(name: str, stands: Stands = Stands.ITSELF) -> Label:
+def attribute(name: str, facet: Facet = Facet.ITSELF) -> Label:
     """Return the label of an attribute."""
-    return Label(f".{name}", Edge.ATTRIBUTE, name, stands)
+    return Label(f".{name}", Edge.ATTRIBUTE, name, facet)
 
 
 def key(name: object) -> Label:
@@ -145,17 +145,17 @@ def _attribute_of(obj: Any, child: object) -> Label | None:
     if names is None:
         return None
     if names is child:
-        return Label("", Edge.HIDDEN, stands=Stands.ATTRIBUTES)
+        return Label("", Edge.HIDDEN, facet=Facet.ATTRIBUTES)
     found = _name_of(names, child)
     return None if found is None else _of_instance(cls, found, child)
 
 
 def _of_instance(cls: type, name: str, child: object) -> Label:
-    """Some attributes are a wrapper's own affair and are not said."""
+    """Some attributes are internals of a wrapper and are left out."""
     if name in _TORCH_PARTS and is_torch_module(cls):
-        return Label("", Edge.HIDDEN, stands=Stands.SUBMODULES)
+        return Label("", Edge.HIDDEN, facet=Facet.SUBMODULES)
     if type(child) is dict and _answers_from(cls, name):
-        return Label("", Edge.HIDDEN, stands=Stands.SUBMODULES)
+        return Label("", Edge.HIDDEN, facet=Facet.SUBMODULES)
     if name in _INNER and any(anatomy.inherits(cls, *owner) for owner in _INNER[name]):
         return INSIDE
     return attribute(name)
@@ -229,11 +229,11 @@ def _tuple_item(items: tuple[Any, ...], child: object) -> Label:
 
 def _from_function(function: types.FunctionType, child: object) -> Label | None:
     if child is function.__closure__:
-        return Label("", Edge.HIDDEN, stands=Stands.CLOSURE)
+        return Label("", Edge.HIDDEN, facet=Facet.CLOSURE)
     if child is function.__defaults__:
-        return Label("", Edge.HIDDEN, stands=Stands.DEFAULTS)
+        return Label("", Edge.HIDDEN, facet=Facet.DEFAULTS)
     if child is function.__kwdefaults__:
-        return Label("", Edge.HIDDEN, stands=Stands.KEYWORD_DEFAULTS)
+        return Label("", Edge.HIDDEN, facet=Facet.KEYWORD_DEFAULTS)
     if child is function.__code__:
         return attribute("__code__")
     if child is function.__globals__:
@@ -246,7 +246,7 @@ def _from_class(cls: type, child: object) -> Label:
         if value is child and type(name) is str:
             return attribute(name)
     if type(child) is dict:
-        return Label("", Edge.HIDDEN, stands=Stands.ATTRIBUTES)
+        return Label("", Edge.HIDDEN, facet=Facet.ATTRIBUTES)
     return INSIDE
 
 
@@ -259,16 +259,16 @@ def _from_cache(wrapper: Any, child: object) -> Label | None:
     """The dict of an lru_cache is the cache itself; its links and keys belong to it."""
     names = anatomy.instance_dict(wrapper)
     if child is names:
-        return Label("", Edge.HIDDEN, stands=Stands.ATTRIBUTES)
+        return Label("", Edge.HIDDEN, facet=Facet.ATTRIBUTES)
     if type(child) is dict:
-        return Label("", Edge.HIDDEN, stands=Stands.CACHE)
+        return Label("", Edge.HIDDEN, facet=Facet.CACHE)
     name = _name_of(names or {}, child)
     return ANY if name is None else attribute(name)
 
 
 def _from_thread_local(_: Any, child: object) -> Label:
     """A thread-local maps each thread to its dict of attributes."""
-    return Label("", Edge.HIDDEN, stands=Stands.THREADS) if type(child) is dict else INSIDE
+    return Label("", Edge.HIDDEN, facet=Facet.THREADS) if type(child) is dict else INSIDE
 
 
 def _from_generator(generator: Any, child: object) -> Label | None:
@@ -276,7 +276,7 @@ def _from_generator(generator: Any, child: object) -> Label | None:
     if frame is None:
         return None
     if child is frame:
-        return Label("", Edge.HIDDEN, stands=Stands.FRAME)
+        return Label("", Edge.HIDDEN, facet=Facet.FRAME)
     return _from_frame(frame, child)
 
 
@@ -331,7 +331,7 @@ def _in_closure(parent: ChainPart, child: object) -> Label:
     names = parent.whole.__code__.co_freevars
     for name, cell in zip(names, parent.obj, strict=False):
         if cell is child:
-            return Label(f"⟨{name}⟩", Edge.CELL, name, Stands.CELL)
+            return Label(f"⟨{name}⟩", Edge.CELL, name, Facet.CELL)
     return ANY
 
 
@@ -350,7 +350,7 @@ def _in_keyword_defaults(parent: ChainPart, child: object) -> Label:
 
 
 def _in_threads(_: ChainPart, child: object) -> Label:
-    return Label("", Edge.HIDDEN, stands=Stands.ATTRIBUTES) if type(child) is dict else INSIDE
+    return Label("", Edge.HIDDEN, facet=Facet.ATTRIBUTES) if type(child) is dict else INSIDE
 
 
 def _in_cache(_: ChainPart, __: object) -> Label:
@@ -380,17 +380,17 @@ _INNER: dict[str, list[tuple[str, str]]] = {
     "_buffer": [("multiprocessing.queues", "Queue")],
 }
 
-_INSIDE_PARTS: dict[Stands, Callable[[ChainPart, object], Label]] = {
-    Stands.ATTRIBUTES: _in_attributes,
-    Stands.GLOBALS: _in_globals,
-    Stands.SUBMODULES: _in_submodules,
-    Stands.CLOSURE: _in_closure,
-    Stands.CELL: _inside,
-    Stands.DEFAULTS: _in_defaults,
-    Stands.KEYWORD_DEFAULTS: _in_keyword_defaults,
-    Stands.THREADS: _in_threads,
-    Stands.CACHE: _in_cache,
-    Stands.FRAME: _in_frame,
+_INSIDE_PARTS: dict[Facet, Callable[[ChainPart, object], Label]] = {
+    Facet.ATTRIBUTES: _in_attributes,
+    Facet.GLOBALS: _in_globals,
+    Facet.SUBMODULES: _in_submodules,
+    Facet.CLOSURE: _in_closure,
+    Facet.CELL: _inside,
+    Facet.DEFAULTS: _in_defaults,
+    Facet.KEYWORD_DEFAULTS: _in_keyword_defaults,
+    Facet.THREADS: _in_threads,
+    Facet.CACHE: _in_cache,
+    Facet.FRAME: _in_frame,
 }
 
 _FINDERS: dict[type, Callable[[Any, object], Label | None]] = {

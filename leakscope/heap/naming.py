@@ -19,7 +19,7 @@ from typing import Any
 
 from leakscope.heap import anatomy, contents, labels
 from leakscope.heap.adapters.tensor import no_overrides, tensor_access
-from leakscope.heap.labels import ChainPart, Edge, Label, Stands
+from leakscope.heap.labels import ChainPart, Edge, Facet, Label
 from leakscope.heap.ownership import Definitions, Ownership, module_of
 from leakscope.heap.roots import Root
 from leakscope.model.census import Owner, RootKind
@@ -29,7 +29,7 @@ _LONGEST_PERIOD = 4
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """Where the spoken name begins: a function, a class or a global, and the steps not said."""
+    """Where the name in reports begins: a function, a class or a global; and the steps left out."""
 
     name: str
     owner: Owner | None
@@ -81,7 +81,7 @@ class Naming:
     def at_root(self, root: Root) -> NamedObject:
         """Return the place of an object that has a name of its own."""
         anchor = Anchor(root.name, root.owner, 0)
-        part = ChainPart(root.obj, root.stands)
+        part = ChainPart(root.obj, root.facet)
         return NamedObject(part, self._kind(root.obj), root, root.kind, (), anchor, False, None)
 
     def without_root(self, obj: object, kind: RootKind, text: str) -> NamedObject:
@@ -92,7 +92,7 @@ class Naming:
     def below(self, parent: NamedObject, child: object) -> NamedObject:
         """Return the place of ``child``, to which the object at ``parent`` refers."""
         step = labels.label(parent.part, child)
-        part = ChainPart(child, step.stands, whole_of(parent.part, step))
+        part = ChainPart(child, step.facet, whole_of(parent.part, step))
         kind, root_kind = self._kind(child), _root_kind(parent, step)
         if not step.text:
             inside = parent.inside or not _passes_through(parent.part.obj, step)
@@ -135,8 +135,8 @@ class Naming:
         return parent.anchor
 
     def _attribute_anchor(self, parent: NamedObject, whole: Any, step: Label, used: int) -> Anchor:
-        """Parts of a module are said as torch prints them: ``model.layers[0].weight``."""
-        if parent.part.stands is Stands.SUBMODULES:
+        """Parts of a module are written as torch prints them: ``model.layers[0].weight``."""
+        if parent.part.facet is Facet.SUBMODULES:
             return parent.anchor
         if self._is_user_function(whole):
             owner = self._function_owner(whole, step.variable)
@@ -177,7 +177,7 @@ class Naming:
 
 def _root_kind(parent: NamedObject, step: Label) -> RootKind:
     """Generators and thread-locals are roots of their own kind, whoever refers to them."""
-    if step.stands is Stands.THREADS:
+    if step.facet is Facet.THREADS:
         return RootKind.THREAD_LOCAL
     whole = parent.part.obj if parent.part.whole is None else parent.part.whole
     if step.edge is Edge.LOCAL and parent.root is not None and labels.is_generator(whole):
@@ -187,14 +187,14 @@ def _root_kind(parent: NamedObject, step: Label) -> RootKind:
 
 def whole_of(parent: ChainPart, step: Label) -> Any:
     """Return for whom the child stands in: parts of parts belong to the first whole."""
-    if step.stands is Stands.ITSELF:
+    if step.facet is Facet.ITSELF:
         return None
     return parent.obj if parent.whole is None else parent.whole
 
 
 def _passes_through(obj: object, step: Label) -> bool:
     """Say whether ``obj`` merely leads to the child: a cell, or the method of an instance."""
-    return step.stands is Stands.ITSELF and is_transparent(obj)
+    return step.facet is Facet.ITSELF and is_transparent(obj)
 
 
 def is_transparent(obj: object) -> bool:
@@ -203,7 +203,7 @@ def is_transparent(obj: object) -> bool:
 
 
 def _folded(place: NamedObject) -> NamedObject:
-    """Fold chains: ``.next.next`` is said once, at any length, and so are longer rounds."""
+    """Fold chains: ``.next.next`` is written once, at any length, and so are longer cycles."""
     steps = place.steps
     for period in range(1, min(_LONGEST_PERIOD, len(steps) // 2) + 1):
         tail = steps[-period:]
@@ -275,8 +275,8 @@ def steps_of(circle: list[Any], qualname: Callable[[types.CodeType], str]) -> li
         beyond = rest[place + 1] if place + 1 < len(rest) else obj
         step = _step(part, obj, beyond)
         subject += step.text
-        part = ChainPart(obj, step.stands, whole_of(part, step))
-        is_named = _speaks(obj) and step.stands is not Stands.FRAME  # that of its generator
+        part = ChainPart(obj, step.facet, whole_of(part, step))
+        is_named = _speaks(obj) and step.facet is not Facet.FRAME  # that of its generator
         if is_named or place + 1 == len(rest):
             steps.append(subject)
             part, subject = ChainPart(obj), _subject(obj, qualname)
@@ -310,9 +310,9 @@ def _step(part: ChainPart, obj: Any, beyond: Any) -> Label:
         found = labels.label(part, obj)
     if found.edge is Edge.LOCAL:
         return found._replace(text=f"·{found.variable}")
-    if found.text or found.stands is not Stands.ITSELF:
+    if found.text or found.facet is not Facet.ITSELF:
         return found
-    name = _untold(part.obj, obj) if part.stands is Stands.ITSELF else ""
+    name = _untold(part.obj, obj) if part.facet is Facet.ITSELF else ""
     return labels.attribute(name) if name else found
 
 

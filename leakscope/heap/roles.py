@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from leakscope.heap import contents
 from leakscope.heap.graph import BY_GRAPH, FROZEN, GRADIENT, PARAMETER, WalkResult
-from leakscope.heap.labels import Stands
+from leakscope.heap.labels import Facet
 from leakscope.heap.naming import NamedObject
 from leakscope.heap.rows import Draft, RowMaker
 from leakscope.model.census import ROLES, SHARED, RootKind
@@ -199,14 +199,14 @@ def gathering_role(place: NamedObject) -> str:
             return "optimizer_state" if gathered else ""
         if kind == "module" and not gathered:
             return ""
-        if kind in contents.CONTAINERS and at.part.stands in (Stands.ITSELF, Stands.CACHE):
+        if kind in contents.CONTAINERS and at.part.facet in (Facet.ITSELF, Facet.CACHE):
             nested = bool(gathered)
             gathered = kind
             capacity = (
                 capacity or kind == "lru_cache" or contents.capacity_of(obj, kind) is not None
             )
             most = max(most, contents.length_of(obj) or 0)
-        elif gathered and at.part.stands is Stands.ITSELF:
+        elif gathered and at.part.facet is Facet.ITSELF:
             break
         at = at.before
     if not gathered or capacity:

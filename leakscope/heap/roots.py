@@ -32,13 +32,13 @@ from leakscope.heap.compiled_code import (
     spoken_name,
 )
 from leakscope.heap.graph import SEALED_ROOT, WalkRequest
-from leakscope.heap.labels import Stands, frame_of, is_generator
+from leakscope.heap.labels import Facet, frame_of, is_generator
 from leakscope.heap.ownership import Definitions, Ownership, all_modules, is_own_file, module_of
 from leakscope.heap.waiting import alive_tasks, awaiting, loop_of
 from leakscope.model.census import OUTPUT_HISTORY, Owner, RootKind
 
 WORKER = "worker"
-"""The function that a worker's own names are said to belong to."""
+"""The function that a worker's own names are attributed to."""
 _PACKAGE = __name__.partition(".")[0]
 _SHELLS = frozenset({"IPython", "ipykernel"})
 _MOST_TASKS = 500
@@ -59,7 +59,7 @@ class Root:
     name: str
     owner: Owner | None
     user: bool = True
-    stands: Stands = Stands.ITSELF
+    facet: Facet = Facet.ITSELF
 
 
 @dataclass(slots=True)
@@ -497,12 +497,12 @@ def _library_objects(
 
 def _library_root(obj: Any, module: str) -> Root:
     """Return the root for the globals of a library's module, or for one of its classes."""
-    stands, path, name = Stands.GLOBALS, module, module
+    facet, path, name = Facet.GLOBALS, module, module
     if anatomy.is_instance(obj, type):
         module, own = anatomy.module_name(obj), anatomy.qualname(obj)
-        stands, path, name = Stands.ITSELF, f"{module}·{own}", f"{module}.{own}"
+        facet, path, name = Facet.ITSELF, f"{module}·{own}", f"{module}.{own}"
     owner = Owner(kind="module", name=module, module=module)
-    return Root(obj, RootKind.LIBRARY, path, name, owner, user=False, stands=stands)
+    return Root(obj, RootKind.LIBRARY, path, name, owner, user=False, facet=facet)
 
 
 def _is_own_module(name: str) -> bool:

@@ -6,7 +6,7 @@ the line that made the tensor.
 
 torch numbers the nodes of a thread in the order in which it makes them (``Node::sequence_nr``,
 torch/csrc/autograd/function.h). A graph whose first node is younger than the last one of an earlier
-census holds nothing of what that one had seen: it was made anew and is as large as its inputs.
+census holds nothing of what that one had seen: it was recreated and is as large as its inputs.
 
 A page stays shared with the parent until somebody writes to it, and Python writes to every object
 that it merely looks at: its reference count lies within. Linux tells of each page whether this
@@ -54,7 +54,7 @@ class _Last(NamedTuple):
 
 
 class RowMemory:
-    """Chooses the rows of a census: what grew, what was told before, what is large."""
+    """Chooses the rows of a census: what grew, what was reported before, what is large."""
 
     def __init__(self, max_rows: int) -> None:
         self._max_rows = max_rows
@@ -105,9 +105,9 @@ class RowMemory:
         return reached_bytes(row) if self._knows_libraries and not row.user else 0
 
     def _is_detailed(self, row: CensusRow) -> bool:
-        """Of a library only what is large is told, at its top or if it gathers, and what changes.
+        """Of a library only what is large is kept, at its top or if it gathers, and what changes.
 
-        Once told, a row is always.
+        A row that was reported once is always reported.
         """
         last = self._last.get(row.path)
         if abs(self._grew[row.path]) > _LIBRARY_CHANGE or (last and last.is_detailed):

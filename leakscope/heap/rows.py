@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from leakscope.heap import anatomy, contents
 from leakscope.heap.graph import GARBAGE, NATIVE, Group, Nodes, WalkResult
-from leakscope.heap.labels import Stands
+from leakscope.heap.labels import Facet
 from leakscope.heap.naming import NamedObject, Naming, is_transparent, steps_of
 from leakscope.heap.ownership import Definitions, Ownership
 from leakscope.heap.roots import Roots
@@ -124,8 +124,8 @@ class RowMaker:
 
     def is_row(self, node: int) -> bool:
         """Say whether a node may stand in a row: it weighs enough, and a person would name it."""
-        stands = self._nodes.selected[node] or self._gathers_shared(node)
-        return stands and self._name_of(node).may_stand
+        is_selected = self._nodes.selected[node] or self._gathers_shared(node)
+        return is_selected and self._name_of(node).may_stand
 
     def _name_of(self, node: int) -> SealedName:
         entry = self._nodes.sealed[node]
@@ -133,8 +133,8 @@ class RowMaker:
         if known is not None:
             return known
         place = self.places[node]
-        stands = place.part.stands is not Stands.GLOBALS and not is_transparent(place.part.obj)
-        name = SealedName(place.path, place.inside, stands)
+        may_stand = place.part.facet is not Facet.GLOBALS and not is_transparent(place.part.obj)
+        name = SealedName(place.path, place.inside, may_stand)
         self._sealed.remember(entry, name)
         return name
 
@@ -154,8 +154,8 @@ class RowMaker:
         """
         drafts: dict[str, Draft] = {}
         for node, selected in enumerate(among or self._nodes.selected):
-            stands = selected or (among is None and self._gathers_shared(node))
-            name = self._name_of(node) if stands else None
+            may_be_row = selected or (among is None and self._gathers_shared(node))
+            name = self._name_of(node) if may_be_row else None
             if name is not None and name.may_stand:
                 draft = drafts.setdefault(name.path, Draft(name.path, [], []))
                 (draft.inner if name.inside else draft.nodes).append(node)

@@ -255,7 +255,7 @@ def _is_lost_task(task: Any) -> bool:
     around = _Around(own, [waiter], [loop_of(task)])
     number = id(waiter)
     del waiter, task, own
-    return not around.is_held_elsewhere(number)
+    return not around.has_other_holders(number)
 
 
 def _is_lost_thread(thread: Any) -> bool:
@@ -283,7 +283,7 @@ def _is_lost_thread(thread: Any) -> bool:
     around = _Around([each for each in own if each is not None], [waits_for], [], locals_)
     number = id(waits_for)
     del waits_for, own, locals_, state, inward, thread
-    return not around.is_held_elsewhere(number)
+    return not around.has_other_holders(number)
 
 
 def _frame_of_thread(thread: Any) -> types.FrameType | None:
@@ -305,7 +305,7 @@ class _Around:
         own: list[Any],
         others: list[Any],
         barriers: list[Any],
-        held: Iterable[object] = (),
+        in_frames: Iterable[object] = (),
     ) -> None:
         """Look around.
 
@@ -322,7 +322,7 @@ class _Around:
         self._referrers: dict[int, list[int]] = {}
         self._inside: Counter[int] = Counter()
         outside = {id(obj) for obj in barriers}
-        for obj in [*own, *others, *held]:
+        for obj in [*own, *others, *in_frames]:
             self._add(obj)
         at = 0
         while at < len(self._objects) and at < _MOST_AROUND:
@@ -333,7 +333,7 @@ class _Around:
                     self._referrers.setdefault(id(obj), []).append(id(self._objects[at]))
             del refers_to
             at += 1
-        for obj in held:
+        for obj in in_frames:
             self._inside[id(obj)] += 1
 
     def _add(self, obj: object) -> bool:
@@ -345,7 +345,7 @@ class _Around:
         self._objects.append(obj)
         return True
 
-    def is_held_elsewhere(self, number: int) -> bool:
+    def has_other_holders(self, number: int) -> bool:
         """Return whether anything else leads to the object of this id."""
         pending, seen = [number], {number}
         while pending:

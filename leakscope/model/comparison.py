@@ -24,7 +24,7 @@ from leakscope.model.report import (
 )
 from leakscope.model.run import Retained
 
-WORTH_A_WORD = 0.05
+NOTABLE_DIFFERENCE = 0.05
 """Rates and amounts that differ by no more than this part count as equal."""
 
 
@@ -54,7 +54,7 @@ class CulpritChange(msgspec.Struct, frozen=True, kw_only=True):
     after_interval: tuple[float, float] | None = None
     significant: bool = False
     """Whether the difference of the rates is real: their intervals don't overlap, and they differ
-    by more than :data:`WORTH_A_WORD`."""
+    by more than :data:`NOTABLE_DIFFERENCE`."""
     text: str = ""
     doubt: str = ""
     """Why it is uncertain; empty where it isn't."""

@@ -181,7 +181,7 @@ class RunStatus(str, Enum):
     """Its report is damaged, or of a newer leakscope."""
 
 
-class LeadCulprit(msgspec.Struct, frozen=True, kw_only=True):
+class ListedCulprit(msgspec.Struct, frozen=True, kw_only=True):
     """What makes a run a leak: its first grave culprit, or its first grave finding."""
 
     name: str
@@ -215,8 +215,8 @@ class ListedRun(msgspec.Struct, frozen=True, kw_only=True):
     created: float = 0.0
     """Seconds since the epoch; 0 where unknown."""
     duration_s: float | None = None
-    lead: LeadCulprit | None = None
-    others: list[LeadCulprit] = []
+    top_culprit: ListedCulprit | None = None
+    others: list[ListedCulprit] = []
     """What else makes it one: the first grave ones after the lead."""
     commit: str = ""
     """Of the program's repository, where it was recorded."""

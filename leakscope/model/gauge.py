@@ -43,9 +43,9 @@ GC_TIMES = ("gc_time_0", "gc_time_1", "gc_time_2")
 """Of collections that the interpreter ran by itself, by generation."""
 GC_PAUSES = ("gc_pause_0", "gc_pause_1", "gc_pause_2")
 """The longest of them since the reading before; absent where there was none."""
-GC_ASKED = "gc_asked"
-GC_ASKED_TIME = "gc_asked_time"
-GC_ASKED_PAUSE = "gc_asked_pause"
+GC_EXPLICIT = "gc_asked"
+GC_EXPLICIT_TIME = "gc_asked_time"
+GC_EXPLICIT_PAUSE = "gc_asked_pause"
 MALLOC_IN_USE = "malloc_in_use"
 MALLOC_FREE = "malloc_free"
 MALLOC_MAPPED = "malloc_mapped"
@@ -123,7 +123,7 @@ DESCRIPTIONS: dict[str, tuple[GaugeUnit, str]] = {
     RSS_PEAK: ("bytes", "highest resident memory so far, leakscope's censuses left out"),
     PSS: ("bytes", "resident memory, shared pages divided among those who map them"),
     PRIVATE: ("bytes", "resident memory that is the process's own"),
-    PRIVATE_DIRTY: ("bytes", "of that, pages that were written to: the rest can be read anew"),
+    PRIVATE_DIRTY: ("bytes", "of that, pages that were written to: the rest can be read again"),
     SHARED: ("bytes", "resident memory shared with other processes or files"),
     MAPPED: ("bytes", "resident pages of files and of shared memory"),
     HUGE_PAGES: ("bytes", "private memory that lies in transparent huge pages"),
@@ -153,9 +153,9 @@ DESCRIPTIONS: dict[str, tuple[GaugeUnit, str]] = {
     GC_PAUSES[0]: ("microseconds", "longest collection of the youngest generation since last read"),
     GC_PAUSES[1]: ("microseconds", "longest collection of the middle generation since last read"),
     GC_PAUSES[2]: ("microseconds", "longest full collection by itself since last read"),
-    GC_ASKED: ("count", "collections that the program asked for so far, by gc.collect()"),
-    GC_ASKED_TIME: ("microseconds", "what these have taken so far"),
-    GC_ASKED_PAUSE: ("microseconds", "longest of these since last read"),
+    GC_EXPLICIT: ("count", "collections that the program asked for so far, by gc.collect()"),
+    GC_EXPLICIT_TIME: ("microseconds", "what these have taken so far"),
+    GC_EXPLICIT_PAUSE: ("microseconds", "longest of these since last read"),
     MALLOC_IN_USE: ("bytes", "C heap in use (glibc: uordblks + hblkhd of mallinfo2)"),
     MALLOC_FREE: ("bytes", "C heap that is free but not returned to the system (fordblks)"),
     MALLOC_MAPPED: ("bytes", "C heap in single mappings (hblkhd)"),

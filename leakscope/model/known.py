@@ -180,8 +180,13 @@ def _refuse_what_matches_too_much(entry: KnownCulprit) -> None:
 
 def _refuse_a_culprits_fields(match: Match) -> None:
     """A finding has no container."""
-    given = {"holder": match.holder, "path": match.path, "type": match.type, "holds": match.holds}
-    for field, value in given.items():
+    patterns = {
+        "holder": match.holder,
+        "path": match.path,
+        "type": match.type,
+        "holds": match.holds,
+    }
+    for field, value in patterns.items():
         if value:
             raise EntryError(f"match.{field} is of a container, and match.finding of none")
 

@@ -34,7 +34,7 @@ class CountedRegistry:
     any object.
     """
     advice: str = ""
-    """How entries are taken back, where more can be said than that."""
+    """How entries are removed, where more is known than that."""
     counting: Counting = Counting.LENGTH
     is_bounded: bool = False
     """Whether it is emptied by itself when it is full: then it is counted, and no culprit."""
@@ -276,7 +276,7 @@ REGISTRIES = (
             "torch.jit._state:_name_to_pyclass",
         ),
         ("jit.script", "jit.trace"),
-        "Script a module once: each class that is scripted anew makes types of its own.",
+        "Script a module once: each class that is scripted again creates types of its own.",
     ),
     CountedRegistry(
         "compilers",

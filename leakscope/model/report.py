@@ -193,7 +193,7 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     """How long the whole process stood still."""
     whole: bool = False
     """Of a full one: whether it walked every object, rather than going on from what was sealed."""
-    asked: bool = False
+    requested: bool = False
     """Whether the user asked for it, so that it belongs to no series."""
 
 
@@ -475,7 +475,7 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     """Where several ranks train together: those in which it grows so (``rank 1``, ``3 of 8
     ranks``); empty where it grows alike in all."""
     process: str = ""
-    """Where child processes recorded themselves: the process as which it is told."""
+    """Where child processes recorded themselves: the process of which it is reported."""
     processes: list[str] = []
     """The same: all of those in which it grows."""
     forecast: Forecast | None = None
@@ -539,7 +539,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Of garbage: what keeps it from being freed at once, the heaviest first."""
     known: Recognised | None = None
     process: str = ""
-    """Where child processes recorded themselves: the process of which it is said."""
+    """Where child processes recorded themselves: the process of which it is reported."""
 
 
 class KindOfGrowth(str, Enum):
@@ -824,7 +824,7 @@ class CompiledEntry(msgspec.Struct, frozen=True, kw_only=True):
     most: int
     """Of one code object, which the limit is about."""
     codes: int = 1
-    """Code objects that were compiled: more than one where the program makes them anew."""
+    """Code objects that were compiled: more than one where the program recreates them."""
     compilations: int = 0
     recompilations: int = 0
     hit_limit: bool = False
@@ -977,7 +977,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     processes: list[ProcessMemory] = []
     """The program's processes, where children recorded themselves: the main one first."""
     process: str = ""
-    """Of them the one whose timeline, ledgers, phases and components are told."""
+    """The one of them whose timeline, ledgers, phases and components are reported."""
     odd_process: str = ""
     """Which of them leaves the course of its like, in a sentence."""
     compiled_code: CompiledCode | None = None

@@ -62,16 +62,16 @@ class LeftBehind:
 
     def begin(self) -> list[str]:
         """Look before a cell is run; return what came since the last that was recorded."""
-        self._before = before = self._held()
+        self._before = before = self._retained()
         if before is None or self._after is None:
             return []
         since = _largest({name: before[name] - self._after.get(name, 0) for name in before})
         return [f"since the last recorded cell: {since}"] if since else []
 
     def end(self, cell: str, number: int) -> list[str]:
-        """Look after it; return what is to be told."""
+        """Look after it; return the lines to print."""
         before = self._before
-        self._before, self._after = None, (after := self._held())
+        self._before, self._after = None, (after := self._retained())
         if before is None or after is None:
             return []
         runs = self._runs.pop(cell, [])
@@ -80,21 +80,21 @@ class LeftBehind:
             self._runs.popitem(last=False)
         gained = {name: after[name] - before.get(name, 0) for name in after}
         left = _largest({_of_cell(name, number): size for name, size in gained.items()})
-        told = [f"left behind: {left}"] if left else []
-        return told + per_run(runs)
+        lines = [f"left behind: {left}"] if left else []
+        return lines + per_run(runs)
 
-    def _held(self) -> dict[str, int] | None:
+    def _retained(self) -> dict[str, int] | None:
         """Return the bytes that each name of the user's, and what IPython keeps, holds."""
         try:
             census = self._taker.take(CensusScope.FULL)
         except ours(Exception):
             return None
-        held: dict[str, int] = {}
+        retained: dict[str, int] = {}
         for row in census.rows:
             if not row.parent and (row.user or row.name.startswith(_KEEPERS)):
                 size = row.host_bytes + sum(row.device_bytes.values())
-                held[row.name] = held.get(row.name, 0) + size
-        return held
+                retained[row.name] = retained.get(row.name, 0) + size
+        return retained
 
 
 _KEEPERS = ("sys.last_", "IPython.")
@@ -165,7 +165,7 @@ class LeakscopeMagics(Magics):  # type: ignore[misc]
         )
         path: Path | None = None
         joined = current_session() is not None
-        told = [] if joined else left.begin()
+        lines = [] if joined else left.begin()
         try:
             with scope:
                 path = scope.run_path
@@ -173,10 +173,10 @@ class LeakscopeMagics(Magics):  # type: ignore[misc]
                     exec(part, self.shell.user_ns)  # noqa: S102
         finally:
             if path is not None and not joined:
-                told += left.end(cell, _number_of_cell(self.shell))
+                lines += left.end(cell, _number_of_cell(self.shell))
                 self._last = path
                 display(run(path))
-                for line in told:
+                for line in lines:
                     print(line)
 
     def _compiled(self, cell: str) -> list[Any]:

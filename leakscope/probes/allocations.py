@@ -314,7 +314,7 @@ class AllocationCounter:
             _counting.arm(more, function)
 
     def disarm(self) -> None:
-        """Have nothing called any more."""
+        """Cancel the call."""
         if self.is_counting:
             _counting.disarm()
 

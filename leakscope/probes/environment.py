@@ -66,7 +66,7 @@ _LIBRARIES = (
     "xlsxwriter",
     "zarr",
 )
-"""Those of which something is said: their versions, where they are installed."""
+"""Packages that are reported with their versions, where they are installed."""
 
 _SETTINGS = (
     "PYTHONMALLOC",
@@ -240,7 +240,7 @@ _HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 _SETTINGS_OF_MEMORY = ("MALLOC", "PYTORCH", "PYTHONMALLOC", "GLIBC", "LD_PRELOAD", "CUDA", "OMP")
 _COSTLY = {
     "PYTORCH_NO_CUDA_MEMORY_CACHING": "torch's cache of device memory is switched off: slow, and "
-    "nothing is told of it.",
+    "nothing is reported for it.",
     "CUDA_LAUNCH_BLOCKING": "Every kernel is waited for: times say nothing.",
     "PYTHONMALLOC": "Python's own allocator is replaced: objects cost more, and the C heap more.",
 }
@@ -256,7 +256,7 @@ def memory_abilities(proc: Path = Path("/proc/self")) -> list[Item]:
         _page_map(proc),
         _c_heap(facts),
         _huge_pages(_HUGE_PAGES),
-        Item(name="processors", state=State.OK, text=facts.get("processors", "not told")),
+        Item(name="processors", state=State.OK, text=facts.get("processors", "unknown")),
         *_variables(facts),
     ]
 
@@ -272,8 +272,8 @@ def _limit() -> Item:
             advice="There is no forecast of when host memory runs out.",
         )
     bound = group is not None and group.limit() == limit
-    whose = f"control group {group.path}" if bound and group else "the machine's memory"
-    text = f"{human_bytes(limit)}, {whose}"
+    owner = f"control group {group.path}" if bound and group else "the machine's memory"
+    text = f"{human_bytes(limit)}, {owner}"
     if bound and total is not None:
         text += f" (the machine has {human_bytes(total)})"
     return Item(name="memory limit", state=State.OK, text=text)
@@ -285,7 +285,7 @@ def _kills() -> Item:
         memory_events().oom_kills is not None,
         "the kernel counts them",
         "the kernel doesn't count them",
-        "A kill for want of memory can't be told from another one.",
+        "A kill for want of memory looks like any other.",
     )
 
 
@@ -307,7 +307,7 @@ def _page_map(proc: Path) -> Item:
         _is_read(path),
         f"{path} tells",
         f"{path} can't be read",
-        "What forked workers copy by looking at it isn't told from leaks: mount /proc.",
+        "Copies of forked workers can't be distinguished from leaks: mount /proc.",
     )
 
 
@@ -341,7 +341,7 @@ def _chosen_huge_pages(path: Path) -> str:
 
 
 def _huge_pages(path: Path) -> Item:
-    chosen = _chosen_huge_pages(path) or "not told"
+    chosen = _chosen_huge_pages(path) or "unknown"
     always = chosen == "always"
     return Item(
         name="huge pages",

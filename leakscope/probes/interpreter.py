@@ -65,18 +65,18 @@ class CollectionTimes:
     """
 
     def __init__(self) -> None:
-        self._told: dict[str, int] = {}
+        self._last_sums: dict[str, int] = {}
         self._is_on = False
 
     def start(self, starts: tuple[str, ...], parts: tuple[str, ...]) -> None:
-        """Begin from nought.
+        """Start from zero.
 
         Args:
             starts: What the names of files begin with that are not the user's.
             parts: What else stands in such names.
 
         """
-        self._told = {}
+        self._last_sums = {}
         self._is_on = _counting is not None and _counting.watch_collections(starts, parts)
 
     def stop(self) -> None:
@@ -100,20 +100,20 @@ class CollectionTimes:
         """Return the sums that have changed, and the longest collections, since the last time."""
         if not self._is_on:
             return {}
-        *by_itself, asked = _counting.collections()
+        *by_itself, explicit = _counting.collections()
         sums, longest = {}, {}
         for generation, (count, ns, most) in enumerate(by_itself):
             if count:
                 sums[gauge.GC_TIMES[generation]] = ns // 1000
             if most:
                 longest[gauge.GC_PAUSES[generation]] = most // 1000
-        count, ns, most = asked
+        count, ns, most = explicit
         if count:
-            sums |= {gauge.GC_ASKED: count, gauge.GC_ASKED_TIME: ns // 1000}
+            sums |= {gauge.GC_EXPLICIT: count, gauge.GC_EXPLICIT_TIME: ns // 1000}
         if most:
-            longest[gauge.GC_ASKED_PAUSE] = most // 1000
-        changed = {name: sum_ for name, sum_ in sums.items() if self._told.get(name) != sum_}
-        self._told = sums
+            longest[gauge.GC_EXPLICIT_PAUSE] = most // 1000
+        changed = {name: sum_ for name, sum_ in sums.items() if self._last_sums.get(name) != sum_}
+        self._last_sums = sums
         return changed | longest
 
     def calls(self) -> list[CleaningCall]:

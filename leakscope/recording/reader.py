@@ -355,7 +355,7 @@ class _RecordingDraft:
                 if record.is_cut_off:
                     recording.notes.append(_CUT_OFF)
             case HeaderRecord():
-                # A rank that knew its number only later has said so in another one.
+                # A rank that knew its number only later recorded it in another one.
                 self._header = self._header or record
                 recording.header = record
 

@@ -141,7 +141,7 @@ class SuspectView:
     share_label: str
     share_width: str
     total: Size | None
-    held_on: str
+    device: str
     place: str
     defined_at: str
     fed_at: list[str]
@@ -269,7 +269,7 @@ def _shared(suspect: Culprit | Finding, anchor: str) -> dict[str, Any]:
         "share_label": words.SHARES.get(suspect.growth, "Share"),
         "share_width": percent(suspect.share),
         "total": size_of(suspect.total_bytes) if suspect.total_bytes else None,
-        "held_on": _device_text(suspect),
+        "device": _device_text(suspect),
         "defined_at": suspect.defined_at or "",
         "fed_at": [*suspect.fed_at],
         "allocated_at": [*suspect.allocated_at],
@@ -295,7 +295,7 @@ def remedy_view(remedy: Remedy) -> RemedyView:
 
 
 def first_sentences(text: str, most: int) -> str:
-    """Return as many whole sentences as fit into so many characters; the first in any case."""
+    """Return the whole sentences that fit into so many characters, at least the first."""
     whole = words.sentence_ends(text)
     return text[: max([end for end in whole if end <= most], default=whole[0])]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from leakscope.analysis.holdings.tree import Weights, grown_weights, held_weights
+from leakscope.analysis.holdings.tree import Weights, grown_weights, retained_weights
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.census import CensusScope
 from leakscope.model.report import Severity
@@ -171,7 +171,7 @@ class IcicleBox:
 
 
 def children_of(nodes: Sequence[RetainedNode]) -> list[list[int]]:
-    """Return by node those directly below it."""
+    """Return the children of each node."""
     found: list[list[int]] = [[] for _ in nodes]
     for place, node in enumerate(nodes[1:], 1):
         found[node.parent].append(place)
@@ -327,8 +327,8 @@ def _is_apart(retained: Retained) -> bool:
 
 def _rows(subject: IcicleSubject) -> list[RowView]:
     retained, device = subject.retained, subject.device
-    first, last = (held_weights(retained, device, place).bytes for place in subject.ends)
-    shown = held_weights(retained, device, retained.shown).bytes
+    first, last = (retained_weights(retained, device, place).bytes for place in subject.ends)
+    shown = retained_weights(retained, device, retained.shown).bytes
     change = grown_weights(retained, device, *subject.ends)
     rows = [place for place, node in enumerate(retained.nodes) if node.kind is NodeKind.ROW]
     rows.sort(key=lambda p: (-max(shown[p] or 0, last[p] or 0, change.widths[p]), p))
@@ -498,7 +498,7 @@ def _view(subjects: Sequence[IcicleSubject], mode: str) -> IcicleView:
 def _size_figure(subject: IcicleSubject) -> FigureView:
     retained = subject.retained
     census = retained.censuses[retained.shown]
-    weights = held_weights(retained, subject.device, retained.shown)
+    weights = retained_weights(retained, subject.device, retained.shown)
     boxes = _boxes(subject, weights, WHOLE[census.scope], CONTENTS)
     return FigureView(
         mode=CONTENTS,

@@ -147,7 +147,7 @@ def is_over_budget(overhead: Overhead) -> bool:
 
 
 def longer_run_words(overhead: Overhead) -> str:
-    """Return in which runs the same is within the budget, empty where it is in this one.
+    """Return how long a run must be for this cost to be within the budget; empty where it is.
 
     The first looks are taken in any run, and what comes later makes up for them.
     """
@@ -250,10 +250,10 @@ def _spent(overhead: Overhead, duration_s: float) -> list[SpentRow]:
 
 def _sentence(taken: Sequence[Taken], duration_s: float) -> str:
     if not taken:
-        return "No census was taken: nothing could be told by name."
+        return "No census was taken: nothing could be named."
     together = sum(census.pause_s for census in taken)
     full = sum(census.scope == "full" for census in taken)
-    requested = sum(census.asked for census in taken)
+    requested = sum(census.requested for census in taken)
     of_run = f", {precise_share(together / duration_s)} of the run" if duration_s > 0 else ""
     on_request = f", {requested:,} on request" if requested else ""
     return (
@@ -284,7 +284,7 @@ def _taken_row(taken: Taken) -> TakenRow:
         when=clock(taken.time_s),
         second=f"{taken.time_s:.3f}",
         where=where,
-        level=_LEVELS.get(taken.scope, taken.scope) + (" (asked for)" if taken.asked else ""),
+        level=_LEVELS.get(taken.scope, taken.scope) + (" (asked for)" if taken.requested else ""),
         objects=f"{taken.objects:,}",
         rows=f"{taken.rows:,}",
         pause=humane_duration(taken.pause_s),
@@ -314,7 +314,7 @@ RESIDENT = {gauge.RSS, gauge.PSS}
 FEW_READINGS = 5
 """Growth through fewer readings than this is worth a second look."""
 MUCH_UNEXPLAINED = 0.25
-WORTH_ASKING = 1 << 20
+MIN_UNEXPLAINED_RATE = 1 << 20
 """From this rate of child processes on, a reader asks why it is no leak."""
 EVEN = 0.8
 """A rate is even whose interval reaches no lower than this part of it."""
@@ -360,7 +360,7 @@ def noise_words(report: Report) -> str:
         return ""
     text = "Rates so small, so uneven or seen so seldom are noise, warm-up or caches that fill."
     children = next((g for g in report.growth if g.metric == gauge.CHILDREN_PSS), None)
-    if not report.workers or children is None or children.bytes_per_unit < WORTH_ASKING:
+    if not report.workers or children is None or children.bytes_per_unit < MIN_UNEXPLAINED_RATE:
         return text
     if children.interval[0] < EVEN * children.bytes_per_unit:
         text += " That of child processes is as uneven as where a cache fills or pages are copied."

@@ -355,7 +355,7 @@ _VERDICTS = {
 }
 RESTS = "little happened in it"
 SUPERVISES = "supervises only"
-"""What is said of a process that only waits for its children."""
+"""Label of a process that only waits for its children."""
 
 
 @dataclass(frozen=True)
@@ -388,57 +388,59 @@ class ProcessesView:
 
 
 def processes_view(report: Report) -> ProcessesView | None:
-    """Return what is said of processes; None where no child recorded itself."""
+    """Return the view of processes; None where no child recorded itself."""
     if not report.processes:
         return None
-    top = max((one.peak_bytes or 0 for one in report.processes), default=0)
-    recorded = sum(one.is_recorded for one in report.processes)
+    top = max((process.peak_bytes or 0 for process in report.processes), default=0)
+    recorded = sum(process.is_recorded for process in report.processes)
     return ProcessesView(
         count=humane_number(recorded),
         sentence=report.odd_process,
-        rows=[_process_row(one, top) for one in report.processes],
+        rows=[_process_row(process, top) for process in report.processes],
     )
 
 
-def _process_row(one: ProcessMemory, top: int) -> ProcessTableRow:
+def _process_row(process: ProcessMemory, top: int) -> ProcessTableRow:
     return ProcessTableRow(
-        name=one.label,
-        detail=process_detail(one),
-        course=process_course(one, COURSE),
-        first=_cell(one.first_bytes, top),
-        peak=_cell(one.peak_bytes, top, "peak"),
-        last=_cell(one.last_bytes, top),
-        rate=humane_rate(one.bytes_per_unit, one.unit) if one.bytes_per_unit > 0 else "",
-        verdict=process_verdict(one),
-        kind=one.verdict if one.decides else "",
-        grows=one.grows,
-        place=one.places[0] if one.places else "",
+        name=process.label,
+        detail=process_detail(process),
+        course=process_course(process, COURSE),
+        first=_cell(process.first_bytes, top),
+        peak=_cell(process.peak_bytes, top, "peak"),
+        last=_cell(process.last_bytes, top),
+        rate=humane_rate(process.bytes_per_unit, process.unit)
+        if process.bytes_per_unit > 0
+        else "",
+        verdict=process_verdict(process),
+        kind=process.verdict if process.decides else "",
+        grows=process.grows,
+        place=process.places[0] if process.places else "",
     )
 
 
-def process_detail(one: ProcessMemory) -> str:
+def process_detail(process: ProcessMemory) -> str:
     """Return what a process runs, which it is, and how it began and ended."""
-    how = "os.fork" if one.start_method == "os.fork" else one.start_method
-    parts = [one.name, one.runs, f"process {one.pid}" if one.pid else "", how]
-    if one.began_s >= 1:
-        parts.append(f"recorded from {humane_duration(one.began_s)} on")
-    return ", ".join(dict.fromkeys(filter(None, [*parts, one.ended])))
+    how = "os.fork" if process.start_method == "os.fork" else process.start_method
+    parts = [process.name, process.runs, f"process {process.pid}" if process.pid else "", how]
+    if process.began_s >= 1:
+        parts.append(f"recorded from {humane_duration(process.began_s)} on")
+    return ", ".join(dict.fromkeys(filter(None, [*parts, process.ended])))
 
 
-def process_verdict(one: ProcessMemory) -> str:
+def process_verdict(process: ProcessMemory) -> str:
     """Return the verdict of a process in words; of one that decides nothing, why."""
-    if not one.is_recorded:
+    if not process.is_recorded:
         return "not recorded"
-    if one.supervises:
+    if process.supervises:
         return SUPERVISES
-    if not one.verdict:
+    if not process.verdict:
         return "not judged"
-    return _VERDICTS[one.verdict] if one.decides else RESTS
+    return _VERDICTS[process.verdict] if process.decides else RESTS
 
 
-def process_course(one: ProcessMemory, width: int) -> str:
+def process_course(process: ProcessMemory, width: int) -> str:
     """Return the memory of a process as a line of blocks, which is flat where little changes."""
-    values = [size for _, size in one.course]
+    values = [size for _, size in process.course]
     if len(values) < 2:
         return ""
     least = min(values)

@@ -22,7 +22,7 @@ from leakscope.analysis.processes.endings import in_a_sentence
 from leakscope.model.documents import (
     COURSE_POINTS,
     HistoryStep,
-    LeadCulprit,
+    ListedCulprit,
     ListedRun,
     LiveLeak,
     RunHistory,
@@ -165,7 +165,7 @@ def read_listed(report: Path, *, name: str, path: str, page: str) -> ListedRun:
         script=seen.run.script,
         created=seen.run.created or 0.0,
         duration_s=seen.work.duration_s,
-        lead=grave[0] if grave else None,
+        top_culprit=grave[0] if grave else None,
         others=grave[1:],
         commit=str(seen.run.environment.get("commit", ""))[:12],
         growth_bytes_per_unit=growth,
@@ -197,12 +197,12 @@ def _decoded(data: bytes, kind: type) -> Any:
 _MOST_SUSPECTS = 20
 
 
-def _grave(seen: _ReportHead) -> list[LeadCulprit]:
+def _grave(seen: _ReportHead) -> list[ListedCulprit]:
     """Return what makes a run a leak, the gravest first."""
     named = [(suspect, True) for suspect in seen.culprits]
     titled = [(suspect, False) for suspect in seen.findings]
     return [
-        LeadCulprit(
+        ListedCulprit(
             name=suspect.name or suspect.title,
             bytes_per_unit=suspect.bytes_per_unit or 0.0,
             unit=suspect.unit,
@@ -336,19 +336,19 @@ def live_leak_of(report: Report, now: float) -> LiveLeak | None:
     grave = [each for each in suspects if each.severity is not Severity.NOTE]
     if report.verdict is not RunVerdict.LEAK or not grave:
         return None
-    lead = grave[0]
-    ahead = lead.forecast if isinstance(lead, Culprit) else None
+    culprit = grave[0]
+    ahead = culprit.forecast if isinstance(culprit, Culprit) else None
     left = None if ahead is None else words.seconds_until_full(ahead, report.work)
-    since = lead.since if isinstance(lead, Culprit) else None
+    since = culprit.since if isinstance(culprit, Culprit) else None
     full_at = None if left is None else now + left
     return LiveLeak(
         headline=report.headline,
         when=words.live_words(since, full_at, now),
-        name=lead.name if isinstance(lead, Culprit) else lead.title,
-        place=words.source_place(lead),
-        signature=lead.signature,
-        bytes_per_unit=lead.bytes_per_unit,
-        unit=lead.unit,
+        name=culprit.name if isinstance(culprit, Culprit) else culprit.title,
+        place=words.source_place(culprit),
+        signature=culprit.signature,
+        bytes_per_unit=culprit.bytes_per_unit,
+        unit=culprit.unit,
         since=since,
         full_at=full_at,
         judged_at=now,
@@ -360,7 +360,7 @@ def listed_live(run: ListedRun, leak: LiveLeak | None) -> ListedRun:
     if leak is None:
         return run
     ended = ", ".join(filter(None, ["still running", leak.when]))
-    lead = LeadCulprit(
+    culprit = ListedCulprit(
         name=leak.name,
         bytes_per_unit=leak.bytes_per_unit,
         unit=leak.unit,
@@ -368,7 +368,12 @@ def listed_live(run: ListedRun, leak: LiveLeak | None) -> ListedRun:
         signature=leak.signature,
     )
     return msgspec.structs.replace(
-        run, verdict=RunVerdict.LEAK, headline=leak.headline, lead=lead, ended=ended, remark=""
+        run,
+        verdict=RunVerdict.LEAK,
+        headline=leak.headline,
+        top_culprit=culprit,
+        ended=ended,
+        remark="",
     )
 
 
@@ -458,7 +463,7 @@ def ending_of(run: ListedRun) -> str:
     return "" if run.ran_out_of_memory else run.ended
 
 
-def rate_of_leading_culprit(culprit: LeadCulprit | None) -> str:
+def rate_of_leading_culprit(culprit: ListedCulprit | None) -> str:
     """Return how fast what makes a run a leak grows; empty where that has no rate."""
     if culprit is None or not culprit.bytes_per_unit:
         return ""
@@ -497,58 +502,65 @@ def histories_of(runs: Sequence[ListedRun], *, are_alike: bool = False) -> list[
 
 
 def _history(script: str, runs: Sequence[ListedRun]) -> RunHistory | None:
-    lead = next((run.lead for run in reversed(runs) if run.lead and run.lead.bytes_per_unit), None)
-    if lead is None:
+    culprit = next(
+        (
+            run.top_culprit
+            for run in reversed(runs)
+            if run.top_culprit and run.top_culprit.bytes_per_unit
+        ),
+        None,
+    )
+    if culprit is None:
         return None
     steps = [
         HistoryStep(
             name=run.name,
             commit=run.commit,
             created=run.created,
-            bytes_per_unit=_rate_in(run, lead),
+            bytes_per_unit=_rate_in(run, culprit),
         )
         for run in runs[-MOST_IN_A_HISTORY:]
     ]
     return RunHistory(
         script=script,
-        culprit=lead.name,
-        is_code=lead.is_code,
-        unit=lead.unit,
+        culprit=culprit.name,
+        is_code=culprit.is_code,
+        unit=culprit.unit,
         steps=steps,
-        sentence=_what_became(steps, lead.unit),
+        sentence=_what_became(steps, culprit.unit),
     )
 
 
-def _rate_in(run: ListedRun, lead: LeadCulprit) -> float | None:
-    """Return how fast a culprit grew in a run; 0 where it didn't, None where that can't be told."""
-    suspects = [run.lead, *run.others] if run.lead else []
-    known = lead.signature, lead.name
+def _rate_in(run: ListedRun, culprit: ListedCulprit) -> float | None:
+    """Return how fast a culprit grew in a run; 0 where it didn't, None where unknown."""
+    suspects = [run.top_culprit, *run.others] if run.top_culprit else []
+    known = culprit.signature, culprit.name
     for suspect in suspects:
         is_same = suspect.signature == known[0] if known[0] else suspect.name == known[1]
         if is_same:
-            return suspect.bytes_per_unit if suspect.unit == lead.unit else None
+            return suspect.bytes_per_unit if suspect.unit == culprit.unit else None
     return 0.0 if run.verdict in _TELLS else None
 
 
 def _what_became(steps: Sequence[HistoryStep], unit: str) -> str:
-    told = [step for step in steps if step.bytes_per_unit is not None]
-    if not told:
+    known = [step for step in steps if step.bytes_per_unit is not None]
+    if not known:
         return "No run tells its rate."
-    grows = [bool(step.bytes_per_unit) for step in told]
-    last, rate = told[-1], humane_rate(told[-1].bytes_per_unit or 0.0, unit)
+    grows = [bool(step.bytes_per_unit) for step in known]
+    last, rate = known[-1], humane_rate(known[-1].bytes_per_unit or 0.0, unit)
     if not grows[-1]:
         began = next(n for n in range(len(grows), 0, -1) if grows[n - 1]) if any(grows) else 0
-        return f"It no longer grows since {_called(told[began])}."
+        return f"It no longer grows since {_called(known[began])}."
     if not all(grows):
         began = max(n for n, growing in enumerate(grows) if not growing) + 1
-        where = "" if told[began] is last else f" in {last.name}"
-        return f"It grows since {_called(told[began])}, by {rate}{where}."
-    first = told[0].bytes_per_unit or 0.0
+        where = "" if known[began] is last else f" in {last.name}"
+        return f"It grows since {_called(known[began])}, by {rate}{where}."
+    first = known[0].bytes_per_unit or 0.0
     now = last.bytes_per_unit or 0.0
     if max(first, now) <= _MOVED * min(first, now):
         return f"It grows in all of them, by {rate}."
     return (
-        f"It grows in all of them: by {humane_rate(first, unit)} in {_called(told[0])}, by {rate} "
+        f"It grows in all of them: by {humane_rate(first, unit)} in {_called(known[0])}, by {rate} "
         f"in {_called(last)}."
     )
 
@@ -718,12 +730,12 @@ def _rate_bar(rate: float, most: float) -> Bar:
 
 def _rate_words(step: HistoryStep, unit: str) -> str:
     if step.bytes_per_unit is None:
-        return "not told"
+        return "unknown"
     return humane_rate(step.bytes_per_unit, unit) if step.bytes_per_unit else "doesn't grow"
 
 
 def _run_row(run: ListedRun, folder: PurePath, bounds: Bounds) -> RunRow:
-    culprit = run.lead
+    culprit = run.top_culprit
     return RunRow(
         name=run.name,
         href=href_of(run.page, folder) if run.page else "",
@@ -842,10 +854,15 @@ def _about(run: ListedRun, room: int) -> str:
     """Return what to look at first; how fast all memory grows where there is room for it."""
     if run.remark:
         return one_line(run.remark)
-    if run.lead is None:
+    if run.top_culprit is None:
         return ending_of(run)
     grown = f"all memory {growth_words(run)}" if run.growth_bytes_per_unit else ""
     text = one_line(
-        " · ".join(filter(None, [run.lead.name, rate_of_leading_culprit(run.lead), ending_of(run)]))
+        " · ".join(
+            filter(
+                None,
+                [run.top_culprit.name, rate_of_leading_culprit(run.top_culprit), ending_of(run)],
+            )
+        )
     )
     return f"{text} · {grown}" if grown and len(f"{text} · {grown}") <= room else text

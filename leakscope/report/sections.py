@@ -118,7 +118,7 @@ def kinds_view(report: Report, anchors: Mapping[str, str]) -> KindsView | None:
         return None
     shown = (Answer.YES, Answer.UNDECIDED)
     return KindsView(
-        rows=[_kind_row(one, anchors) for one in report.kinds if one.answer in shown],
+        rows=[_kind_row(kind, anchors) for kind in report.kinds if kind.answer in shown],
         others=[
             Fact(answer, ", ".join(names))
             for answer, names in words.other_kinds(report.kinds).items()
@@ -126,16 +126,16 @@ def kinds_view(report: Report, anchors: Mapping[str, str]) -> KindsView | None:
     )
 
 
-def _kind_row(one: KindAnswer, anchors: Mapping[str, str]) -> GrowthKindRow:
-    section = one.section.value if one.section is not None else ""
+def _kind_row(kind: KindAnswer, anchors: Mapping[str, str]) -> GrowthKindRow:
+    section = kind.section.value if kind.section is not None else ""
     return GrowthKindRow(
-        name=words.GROWTH_KINDS[one.kind],
-        meaning=words.KIND_MEANINGS[one.kind],
-        answer=words.ANSWERS[one.answer],
-        size=size_of(one.bytes) if one.bytes is not None else None,
-        shown=one.subject or words.SECTIONS.get(section, ""),
-        is_code=bool(one.subject) and one.section is not ShownIn.FINDINGS,
-        link=anchors.get(one.signature, section),
+        name=words.GROWTH_KINDS[kind.kind],
+        meaning=words.KIND_MEANINGS[kind.kind],
+        answer=words.ANSWERS[kind.answer],
+        size=size_of(kind.bytes) if kind.bytes is not None else None,
+        shown=kind.subject or words.SECTIONS.get(section, ""),
+        is_code=bool(kind.subject) and kind.section is not ShownIn.FINDINGS,
+        link=anchors.get(kind.signature, section),
     )
 
 
@@ -307,7 +307,7 @@ def _live_table(title: str, rows: Sequence[LiveRow], *, has_details: bool) -> Li
     return LiveTable(title, views, has_details)
 
 
-WORTH_TELLING = 64 << 10
+MIN_TENSOR_BYTES = 64 << 10
 MOST_FORMS = 8
 
 EFFECTS = {
@@ -417,9 +417,9 @@ def _compiled_row(entry: CompiledEntry, kept: CompiledCode) -> CompiledRow:
     parts = []
     if entry.bytes and entry.entries > 1:
         parts.append(f"{size_of(entry.bytes // entry.entries).text} each")
-    if entry.tensor_bytes >= WORTH_TELLING:
+    if entry.tensor_bytes >= MIN_TENSOR_BYTES:
         parts.append(f"{size_of(entry.tensor_bytes).text} of tensors")
-    if entry.native_bytes >= WORTH_TELLING:
+    if entry.native_bytes >= MIN_TENSOR_BYTES:
         parts.append(f"{size_of(entry.native_bytes).text} of native memory beside it (estimate)")
     is_installed = "site-packages" in entry.place or "dist-packages" in entry.place
     return CompiledRow(

@@ -207,7 +207,7 @@ class Canvas:
 
 
 def _thinned(places: Points) -> list[tuple[float, float]]:
-    """Return of each column of pixels the first, lowest, highest and last place, in their order."""
+    """Return the first, lowest, highest and last point of each column of pixels, in order."""
     kept: list[tuple[float, float]] = []
     for _, column in groupby(places, key=lambda place: int(place[0] * COLUMNS_PER_PIXEL)):
         inside = list(column)

@@ -144,7 +144,7 @@ def phase_rows(phases: Sequence[PhaseMemory]) -> list[PhaseRow]:
 
 
 def _raised(phase: PhaseMemory) -> str:
-    """Return by how much a phase raised a device's peak; the host's rises by imports, too."""
+    """Return how much a phase raised a device's peak; the host's rises by imports, too."""
     is_device = "." in phase.metric
     return humane_bytes(phase.raised_bytes, signed=True) if is_device and phase.raised_bytes else ""
 

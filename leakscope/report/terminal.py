@@ -90,7 +90,7 @@ def render_text(report: Report, *, width: int = 100, color: bool = False) -> str
 
 
 def _others(report: Report, culprits: Sequence[Culprit], paper: Paper, room: int) -> list[str]:
-    """Return as many further culprits as there is room for, one in any case, and how many more."""
+    """Return the further culprits that there is room for, at least one, and how many are left."""
     noted = _noted(report, paper)
     room -= len(noted) + 2
     parts, shown = [*noted], 0
@@ -167,13 +167,13 @@ def _curve(report: Report, paper: Paper) -> list[str]:
         return []
     values = [y for _, y in lines[0].points]
     label = clipped(lines[0].label, 16) + (
-        f", rank {report.rank}" if report.rank is not None else _told_of(report)
+        f", rank {report.rank}" if report.rank is not None else _subject(report)
     )
     room = max(10, min(60, paper.width - _AMOUNTS - max(22, len(label) + 6)))
     return [paper.clip(f"{label} {curve_with_ends(values, room)}")]
 
 
-def _told_of(report: Report) -> str:
+def _subject(report: Report) -> str:
     return f", {report.process}" if report.process else ""
 
 
@@ -181,29 +181,35 @@ def _processes(report: Report, paper: Paper, indent: str = "") -> list[str]:
     """Return a line for each process, those that decide first where they are many."""
     shown = report.processes
     if len(shown) > MOST_PROCESSES:
-        order = sorted(shown, key=lambda one: (one.verdict != "leak", -(one.peak_bytes or 0)))
+        order = sorted(
+            shown, key=lambda process: (process.verdict != "leak", -(process.peak_bytes or 0))
+        )
         chosen = order[: MOST_PROCESSES - 1]
-        shown = [one for one in report.processes if any(one is other for other in chosen)]
+        shown = [
+            process for process in report.processes if any(process is other for other in chosen)
+        ]
     room = paper.width - len(indent)
-    lines = [paper.clip(_process(one, room), indent) for one in shown]
+    lines = [paper.clip(_process(process, room), indent) for process in shown]
     left = len(report.processes) - len(shown)
     return [*lines, *([f"{indent}and {plural(left, 'more process')}"] if left else [])]
 
 
-def _process(one: ProcessMemory, room: int) -> str:
+def _process(process: ProcessMemory, room: int) -> str:
     """Return a process in a line of so much room: what runs in it is cut short first."""
-    course = f" {process_course(one, _SHORT_CURVE)}".rstrip()
-    told = f" {process_verdict(one)}" if one.is_recorded else ""
-    grows = f": {one_line(', '.join(one.grows))}" if one.grows else ""
-    peak = f", peak {humane_bytes(one.peak_bytes)}" if one.peak_bytes is not None else ""
-    left = room - len(f"{one.label} (){course}{told}{grows}{peak}")
+    course = f" {process_course(process, _SHORT_CURVE)}".rstrip()
+    verdict = f" {process_verdict(process)}" if process.is_recorded else ""
+    grows = f": {one_line(', '.join(process.grows))}" if process.grows else ""
+    peak = f", peak {humane_bytes(process.peak_bytes)}" if process.peak_bytes is not None else ""
+    left = room - len(f"{process.label} (){course}{verdict}{grows}{peak}")
     if left < _SHORTEST_NAME:
         peak, left = "", left + len(peak)
-    what = one_line(one.runs or one.name)
-    number = f", {one.pid}" if one.pid and left - len(what) > len(f", {one.pid}") else ""
-    fits = what and left >= _SHORTEST_NAME and one.is_recorded
+    what = one_line(process.runs or process.name)
+    number = (
+        f", {process.pid}" if process.pid and left - len(what) > len(f", {process.pid}") else ""
+    )
+    fits = what and left >= _SHORTEST_NAME and process.is_recorded
     which = f" ({clipped(what, left - len(number) - 1)}{number})" if fits else ""
-    return f"{one.label}{which}{course}{told}{grows}{peak}"
+    return f"{process.label}{which}{course}{verdict}{grows}{peak}"
 
 
 def _shortage(ended: OutOfMemory | None, paper: Paper) -> list[str]:
@@ -374,7 +380,7 @@ def _findings(report: Report, suspect: Culprit | Finding | None, paper: Paper) -
     lines: list[str] = []
     for finding in others[:SHOWN_FINDINGS]:
         lines += [_finding(finding, paper), *known_lines(finding.known, paper, "  ")]
-        if suspect is None and finding is others[0]:  # nothing else has to be told at length
+        if suspect is None and finding is others[0]:  # nothing else needs details
             lines += paper.wrap(finding.text, "  ", SHOWN_TEXT_LINES)
             lines += _what_next(finding, paper, "  ")
     left = len(others) - SHOWN_FINDINGS
@@ -399,7 +405,7 @@ def _whereto(report: Report, paper: Paper) -> list[str]:
 
 
 def _mappings(report: Report, paper: Paper) -> list[str]:
-    """Return in which kinds of mappings the growth of host memory lies."""
+    """Return the kinds of mappings in which host memory grows."""
     grown = [m for m in report.mappings if not m.file and m.bytes >= SHOWN_MAPPING_BYTES]
     listed = ", ".join(
         f"{term.label} {humane_bytes(term.bytes, signed=True)}"

@@ -14,7 +14,7 @@ from leakscope.analysis.processes.endings import in_a_sentence
 from leakscope.analysis.verdict.wording import per_event
 from leakscope.model.comparison import (
     ANOTHER_SCRIPT,
-    WORTH_A_WORD,
+    NOTABLE_DIFFERENCE,
     ChangeKind,
     Comparison,
     CulpritChange,
@@ -107,7 +107,7 @@ ANSWERS = {
     Answer.NOT_MEASURED: "Not measured",
 }
 MARKS = {"leak": "✗", "out_of_memory": "✗", "clean": "✓", "inconclusive": "?"}
-"""By verdict, the sign that stands before it in plain text."""
+"""The sign before each verdict in plain text."""
 LEAK_RAN_OUT = "Out of memory, leak"
 SEVERITIES = {Severity.CRITICAL: "Critical", Severity.WARNING: "Warning", Severity.NOTE: "Note"}
 SEVERITY_MEANINGS = {
@@ -116,7 +116,7 @@ SEVERITY_MEANINGS = {
     Severity.NOTE: "Worth knowing; it doesn't make the run a leak.",
 }
 NOTED = "Noted, but too little in this run to be called a leak:"
-"""Stands above culprits that are all notes."""
+"""Heading of culprits that are all notes."""
 UNTRIED = "not tried in this run"
 UNSTEADY = "no steady rate"
 GROWTHS = {"across": "Across phases", "within": "Within a phase", "constant": "None"}
@@ -136,12 +136,12 @@ NOT_SEEN = "Not seen"
 FIRST_SEEN = "First seen"
 ONLY_THERE = "Only there"
 UNSEEN = (ONLY_THERE, FIRST_SEEN, NOT_SEEN)
-"""What a culprit is called that one run lacks where that is no change."""
+"""Word for a culprit that one run lacks where that is no change."""
 MISSING = "missing"
-"""Stands for a change in the page's styles where nothing says that it is one."""
+"""Style of a change that isn't proven."""
 REAL = (
     "A difference is real where the intervals of both rates don't overlap and the rates differ by "
-    f"more than {humane_share(WORTH_A_WORD)}."
+    f"more than {humane_share(NOTABLE_DIFFERENCE)}."
 )
 WORST_FIRST = [
     ChangeKind.NEW,
@@ -204,14 +204,14 @@ def words_for(report: Report) -> dict[str, str]:
 
 
 def verdict_words(verdict: RunVerdict, *, ran_out: bool) -> str:
-    """Return what a verdict is called; of a leak, whether the run ended by running out of
+    """Return the name of a verdict; for a leak, whether the run ended by running out of
     memory.
     """
     return LEAK_RAN_OUT if ran_out and verdict is RunVerdict.LEAK else VERDICTS[verdict]
 
 
 def problem_words(problem: Problem) -> str:
-    """Return what went wrong, as a sentence for those who don't read tracebacks."""
+    """Return what went wrong as a sentence, without a traceback."""
     if problem.kind is not ProblemKind.OWN_SHORTAGE:
         return problem.message
     return f"no memory was left for it; what was measured before still counts. {problem.message}"
@@ -234,12 +234,12 @@ _OWNERS = {
 
 
 def bookkeeper_words(site: PeakSite) -> str:
-    """Return who keeps books of native memory: the library itself, or which objects."""
+    """Return the source of a native memory figure: the library itself, or which objects."""
     return _OWNERS.get(site.owner, site.library)
 
 
 def metric_words(metric: str) -> str:
-    """Return what a gauge is called: ``cuda:0 in live tensors``."""
+    """Return the name of a gauge: ``cuda:0 in live tensors``."""
     device, _, gauge = metric.rpartition(".")
     return f"{device} {METRICS.get(gauge, gauge)}".strip()
 
@@ -263,14 +263,14 @@ def share_words(share: float, growth: str) -> str:
 
 
 def evidence(suspect: Culprit | Finding) -> str:
-    """Return what a verdict rests on: ``it grew through 14 readings``."""
+    """Return the evidence for a verdict: ``it grew through 14 readings``."""
     if not suspect.readings:
         return "it was seen, not measured over time"
     return f"it grew through {plural(suspect.readings, 'reading')}"
 
 
 def wait_words(forecast: Forecast, work: Work) -> str:
-    """Return how far the limit is away: ``some 11 hours away at this pace``; empty if unknown."""
+    """Return the time until the limit: ``some 11 hours away at this pace``; empty if unknown."""
     left = seconds_until_full(forecast, work)
     return "" if left is None else f"some {humane_wait(left)} away at this pace"
 
@@ -302,7 +302,7 @@ def seconds_until_full(forecast: Forecast, work: Work) -> float | None:
 
 
 def tried_words(falsifier: Falsifier | None) -> str:
-    """Return what came of trying to prove a verdict wrong; empty where nothing would."""
+    """Return the result of testing a verdict; empty where no test is known."""
     return (falsifier.result or UNTRIED) if falsifier else ""
 
 
@@ -313,9 +313,9 @@ def source_place(suspect: Culprit | Finding) -> str:
 
 
 def known_words(known: Recognised) -> str:
-    """Return whose doing a known culprit is: ``Known fault of transformers 5.8.0``."""
-    whose = "fault" if known.nature is Nature.FAULT else "behaviour"
-    return f"Known {whose} of {known.library} {known.version}".rstrip()
+    """Return the origin of a known culprit: ``Known fault of transformers 5.8.0``."""
+    nature = "fault" if known.nature is Nature.FAULT else "behaviour"
+    return f"Known {nature} of {known.library} {known.version}".rstrip()
 
 
 def known_line(known: Recognised) -> str:
@@ -343,7 +343,7 @@ def ending_words(report: Report) -> str:
 
 
 def sentence_ends(text: str) -> list[int]:
-    """Return where sentences end; not inside of code."""
+    """Return the ends of sentences, outside of code."""
     ends = [m.start() for m in re.finditer(r"(?<=[.!?]) (?=[A-Z`])", text)]
     return [end for end in ends if text.count("`", 0, end) % 2 == 0] + [len(text)]
 
@@ -354,12 +354,12 @@ def advice_of(remedy: Remedy) -> str:
 
 
 def further_evidence(report: Report) -> list[str]:
-    """Return what would settle the run and does not stand in its headline."""
+    """Return what would settle the run, without what its headline already says."""
     return [text for text in report.missing if text not in report.headline]
 
 
 def walker_words(walker: str) -> str:
-    """Return which walker a run had and, of the fallback, what is missing for it."""
+    """Return the walker of a run and, for the fallback, what the native one lacks."""
     if walker != "reference":
         return walker
     return (
@@ -377,7 +377,7 @@ def platform_words(environment: Mapping[str, str]) -> str:
     system = name.partition(" ")[0]
     return (
         f"{system}: memory that processes share, what malloc keeps free, native allocations, "
-        "control groups and kills for memory aren't told, so that the ledger is shorter."
+        "control groups and kills for memory aren't reported, so the ledger is shorter."
     )
 
 
@@ -387,7 +387,7 @@ def has_gaps(report: Report) -> bool:
 
 
 def outcome_of(comparison: Comparison) -> tuple[str, str]:
-    """Return how the change went: the verdict whose colours it wears, and a word."""
+    """Return the outcome of a change: the verdict for its colours, and a word."""
     verdicts = (comparison.before_verdict, comparison.after_verdict)
     if comparison.is_another_program:
         return RunVerdict.INCONCLUSIVE.value, ANOTHER_SCRIPT
@@ -419,7 +419,7 @@ def is_missing(change: CulpritChange) -> bool:
 
 
 def change_word(change: CulpritChange) -> str:
-    """Return what became of a culprit in a word."""
+    """Return a word for the change of a culprit."""
     if not is_missing(change):
         return CHANGES[change.change]
     if change.change is not ChangeKind.NEW:
@@ -428,12 +428,12 @@ def change_word(change: CulpritChange) -> str:
 
 
 def change_style(change: CulpritChange) -> str:
-    """Return the style of what became of a culprit: never that of what is fixed where it isn't."""
+    """Return the style of a culprit's change: never the one for fixed where it isn't."""
     return MISSING if is_missing(change) else change.change.value
 
 
 def missing_rate(change: CulpritChange) -> str:
-    """Return what stands for the rate of a run that lacks the culprit."""
+    """Return the text in place of a rate for a run that lacks the culprit."""
     return "not seen" if is_missing(change) else "no growth"
 
 
@@ -490,7 +490,9 @@ def significance_words(change: CulpritChange | ValueChange) -> str:
         return ""
     if change.significant:
         return "not certain" if culprit and culprit.doubt else "real"
-    return f"at most {humane_share(WORTH_A_WORD)}" if _are_apart(change) else "within the noise"
+    return (
+        f"at most {humane_share(NOTABLE_DIFFERENCE)}" if _are_apart(change) else "within the noise"
+    )
 
 
 def _are_apart(change: CulpritChange | ValueChange) -> bool:
@@ -517,7 +519,7 @@ def is_noise(value: ValueChange) -> bool:
     before, after = value.before_bytes, value.after_bytes
     if value.significant is not False or before is None or after is None:
         return False
-    return abs(after - before) > WORTH_A_WORD * max(abs(before), abs(after))
+    return abs(after - before) > NOTABLE_DIFFERENCE * max(abs(before), abs(after))
 
 
 def _within_noise(value: ValueChange) -> str:
@@ -533,7 +535,7 @@ def _within_noise(value: ValueChange) -> str:
 
 
 def together_words(report: Report) -> str:
-    """Return ``5 % of the growth; all 25 culprits grow by 341 KiB per step`` of who leads."""
+    """Return ``5 % of the growth; all 25 culprits grow by 341 KiB per step`` for the first."""
     suspect = leading_suspect(report)
     if not isinstance(suspect, Culprit) or suspect.growth != "across":
         return ""
@@ -574,12 +576,12 @@ SHOWN_PARTS = 3
 
 
 def role_words(role: str) -> str:
-    """Return what a component, or what only the allocator knows, is called."""
+    """Return the name of a component, or of what only the allocator knows."""
     return ROLES.get(role, role.replace("_", " "))
 
 
 def owner_words(owner: DeviceOwner) -> str:
-    """Return the name of an owner; of what has none, what it is."""
+    """Return the name of an owner, or the kind of memory where it has none."""
     return owner.name or f"({role_words(owner.role)})"
 
 
@@ -636,7 +638,7 @@ ALLOCATOR_TERMS = {
 
 
 def verdict_of(explanation: Explanation) -> tuple[str, str]:
-    """Return whose colours a snapshot wears, and a word for it."""
+    """Return the verdict for a snapshot's colours, and a word for it."""
     if not explanation.devices:
         return "clean", "Empty"
     faults = [device.fault for device in explanation.devices if device.fault is not None]
@@ -669,7 +671,7 @@ def devices_in_order(explanation: Explanation) -> list[DeviceExplanation]:
 
 
 def comparison_verdict(comparison: SnapshotComparison) -> tuple[str, str]:
-    """Return whose colours several snapshots wear, and a word for what happened."""
+    """Return the verdict for the colours of several snapshots, and a word for what happened."""
     if not comparison.devices:
         return "clean", "Empty"
     change = main_change(comparison)
@@ -686,7 +688,7 @@ def main_change(comparison: SnapshotComparison) -> DeviceComparison:
 
 
 def pool_words(pool: tuple[int, int]) -> str:
-    """Return ``default pool`` or which private one it is."""
+    """Return ``default pool`` or the name of a private one."""
     if pool == DEFAULT_POOL:
         return "default pool"
     if pool == UNKNOWN_POOL:
@@ -702,33 +704,33 @@ def group_words(stream: int, pool: tuple[int, int], *, is_small: bool) -> str:
 
 
 def subject_words(device: DeviceExplanation) -> str:
-    """Return which moment is shown."""
+    """Return the moment that is shown."""
     return "just before the failure" if device.subject == "fault" else "at the end of the file"
 
 
 def other_kinds(kinds: Sequence[KindAnswer]) -> dict[str, list[str]]:
     """Return the kinds of growth that a run doesn't show, by the answer in words."""
     found: dict[str, list[str]] = {}
-    for one in kinds:
-        if one.answer in (Answer.NO, Answer.NOT_MEASURED):
-            name = _inner(GROWTH_KINDS[one.kind])
-            found.setdefault(ANSWERS[one.answer], []).append(name)
+    for kind_answer in kinds:
+        if kind_answer.answer in (Answer.NO, Answer.NOT_MEASURED):
+            name = _inner(GROWTH_KINDS[kind_answer.kind])
+            found.setdefault(ANSWERS[kind_answer.answer], []).append(name)
     return found
 
 
 def kind_lines(kinds: Sequence[KindAnswer]) -> list[str]:
     """Return ``leak: yes, 12 MiB (history)`` of each kind that applies; then the others."""
     lines = []
-    for one in kinds:
-        if one.answer in (Answer.YES, Answer.UNDECIDED):
-            size = f", {humane_bytes(one.bytes)}" if one.bytes is not None else ""
-            subject = f" ({one_line(one.subject)})" if one.subject else ""
-            name = _inner(GROWTH_KINDS[one.kind])
-            lines.append(f"{name}: {_inner(ANSWERS[one.answer])}{size}{subject}")
+    for kind_answer in kinds:
+        if kind_answer.answer in (Answer.YES, Answer.UNDECIDED):
+            size = f", {humane_bytes(kind_answer.bytes)}" if kind_answer.bytes is not None else ""
+            subject = f" ({one_line(kind_answer.subject)})" if kind_answer.subject else ""
+            name = _inner(GROWTH_KINDS[kind_answer.kind])
+            lines.append(f"{name}: {_inner(ANSWERS[kind_answer.answer])}{size}{subject}")
     others = other_kinds(kinds).items()
     return [*lines, *(f"{_inner(answer)}: {', '.join(names)}" for answer, names in others)]
 
 
 def _inner(name: str) -> str:
-    """Return a name as it stands inside a sentence."""
+    """Return a name in lower case, as inside a sentence."""
     return name[0].lower() + name[1:]

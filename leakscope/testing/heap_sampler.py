@@ -179,15 +179,15 @@ class HeapSampler:
 
         A census under tracemalloc would take ten times as long: so this comes before it.
         """
-        sites = ((path, sites_of(held_by, self._ownership)) for path, held_by in self._gaining())
+        sites = ((path, sites_of(holders, self._ownership)) for path, holders in self._gaining())
         self._sites = {path: found for path, found in sites if found}
         self._exit_handlers.learn()
         self._growing.clear()
 
     def _gaining(self) -> Iterator[tuple[str, object]]:
-        for path, held_by in self._growing:
+        for path, holders in self._growing:
             is_of_classes = path in self.class_paths
-            yield path, registries.latest_classes(self._ownership) if is_of_classes else held_by
+            yield path, registries.latest_classes(self._ownership) if is_of_classes else holders
 
     def forget(self) -> None:
         """Let go of everything."""
@@ -245,10 +245,10 @@ class HeapSampler:
         ]
         seen += self._module_names.rows(result.nodes)
         before, self._sizes = self._sizes, {row.path: _size(row) for row, _ in seen}
-        for row, held_by in seen:
+        for row, holders in seen:
             row.allocated_at[:] = self._sites.get(row.path, ())
             if before and any(map(gt, _size(row), before.get(row.path, (0, 0)))):
-                self._growing.append((row.path, held_by))
+                self._growing.append((row.path, holders))
         return Census(
             scope=CensusScope.FULL,
             rows=[*(row for row, _ in seen), self._exit_handlers.row()],
@@ -510,7 +510,7 @@ def sites_of(holder: object, ownership: Ownership) -> list[Site]:
     inner = [item for cache in items if type(cache) is dict for item in gc.get_referents(cache)]
     latest = [*islice(items, _MOST_ITEMS), *islice(reversed(inner), _MOST_ITEMS)]
     if type(holder) is dict:
-        # The collector isn't told of keys that are all strings.
+        # The collector doesn't track keys that are all strings.
         latest += islice(reversed(holder), _MOST_ITEMS)
     stacks = list(
         islice(filter(None, (_allocated_at(item, ownership) for item in latest)), _SAMPLES)

@@ -269,10 +269,10 @@ def test_of_many_phases_as_many_are_told_of_each_from_the_first_to_the_last() ->
     timeline = report_of(Program(epochs=2 * MOST_SPANS, steps=1, validation=1)).timeline
     assert timeline is not None
     for phase in ("train", "validation"):
-        told = [span.epoch for span in timeline.spans if span.phase == phase]
-        assert len(told) == MOST_SPANS // 2
-        assert (told[0], told[-1]) == (0, 2 * MOST_SPANS - 1)
-        assert set(np.diff(told)) <= {4, 5}, "as far apart from each other all along"
+        reported = [span.epoch for span in timeline.spans if span.phase == phase]
+        assert len(reported) == MOST_SPANS // 2
+        assert (reported[0], reported[-1]) == (0, 2 * MOST_SPANS - 1)
+        assert set(np.diff(reported)) <= {4, 5}, "as far apart from each other all along"
     assert [s.start_s for s in timeline.spans] == sorted(s.start_s for s in timeline.spans)
 
 
@@ -419,11 +419,11 @@ def test_what_only_walks_of_the_whole_heap_see_of_libraries_is_no_growth_of_a_co
         beyond = 90 * MIB + m.boundary.index * KIB if census.scope is CensusScope.FULL else 0
         return {"code": {"host": 100 * KIB + beyond}}
 
-    told = with_components(Program(epochs=5).constant("model", 50 * MIB), seen).components
-    code = next(c for c in told if c.name == "code and libraries")
+    reported = with_components(Program(epochs=5).constant("model", 50 * MIB), seen).components
+    code = next(c for c in reported if c.name == "code and libraries")
     assert code.start_bytes == 100 * KIB
     assert code.start_bytes < code.by_phase["train"] <= code.peak_bytes < MIB
-    baseline = next(c for c in told if c.name == "baseline")
+    baseline = next(c for c in reported if c.name == "baseline")
     assert baseline.start_bytes == pytest.approx(450 * MIB, rel=0.02)
 
 
@@ -436,8 +436,8 @@ def test_components_at_the_end_are_those_of_the_last_phase_not_of_what_returned_
         census = training if m.census else None
         is_over = m.boundary.kind is BoundaryKind.RUN_END
         run.main.measurements[i] = type(m)(m.boundary, m.gauges, returned if is_over else census)
-    told = analyse(run).components
-    assert next(c for c in told if c.name == "parameters").end_bytes == 50 * MIB
+    report = analyse(run).components
+    assert next(c for c in report if c.name == "parameters").end_bytes == 50 * MIB
 
 
 def test_a_culprit_carries_its_evidence() -> None:
@@ -485,10 +485,10 @@ def test_each_census_is_told_with_what_it_cost_also_one_that_the_user_asked_for(
     run = Program(epochs=3).build()
     recording = run.main
     known = next(m for m in recording.measurements if m.census is not None)
-    asked = msgspec.structs.replace(known.boundary, kind=BoundaryKind.REQUEST, time_s=1e6)
-    recording.snapshots.append(SnapshotRecord(boundary=asked, census=known.census, seconds=0.5))
+    requested = msgspec.structs.replace(known.boundary, kind=BoundaryKind.REQUEST, time_s=1e6)
+    recording.snapshots.append(SnapshotRecord(boundary=requested, census=known.census, seconds=0.5))
     taken = analyse(run).overhead.taken
-    assert [one.asked for one in taken] == [False] * (len(taken) - 1) + [True]
+    assert [item.requested for item in taken] == [False] * (len(taken) - 1) + [True]
     assert known.census is not None
     first, last = taken[0], taken[-1]
     assert (first.boundary, first.time_s) == (known.boundary.index, known.boundary.time_s)
@@ -515,13 +515,13 @@ def test_of_very_many_censuses_the_costliest_are_listed(monkeypatch: pytest.Monk
 
 def test_each_gauge_is_told_with_how_often_it_was_read() -> None:
     run = Program(epochs=3).build()
-    told = {one.metric: one for one in analyse(run).overhead.gauged}
+    report = {item.metric: item for item in analyse(run).overhead.gauged}
     read = [m.gauges["rss"] for m in run.main.measurements if "rss" in m.gauges]
-    assert told["rss"].readings == len(read)
-    assert (told["rss"].lowest, told["rss"].highest) == (min(read), max(read))
-    assert told["rss"].last == read[-1]
-    assert told["rss"].unit == "bytes"
-    assert told["rss"].meaning == "resident memory of the process"
+    assert report["rss"].readings == len(read)
+    assert (report["rss"].lowest, report["rss"].highest) == (min(read), max(read))
+    assert report["rss"].last == read[-1]
+    assert report["rss"].unit == "bytes"
+    assert report["rss"].meaning == "resident memory of the process"
 
 
 def test_what_a_function_let_go_whenever_it_returned_is_no_growth_to_the_end() -> None:

@@ -87,10 +87,10 @@ def test_what_was_not_compiled_for_want_of_room_is_no_recompilation() -> None:
 def test_a_function_near_its_limit_is_told_of_and_one_without_a_bound_is_not() -> None:
     near = CompiledFunction(**WHERE, entries=4, most=4)  # type: ignore[arg-type]
     many = CompiledFunction(**WHERE, entries=40, most=1, codes=40)  # type: ignore[arg-type]
-    for function, told in ((near, 1), (many, 0)):
+    for function, reported in ((near, 1), (many, 0)):
         found = report(msgspec.structs.replace(FULL, functions=[function]), compiled(0))
         notes = [finding for finding in found.findings if finding.kind == "compiled_code"]
-        assert len(notes) == told
+        assert len(notes) == reported
 
 
 def test_lines_that_call_are_those_of_dynamos_account() -> None:

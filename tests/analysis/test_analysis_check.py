@@ -170,9 +170,9 @@ def test_a_limit_is_compared_in_like_units(limit: str, expected: CheckReason) ->
 
 def test_a_unit_that_the_run_does_not_count_allows_nothing() -> None:
     own_mark = culprit(unit="fold")
-    one = checked(own_mark, limit=to_growth_limit("1 TB/epoch")).growths[0]
-    assert one.standing is CheckReason.FAILED
-    assert "can't tell how much that is per epoch" in one.why
+    growth = checked(own_mark, limit=to_growth_limit("1 TB/epoch")).growths[0]
+    assert growth.standing is CheckReason.FAILED
+    assert "can't tell how much that is per epoch" in growth.why
 
 
 def test_a_limit_does_not_speak_of_what_a_phase_gives_back() -> None:
@@ -195,10 +195,10 @@ def test_what_is_within_the_limit_must_be_so_together() -> None:
     three, limit = several("host", "host", "host"), to_growth_limit("11 MB/epoch")
     done = checked(*three, limit=limit)
     assert not done.passes
-    assert [one.standing for one in done.growths] == [CheckReason.FAILED] * 3
-    said = "3 culprits that are each within 11 MB/epoch grow by 11.4 MiB per epoch together"
-    assert done.headline == f"Not allowed: {said}."
-    assert all(f"is within 11 MB/epoch. But {said}." in one.why for one in done.growths)
+    assert [growth.standing for growth in done.growths] == [CheckReason.FAILED] * 3
+    printed = "3 culprits that are each within 11 MB/epoch grow by 11.4 MiB per epoch together"
+    assert done.headline == f"Not allowed: {printed}."
+    assert all(f"is within 11 MB/epoch. But {printed}." in growth.why for growth in done.growths)
     assert checked(*three, limit=to_growth_limit("12 MB/epoch")).passes
     per_step = [*several("host"), culprit(signature="s", unit="step", bytes_per_unit=0.04 * MB)]
     assert not checked(*per_step, limit=to_growth_limit("7 MB/epoch")).passes
@@ -208,8 +208,8 @@ def test_what_is_within_the_limit_must_be_so_together() -> None:
 def test_one_that_is_faster_by_itself_fails_by_itself() -> None:
     fast = culprit(name="fast", signature="fast", bytes_per_unit=40.0 * MB)
     done = checked(*several("host", "host"), fast, limit=to_growth_limit("9 MB/epoch"))
-    stands = {one.name: one.standing for one in done.growths}
-    assert stands == {
+    place = {growth.name: growth.standing for growth in done.growths}
+    assert place == {
         "fast": CheckReason.FAILED,
         "n0": CheckReason.ALLOWED,
         "n1": CheckReason.ALLOWED,
@@ -223,7 +223,7 @@ def test_what_lies_elsewhere_or_may_be_the_same_bytes_is_not_added_up() -> None:
     assert checked(culprit(), culprit(signature="n", severity=Severity.NOTE), limit=limit).passes
     on_device = several("host", "cuda:0", "cuda:0")
     done = checked(*on_device, limit=limit)
-    assert [one.device for one in done.growths if one.standing is CheckReason.FAILED] == [
+    assert [growth.device for growth in done.growths if growth.standing is CheckReason.FAILED] == [
         "cuda:0"
     ] * 2
     assert "2 culprits on cuda:0 that" in done.headline
@@ -233,12 +233,12 @@ def test_what_the_baseline_has_needs_no_part_of_the_limit() -> None:
     three, limit = several("host", "host", "host"), to_growth_limit("11 MB/epoch")
     failed = checked(*three, limit=limit)
     assert checked(*three, limit=limit, baseline=baseline_of(failed)).passes
-    one = Baseline(culprits=baseline_of(failed).culprits[:1])
-    done = checked(*three, limit=limit, baseline=one)
+    single = Baseline(culprits=baseline_of(failed).culprits[:1])
+    done = checked(*three, limit=limit, baseline=single)
     assert done.passes
-    stands = [one.standing for one in done.growths]
-    assert stands == [CheckReason.KNOWN, CheckReason.ALLOWED, CheckReason.ALLOWED]
-    strict = checked(*three, limit=to_growth_limit("7 MB/epoch"), baseline=one)
+    place = [single.standing for single in done.growths]
+    assert place == [CheckReason.KNOWN, CheckReason.ALLOWED, CheckReason.ALLOWED]
+    strict = checked(*three, limit=to_growth_limit("7 MB/epoch"), baseline=single)
     assert strict.headline.startswith("Not allowed: 2 culprits that are each within 7 MB/epoch")
 
 
@@ -361,9 +361,13 @@ def entry(**changes: object) -> Baseline:
 def test_what_the_baseline_knows_is_known_by_name_and_nature_too(renamed: Culprit) -> None:
     done = checked(renamed, baseline=entry(reason="old friend"))
     assert (done.passes, done.gone) == (True, [])
-    (one,) = done.growths
-    assert (one.standing, one.known_as, one.excuse) == (CheckReason.KNOWN, "abc", "old friend")
-    assert "under another signature" in one.why
+    (growth,) = done.growths
+    assert (growth.standing, growth.known_as, growth.excuse) == (
+        CheckReason.KNOWN,
+        "abc",
+        "old friend",
+    )
+    assert "under another signature" in growth.why
     faster = culprit(signature="new", bytes_per_unit=8.0 * MB, interval=(7.9 * MB, 8.1 * MB))
     failed = checked(faster, baseline=entry())
     assert (failed.passes, failed.gone) == (False, [])
@@ -396,8 +400,8 @@ def test_findings_are_known_by_what_they_speak_of() -> None:
 
 def test_an_entry_of_another_signature_excuses_one_thing_at_most() -> None:
     first, second = culprit(signature="first"), culprit(signature="second")
-    stands = [one.standing for one in checked(first, second, baseline=entry()).growths]
-    assert stands == [CheckReason.FAILED, CheckReason.KNOWN]
+    place = [growth.standing for growth in checked(first, second, baseline=entry()).growths]
+    assert place == [CheckReason.FAILED, CheckReason.KNOWN]
     for its_own in (culprit(), culprit(severity=Severity.NOTE)):
         done = checked(its_own, second, baseline=entry())
         assert done.growths[0].standing is CheckReason.FAILED
@@ -509,7 +513,10 @@ def test_what_fails_comes_first() -> None:
     done = checked(
         culprit(signature="known"), culprit(signature="new", name="fresh"), suppressions=[excused]
     )
-    assert [one.standing for one in done.growths] == [CheckReason.FAILED, CheckReason.SUPPRESSED]
+    assert [growth.standing for growth in done.growths] == [
+        CheckReason.FAILED,
+        CheckReason.SUPPRESSED,
+    ]
     assert "fresh grows by" in done.headline
 
 
@@ -530,6 +537,6 @@ def test_of_two_that_are_the_same_the_baseline_remembers_the_faster() -> None:
 
 def test_places_of_the_project_come_before_those_of_libraries() -> None:
     places = ["/usr/lib/torch/nn.py:3", "src/train.py:9"]
-    one = checked(culprit(fed_at=places)).growths[0]
-    assert one.place == "src/train.py:9"
-    assert sorted(one.places) == sorted(places)
+    growth = checked(culprit(fed_at=places)).growths[0]
+    assert growth.place == "src/train.py:9"
+    assert sorted(growth.places) == sorted(places)

@@ -42,7 +42,7 @@ def report_of(parent: Program, *children: Recording) -> Report:
 
 
 def row(report: Report, label: str):
-    return next(one for one in report.processes if one.label == label)
+    return next(process for process in report.processes if process.label == label)
 
 
 def healthy() -> Program:
@@ -87,7 +87,7 @@ def test_a_run_is_clean_where_all_of_its_processes_are():
     report = report_of(healthy(), child(healthy(), 1), child(healthy(), 2))
     assert report.verdict is RunVerdict.CLEAN
     assert report.headline.startswith("No leak found in 3 processes, ")
-    assert [one.verdict for one in report.processes] == ["clean"] * 3
+    assert [process.verdict for process in report.processes] == ["clean"] * 3
 
 
 def test_a_parent_that_waits_for_healthy_children_leaves_nothing_open():
@@ -146,16 +146,16 @@ def test_children_that_are_told_to_end_are_no_finding(code):
     report = analyse(run)
     assert report.verdict is RunVerdict.CLEAN
     assert not report.findings
-    assert row(report, "the child process").ended.startswith("told to end (SIG")
+    assert row(report, "the child process").ended.startswith("terminated (SIG")
 
 
 def test_a_child_that_died_is_told_without_a_word_of_loaders():
     run = run_of(healthy(), child(healthy(), 1))
     run.main.process_ends = [ProcessEndRecord(boundary=1, pid=101, exit_code=-9, name="Process")]
     (finding,) = [f for f in analyse(run).findings if f.kind == "workers_died"]
-    told = f"{finding.title} {finding.text} {finding.remedy.title} {finding.remedy.text}"
-    assert "num_workers" not in told
-    assert "prefetch" not in told
+    text = f"{finding.title} {finding.text} {finding.remedy.title} {finding.remedy.text}"
+    assert "num_workers" not in text
+    assert "prefetch" not in text
 
 
 def test_the_child_that_leaves_the_course_of_its_like_is_named():
@@ -174,7 +174,7 @@ def test_every_form_of_the_report_has_the_processes():
     report = report_of(healthy(), child(healthy(), 1), child(LEAKING, 2))
     page = report_page(report)
     assert page.processes is not None
-    assert [one.name for one in page.processes.rows] == [p.label for p in report.processes]
+    assert [item.name for item in page.processes.rows] == [p.label for p in report.processes]
     assert page.of_rank == "child 2 of 2"
     for text in (render_text(report), render_summary(report, report_path="report.html")):
         assert "child 2 of 2 (rollout, 102)" in text

@@ -206,9 +206,9 @@ def growing_peak(most: int | None, median: int) -> PhaseMemory:
 def test_peaks_are_compared_at_their_highest() -> None:
     before = report(culprit(), phases=[growing_peak(3000 * MB, 1900 * MB)])
     after = report(phases=[growing_peak(420 * MB, 410 * MB)])
-    told = compare(before, after)
-    assert "fell from 2.9 GiB to 420 MiB" in told.headline
-    assert [(p.before_bytes, p.after_bytes) for p in told.peaks] == [(3000 * MB, 420 * MB)]
+    reported = compare(before, after)
+    assert "fell from 2.9 GiB to 420 MiB" in reported.headline
+    assert [(p.before_bytes, p.after_bytes) for p in reported.peaks] == [(3000 * MB, 420 * MB)]
 
 
 @pytest.mark.parametrize(("first", "second"), [(None, 420 * MB), (3000 * MB, None)])

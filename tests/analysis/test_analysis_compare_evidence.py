@@ -159,9 +159,9 @@ def test_arguments_that_decide_about_the_work_are_warned_of(before, after, warne
 
 
 def test_the_interpreters_name_is_no_argument() -> None:
-    one = report(run={"command": ["/usr/bin/python3.11", "a/train.py"]})
+    first = report(run={"command": ["/usr/bin/python3.11", "a/train.py"]})
     other = report(run={"command": ["python", "b/train.py"]})
-    assert not [f for f in compare(one, other).work if f.topic is Topic.PROGRAM and f.differs]
+    assert not [f for f in compare(first, other).work if f.topic is Topic.PROGRAM and f.differs]
 
 
 def test_another_size_of_the_model_is_shown_and_decides_nothing() -> None:

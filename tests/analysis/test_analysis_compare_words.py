@@ -70,10 +70,10 @@ def test_what_got_worse_is_never_left_out_of_a_list(name: str) -> None:
     """Neither among more fixed ones than the terminal shows, nor than Markdown does."""
     fixed = [culprit(f"M.fixed_{n}") for n in range(14)]
     compared = compare(report(*fixed, culprit(name)), report(culprit(name, rate=9.0 * MB)))
-    told = render_comparison_text(compared).splitlines()
-    rows = (line for line in told if re.match(r"(worse|fixed) +\S+$", line))
+    text = render_comparison_text(compared).splitlines()
+    rows = (line for line in text if re.match(r"(worse|fixed) +\S+$", line))
     assert next(rows).split() == ["worse", name]
-    assert len(told) <= 30
+    assert len(text) <= 30
     rows = [line for line in render_comparison_markdown(compared).splitlines() if "| `" in line]
     assert rows[0].startswith(f"| worse | `{name}` |")
     assert "\n3 further changes." in render_comparison_markdown(compared)
@@ -106,9 +106,9 @@ def test_what_another_script_did_not_do_is_neither_good_nor_a_real_difference() 
     assert "| 2 MiB per validation (1.8 to 2.2 MiB) | not seen |" in render_comparison_markdown(
         compared
     )
-    for told in (html, text):
-        assert "no growth" not in told
-        assert ">real<" not in told
+    for reported in (html, text):
+        assert "no growth" not in reported
+        assert ">real<" not in reported
 
 
 def test_a_culprit_whose_phase_did_not_run_again_is_not_fixed() -> None:
@@ -141,9 +141,9 @@ def test_however_much_there_is_to_say_the_terminal_says_it_in_thirty_lines(width
     other = culprit("LongishTrainer.validate_episode.all_predicted_scores")
     compared = compare(report(*grew), report(*after, other, run={"script": "train_fixed.py"}))
     assert len(compared.details) == 5
-    told = render_comparison_text(compared, width=width).splitlines()
-    assert len(told) <= 30
-    assert "  The scripts differ: train.py, then train_fixed.py." in told
+    text = render_comparison_text(compared, width=width).splitlines()
+    assert len(text) <= 30
+    assert "  The scripts differ: train.py, then train_fixed.py." in text
 
 
 def test_what_only_another_script_has_is_not_called_new() -> None:
@@ -158,8 +158,8 @@ def test_what_only_another_script_has_is_not_called_new() -> None:
         ("Only there", "missing", "not seen"), ("Not seen", "missing", "2 MiB per validation"),
     ]  # fmt: skip
     html, text = render_comparison_html(compared), render_comparison_text(compared)
-    for told in (html, text, render_comparison_markdown(compared)):
-        assert not re.search(r">New<|New:|^new |\| new \|", told, re.MULTILINE)
+    for reported in (html, text, render_comparison_markdown(compared)):
+        assert not re.search(r">New<|New:|^new |\| new \|", reported, re.MULTILINE)
     assert "not seen → 2 MiB per validation" in text
     own = next(change for change in compared.culprits if change.name == "Other.frames")
     assert own.change is ChangeKind.NEW, "what fails on new culprits fails on it"
@@ -227,7 +227,7 @@ def test_a_run_watched_from_outside_neither_fixes_nor_brings_what_has_a_name() -
     assert gone.headline.startswith("Not seen again: Trainer.validate.all_boxes was not seen")
     assert "nothing in the second run was looked at by name" in gone.headline
     assert come.headline.startswith("First seen: ")
-    assert [outcome_of(one) for one in (gone, come)] == [("inconclusive", "Not settled")] * 2
+    assert [outcome_of(item) for item in (gone, come)] == [("inconclusive", "Not settled")] * 2
 
 
 def test_a_narrow_terminal_still_tells_which_gauge_and_what_differs() -> None:
@@ -244,8 +244,8 @@ def test_a_narrow_terminal_still_tells_which_gauge_and_what_differs() -> None:
     before = report(culprit(), growth=grows)
     compared = compare(before, report(run={"script": "other.py"}, work={"steps": 900}))
     lines = render_comparison_text(compared, width=60).splitlines()
-    told = [line.split("  ")[0] for line in lines]
-    assert {"growth of RSS per epoch", "growth of PSS per epoch"} <= set(told)
+    reported = [line.split("  ")[0] for line in lines]
+    assert {"growth of RSS per epoch", "growth of PSS per epoch"} <= set(reported)
     assert "! The first run did 100 steps, the second 900." in lines
     words = " ".join(" ".join(lines).split())
     assert "what was not done can't have been mended." in words
@@ -263,9 +263,9 @@ def test_a_narrow_terminal_still_tells_which_gauge_and_what_differs() -> None:
 def test_a_run_too_short_to_show_a_culprit_has_not_fixed_it(
     looks: int, work: dict[str, int], why: str
 ) -> None:
-    def looked_at(times: int, told: Report) -> Report:
+    def looked_at(times: int, reported: Report) -> Report:
         return msgspec.structs.replace(
-            told, overhead=Overhead(wall_share=0.01, peak_bytes=0, censuses=times)
+            reported, overhead=Overhead(wall_share=0.01, peak_bytes=0, censuses=times)
         )
 
     def peak(most: int) -> PhaseMemory:
@@ -298,9 +298,9 @@ def test_a_run_too_short_to_show_a_culprit_has_not_fixed_it(
 def test_memory_that_hardly_grows_settles_what_was_looked_at_seldom(
     verdict: str, rate: float, seconds: float, outcome: str
 ) -> None:
-    def looked_at(times: int, told: Report) -> Report:
+    def looked_at(times: int, reported: Report) -> Report:
         overhead = Overhead(wall_share=0.01, peak_bytes=0, censuses=times)
-        return msgspec.structs.replace(told, overhead=overhead)
+        return msgspec.structs.replace(reported, overhead=overhead)
 
     leaking = report(culprit(), work={"duration_s": 60.0})
     (suspect,) = leaking.culprits

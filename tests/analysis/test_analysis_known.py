@@ -667,7 +667,7 @@ class TestTheShippedCatalogue:
         monkeypatch.setattr(catalogue_module, "CATALOGUE_FILE", tmp_path / "gone.toml")
         found = shipped.__wrapped__()
         assert found.entries == ()
-        assert "install leakscope anew" in found.faults[0]
+        assert "reinstall leakscope" in found.faults[0]
 
     def test_without_a_reader_for_toml_it_is_empty_and_says_so(
         self, monkeypatch: pytest.MonkeyPatch
@@ -758,7 +758,10 @@ class TestWhatAnEntrySpeaksOf:
         both = {"lightning": "2.6.6", "pytorch-lightning": "2.0.9"}
         found = find_known(seen.sighting(), shipped(), both)
         assert found is not None
-        assert (found.told.library, found.told.version) == ("pytorch-lightning", "2.0.9")
+        assert (found.recognised.library, found.recognised.version) == (
+            "pytorch-lightning",
+            "2.0.9",
+        )
         assert seen.find(ran={"lightning": "2.0.9", "pytorch-lightning": "2.6.6"}) is None
 
     @EACH
@@ -812,8 +815,8 @@ class TestEntriesOfAProject:
         catalogue = with_own(Own((("culprits.toml", own),), ("x is left out.",)))
         found = find_known(SEEN["torchmetrics-tracker"].sighting(), catalogue, TORCHMETRICS)
         assert found is not None
-        assert (found.told.id, found.told.source) == ("my-history", "culprits.toml")
-        assert found.told.version == ""
+        assert (found.recognised.id, found.recognised.source) == ("my-history", "culprits.toml")
+        assert found.recognised.version == ""
         assert catalogue.faults == ("x is left out.",)
         assert len(catalogue.entries) == len(shipped().entries) + 1
 
@@ -962,13 +965,13 @@ class TestTheRemedy:
 
     def test_a_diff_against_the_users_source_is_kept_and_says_what_it_does(self) -> None:
         general = Remedy(title="Reset metric after each round", text="…", diff="+metric.reset()")
-        told = prefer_known_remedy(to_entry(table(nature="usage")), general)
-        assert told == Remedy(title=general.title, text="Call clear().", diff=general.diff)
+        remedy = prefer_known_remedy(to_entry(table(nature="usage")), general)
+        assert remedy == Remedy(title=general.title, text="Call clear().", diff=general.diff)
 
     def test_a_fault_of_the_librarys_is_not_mended_by_a_diff(self) -> None:
         general = Remedy(title="Keep the last 100", text="…", diff="+del kept[:-100]")
-        told = prefer_known_remedy(to_entry(table(nature="fault")), general)
-        assert told == Remedy(title="Empty it", text="Call clear().")
+        remedy = prefer_known_remedy(to_entry(table(nature="fault")), general)
+        assert remedy == Remedy(title="Empty it", text="Call clear().")
 
     def test_natures_are_told_apart(self) -> None:
         assert to_entry(table(nature="fault")).nature is Nature.FAULT

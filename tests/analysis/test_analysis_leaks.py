@@ -88,9 +88,9 @@ def test_a_list_that_came_in_sight_late_is_named_and_not_its_owner() -> None:
 @pytest.mark.parametrize("per_epoch", [3.6, 4.0, 4.4, 4.8])
 def test_culprits_are_ranked_by_the_growth_that_they_explain(per_epoch: float) -> None:
     program = Program(epochs=6).leak("batches", 100 * KIB).leak("rounds", per_epoch * MIB, "epoch")
-    told = report_of(program.leak("outputs", 410 * KIB, "validation batch")).culprits
-    assert len(told) == 3
-    assert [c.share for c in told] == sorted((c.share for c in told), reverse=True)
+    report = report_of(program.leak("outputs", 410 * KIB, "validation batch")).culprits
+    assert len(report) == 3
+    assert [c.share for c in report] == sorted((c.share for c in report), reverse=True)
 
 
 def test_what_an_object_makes_anew_of_what_it_keeps_and_drops_is_not_told_beside_it() -> None:
@@ -113,8 +113,8 @@ def test_what_an_object_makes_anew_of_what_it_keeps_and_drops_is_not_told_beside
     batches = Thing(
         f"{metric.path}.batches", lambda s: s.validations * 300 * KIB, parent=metric.path
     )
-    told = report_of(Program(epochs=8).plant(metric, computed, *parts, batches)).culprits
-    assert {c.name for c in told} == {"main.metric.batches"}
+    report = report_of(Program(epochs=8).plant(metric, computed, *parts, batches)).culprits
+    assert {c.name for c in report} == {"main.metric.batches"}
 
 
 def test_an_endless_loop_counts_in_steps() -> None:
@@ -265,12 +265,12 @@ def test_three_censuses_inside_show_a_climb_where_that_at_the_begin_shows_its_ba
     (recording,) = run.recordings
     inside = (2, 6)
     kept = [
-        one
-        if one.boundary.phase != "validation"
-        or one.boundary.kind is not BoundaryKind.BATCH
-        or (one.boundary.occurrence == 0 and one.boundary.batch in inside)
-        else replace(one, census=None)
-        for one in recording.measurements
+        measurement
+        if measurement.boundary.phase != "validation"
+        or measurement.boundary.kind is not BoundaryKind.BATCH
+        or (measurement.boundary.occurrence == 0 and measurement.boundary.batch in inside)
+        else replace(measurement, census=None)
+        for measurement in recording.measurements
     ]
     report = analyse(replace(run, recordings=[replace(recording, measurements=kept)]))
     culprit = only(report)

@@ -28,11 +28,11 @@ def leaking_in(rank: int, size: int = 2) -> list[Recording]:
 
 def test_what_grows_in_the_workers_of_one_rank_is_told_with_the_rank():
     report = report_of(*leaking_in(1))
-    told = culprit(report)
+    reported = culprit(report)
     assert "in each of 2 DataLoader workers of rank 1" in report.headline
-    assert "It grows in rank 1 of 2 only." in told.sentence
-    assert (told.in_ranks, list(told.rates_by_rank)) == ("rank 1", ["1"])
-    assert told.workers == 2
+    assert "It grows in rank 1 of 2 only." in reported.sentence
+    assert (reported.in_ranks, list(reported.rates_by_rank)) == ("rank 1", ["1"])
+    assert reported.workers == 2
 
 
 def test_the_report_is_of_the_rank_in_whose_workers_the_worst_culprit_grows():
@@ -46,9 +46,9 @@ def test_what_grows_in_the_workers_of_all_ranks_is_told_once_and_fills_memory_by
     of_one, of_all = (report_of(*workers) for workers in (leaking_in(0), _of_both()))
     assert "in each of 2 DataLoader workers." in of_all.headline
     assert list(culprit(of_all).rates_by_rank) == ["0", "1"]
-    one, every = culprit(of_one).forecast, culprit(of_all).forecast
-    assert one is not None and every is not None
-    assert every.units_left == pytest.approx(one.units_left / 2, rel=0.05)
+    single, every = culprit(of_one).forecast, culprit(of_all).forecast
+    assert single is not None and every is not None
+    assert every.units_left == pytest.approx(single.units_left / 2, rel=0.05)
 
 
 def _of_both() -> list[Recording]:
@@ -58,16 +58,16 @@ def _of_both() -> list[Recording]:
 def test_what_workers_of_another_rank_gain_explains_no_children_of_this_one():
     parent = healthy().gauge(gauge.CHILDREN_PSS, lambda s: s.step * 500 * KIB)
     others = [copying([0.0, 0.3, 0.6], number=n) for n in range(2)]
-    for one in others:
-        one.header = msgspec.structs.replace(one.header, rank=1)
+    for item in others:
+        item.header = msgspec.structs.replace(item.header, rank=1)
     report = report_of(*others, parent=parent)
     assert "children" in {finding.kind for finding in report.findings}
 
 
 def test_of_many_ranks_the_one_whose_workers_leak_is_read_and_told():
     run = together(*(healthy(seed) for seed in range(10)))
-    elsewhere = {one.header.rank: one for one in run.recordings[1:]}
-    summaries = [summarise_rank(run, one) for one in elsewhere.values()]
+    elsewhere = {item.header.rank: item for item in run.recordings[1:]}
+    summaries = [summarise_rank(run, item) for item in elsewhere.values()]
     idle = [loading_in(rank) for rank in range(10) if rank != 7]
     run.recordings = [run.recordings[0], *leaking_in(7, 10), *idle]
     run.unread = 9
@@ -85,9 +85,9 @@ def loading_in(rank: int) -> Recording:
 
 def test_workers_that_were_not_read_are_not_said_to_be_without():
     run = together(*(healthy(seed) for seed in range(10)))
-    summaries = [summarise_rank(run, one) for one in run.recordings[1:]]
+    summaries = [summarise_rank(run, recording) for recording in run.recordings[1:]]
     run.recordings = [run.recordings[0], *leaking_in(7, 10)]
     run.unread = 20
-    told = culprit(analyse(run, summaries))
-    assert told.in_ranks == ""
-    assert "only" not in told.sentence
+    report = culprit(analyse(run, summaries))
+    assert report.in_ranks == ""
+    assert "only" not in report.sentence

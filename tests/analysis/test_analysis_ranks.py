@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from synthetic_runs import KIB, MIB, Program
 
-from leakscope.analysis.processes.ranks import RankSeries, odd_one_out
+from leakscope.analysis.processes.ranks import RankSeries, find_odd_rank
 from leakscope.analysis.verdict.analyse import analyse
 from leakscope.model.record import EndRecord, HeaderRecord, OutOfMemoryRecord
 from leakscope.model.report import Report, RunVerdict
@@ -115,20 +115,20 @@ def test_ledger_and_timeline_are_those_of_the_rank_in_which_the_worst_culprit_gr
 
 def test_a_culprit_that_ranks_share_is_told_as_of_the_rank_where_it_runs_out_of_room_first():
     alone = report_of(leaking(3 * LEAK, seed=1), leaking(3 * LEAK, seed=2)).culprits[0]
-    (told,) = report_of(leaking(), leaking(3 * LEAK, seed=1)).culprits
-    assert told.in_ranks == "rank 1"
-    assert told.bytes_per_unit == pytest.approx(3 * LEAK, rel=0.02)
-    assert told.forecast is not None
+    (reported,) = report_of(leaking(), leaking(3 * LEAK, seed=1)).culprits
+    assert reported.in_ranks == "rank 1"
+    assert reported.bytes_per_unit == pytest.approx(3 * LEAK, rel=0.02)
+    assert reported.forecast is not None
     assert alone.forecast is not None
-    assert told.forecast.units_left == pytest.approx(alone.forecast.units_left, rel=0.1)
+    assert reported.forecast.units_left == pytest.approx(alone.forecast.units_left, rel=0.1)
 
 
 @pytest.mark.parametrize(
-    ("leaky", "said"), [((1, 3), "ranks 1 and 3"), ((0, 1, 2, 4), "4 of 5 ranks")]
+    ("leaky", "text"), [((1, 3), "ranks 1 and 3"), ((0, 1, 2, 4), "4 of 5 ranks")]
 )
-def test_a_culprit_of_some_ranks_says_of_which(leaky: tuple[int, ...], said: str):
+def test_a_culprit_of_some_ranks_says_of_which(leaky: tuple[int, ...], text: str):
     programs = [leaking(seed=n) if n in leaky else healthy(n) for n in range(5)]
-    assert report_of(*programs).culprits[0].in_ranks == said
+    assert report_of(*programs).culprits[0].in_ranks == text
 
 
 def test_the_rank_that_leaves_the_others_course_is_named_with_the_step():
@@ -160,7 +160,7 @@ def test_a_rank_is_said_to_differ_from_the_step_on_at_which_its_leak_begins(
 ) -> None:
     courses = {rank: scattered(seed=rank) for rank in range(count)}
     courses[1] = scattered(begins=begins, gains=gains, offset=offset, seed=1)
-    odd = odd_one_out(courses)
+    odd = find_odd_rank(courses)
     assert odd is not None
     assert odd.rank == 1
     assert odd.step == pytest.approx(begins, abs=0.03 * 12_000)
@@ -428,20 +428,20 @@ def course(first: float, last: float, rate: float, step_at: float = 1e9) -> Rank
 
 def test_what_a_rank_does_just_before_it_ends_early_is_no_course():
     courses = {n: course(1, 1000, 0.1) for n in range(3)}
-    assert odd_one_out(courses | {3: course(1, 500, 0.1, step_at=496)}) is None
-    odd = odd_one_out(courses | {3: course(1, 500, 0.1, step_at=400)})
+    assert find_odd_rank(courses | {3: course(1, 500, 0.1, step_at=496)}) is None
+    odd = find_odd_rank(courses | {3: course(1, 500, 0.1, step_at=400)})
     assert odd is not None
     assert odd.rank == 3
 
 
 def test_a_rank_that_began_late_is_let_off_for_its_warm_up():
     courses = {n: course(1, 1000, 0.1) for n in range(3)}
-    assert odd_one_out(courses | {3: course(600, 1000, 0.1, step_at=610)}) is None
+    assert find_odd_rank(courses | {3: course(600, 1000, 0.1, step_at=610)}) is None
 
 
 def test_a_rank_of_few_steps_is_let_off():
     courses = {n: course(1, 1000, 0.1) for n in range(3)}
-    assert odd_one_out(courses | {3: course(1, 100, 5.0)}) is None
+    assert find_odd_rank(courses | {3: course(1, 100, 5.0)}) is None
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 7])
@@ -449,7 +449,7 @@ def test_each_rank_is_held_against_the_median_of_the_others(count):
     random = np.random.default_rng(count)
     steps = np.arange(1.0, 201.0)
     memory = {n: np.cumsum(random.normal(2, 60, 200)) * MIB for n in range(count)}
-    odd = odd_one_out({n: RankSeries(steps, values) for n, values in memory.items()})
+    odd = find_odd_rank({n: RankSeries(steps, values) for n, values in memory.items()})
     assert odd is not None
     others = [m - m[0] for n, m in memory.items() if n != odd.rank]
     mine = memory[odd.rank] - memory[odd.rank][0]

@@ -753,7 +753,7 @@ SNIPPETS = [
             collect(x)
         ''',
         ["def collect(x, out=None):", "if out is None:", "out = []"],
-        "Make out anew",
+        "Create out",
     ),
     Snippet(
         "look-alike: a default argument meant as a cache",

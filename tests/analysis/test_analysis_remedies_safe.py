@@ -184,7 +184,7 @@ def test_a_default_argument_that_is_read_across_calls_is_bounded(body: str) -> N
 )
 def test_a_default_argument_that_is_only_written_is_made_anew(body: str) -> None:
     remedy = traces(body)
-    assert remedy.title == "Make _traces anew in each call of note"
+    assert remedy.title == "Create _traces in each call of note"
     assert "if _traces is None:" in added(remedy)
 
 
@@ -316,8 +316,8 @@ def test_a_queue_of_one_thread_is_warned_of_waiting_for_itself() -> None:
                 if x > 0:
                     pending.get()
         """
-    said = Kept(text, "main()·pending", "function main.pending", "queue").remedy().text
-    assert "take as many as are put. A maxsize makes putting wait, for ever where" in said
+    printed = Kept(text, "main()·pending", "function main.pending", "queue").remedy().text
+    assert "take as many as are put. A maxsize makes putting wait, for ever where" in printed
 
 
 def test_a_target_of_a_thread_empties_the_queue_beside() -> None:
@@ -332,8 +332,8 @@ def test_a_target_of_a_thread_empties_the_queue_beside() -> None:
             for x in loader:
                 pending.put(x)
         """
-    said = Kept(text, "main()·pending", "function main.pending", "queue").remedy().text
-    assert "train.py:4 takes items out in another thread" in said
+    printed = Kept(text, "main()·pending", "function main.pending", "queue").remedy().text
+    assert "train.py:4 takes items out in another thread" in printed
 
 
 BUS = """
@@ -439,9 +439,9 @@ def test_a_value_that_keeps_its_key_is_told() -> None:
 
 @pytest.mark.parametrize(("attribute", "value"), [("size = len(graph)", "Propagation(graph)")])
 def test_a_value_that_may_keep_its_key_is_only_suspected(attribute: str, value: str) -> None:
-    said = weak(attribute, value).text
-    assert "so no entry ever goes" not in said
-    assert "Either the keys are kept elsewhere, or a value refers to its key" in said
+    text = weak(attribute, value).text
+    assert "so no entry ever goes" not in text
+    assert "Either the keys are kept elsewhere, or a value refers to its key" in text
 
 
 MIXIN = """

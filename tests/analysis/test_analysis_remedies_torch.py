@@ -328,7 +328,7 @@ def main():
 
 
 @pytest.mark.parametrize(
-    ("role", "graph_nodes", "lines", "is_told"),
+    ("role", "graph_nodes", "lines", "is_listed"),
     [
         ("parameters", 9_000, ["train.py:8"], True),
         ("parameters", 0, ["train.py:3"], False),
@@ -337,7 +337,7 @@ def main():
     ids=["a gradient with its graph", "a parameter that gets larger", "another tensor"],
 )
 def test_a_parameter_whose_gradient_keeps_graphs_is_fed_by_the_backward_that_makes_them(
-    role: str, graph_nodes: int, lines: list[str], is_told: bool
+    role: str, graph_nodes: int, lines: list[str], is_listed: bool
 ) -> None:
     program = Program(epochs=8).leak(
         "main()·kept",
@@ -353,4 +353,4 @@ def test_a_parameter_whose_gradient_keeps_graphs_is_fed_by_the_backward_that_mak
     run.main.sources["/p/train.py"] = PENALTY
     first = analyse(run).culprits[0]
     assert [line.rpartition("/")[2] for line in first.fed_at] == lines
-    assert ("Set the gradient of main.kept to None" in first.remedy.title) is is_told
+    assert ("Set the gradient of main.kept to None" in first.remedy.title) is is_listed

@@ -52,11 +52,11 @@ def row(path: str, variable: str, sites: list[Site] | None = None) -> CensusRow:
     )
 
 
-def calls_that_feed(text: str, asked: CensusRow) -> list[str]:
+def calls_that_feed(text: str, requested: CensusRow) -> list[str]:
     """Return the marks of the lines that are named, the likeliest first."""
     text = textwrap.dedent(text)
     index = SourceIndex({"/p/train.py": text, "/p/logs.py": LOGS})
-    lines = [text.splitlines()[line.line - 1] for line in index.feeding(asked.owner, asked)]
+    lines = [text.splitlines()[line.line - 1] for line in index.feeding(requested.owner, requested)]
     return [re.sub(r".*# ", "", line) for line in lines]
 
 
@@ -75,8 +75,8 @@ def test_only_its_logger_and_children_that_propagate_feed_a_handler() -> None:
 def test_children_feed_the_handler_of_a_parent() -> None:
     open_ = CONFIGURED.replace('"handlers": ["details"], "propagate": False', '"handlers": []')
     open_ = open_.replace('["console"]', '["details"]')
-    asked = row("__main__·log.handlers[*].buffer", "log")
-    assert calls_that_feed(open_ + CALLS, asked) == ["grad", "norm", "log", "given"]
+    requested = row("__main__·log.handlers[*].buffer", "log")
+    assert calls_that_feed(open_ + CALLS, requested) == ["grad", "norm", "log", "given"]
 
 
 def test_all_that_propagates_feeds_the_handler_of_the_root_logger() -> None:
@@ -87,8 +87,8 @@ def test_all_that_propagates_feeds_the_handler_of_the_root_logger() -> None:
     grad_log = logging.getLogger("train.grad")
     grad_log.propagate = False
     """
-    asked = row("logging·root.handlers[*].buffer", "root")
-    found = calls_that_feed(textwrap.dedent(text) + CALLS, asked)
+    requested = row("logging·root.handlers[*].buffer", "root")
+    found = calls_that_feed(textwrap.dedent(text) + CALLS, requested)
     assert found == ["norm", "quiet", "log", "root", "given"]
 
 

@@ -45,8 +45,8 @@ def row(path="validate()·preds", file="/p/train.py", **more) -> CensusRow:
     )
 
 
-def lines(index: SourceIndex, asked: CensusRow, **more) -> list[int]:
-    return [line.line for line in index.feeding(asked.owner, asked, **more)]
+def lines(index: SourceIndex, requested: CensusRow, **more) -> list[int]:
+    return [line.line for line in index.feeding(requested.owner, requested, **more)]
 
 
 def test_a_file_that_does_not_parse_has_no_lines() -> None:
@@ -95,9 +95,9 @@ def main():
         out.append(x)
 """
     index = SourceIndex({"/p/train.py": text})
-    asked = row("main()·out")
-    assert lines(index, asked, phase="validation") == [6, 4]
-    assert lines(index, asked, phase="train") == [4, 6]
+    requested = row("main()·out")
+    assert lines(index, requested, phase="validation") == [6, 4]
+    assert lines(index, requested, phase="train") == [4, 6]
 
 
 def test_a_statement_shows_its_first_line() -> None:
@@ -148,14 +148,14 @@ def test_paths_are_taken_apart(text, root, variable, steps) -> None:
 @given(st.text(alphabet="ab·.[]()'\"*=⟨⟩0_", max_size=30))
 def test_no_path_and_no_name_is_too_strange(text: str) -> None:
     index = SourceIndex({"/p/train.py": SOURCE})
-    asked = row()
+    requested = row()
     owner = Owner(kind="class", name=text, file=text, variable=text)
     strange = CensusRow(
         path=text, name=text, root=RootKind.GLOBAL, owner=owner, type=text, kind="list",
         host_bytes=1,
     )  # fmt: skip
     index.feeding(owner, strange)
-    index.feeding(asked.owner, strange)
+    index.feeding(requested.owner, strange)
     index.defined_at(owner, strange)
 
 
@@ -167,7 +167,7 @@ def test_large_real_sources_are_indexed_in_seconds() -> None:
     sources = {str(path): path.read_text(errors="replace") for path in files}
     start = time.process_time()
     index = SourceIndex(sources, str(folder))
-    asked = 0
+    requested = 0
     for root in list(index.program.modules.values())[:40]:
         for cls in [c for c in root.children if c.kind == "class"][:3]:
             for attribute in list(cls.attributes)[:3]:
@@ -180,8 +180,8 @@ def test_large_real_sources_are_indexed_in_seconds() -> None:
                 )  # fmt: skip
                 index.feeding(owner, asked_row)
                 assert index.defined_at(owner, asked_row) is not None
-                asked += 1
-    assert asked > 100
+                requested += 1
+    assert requested > 100
     assert time.process_time() - start < 40
 
 

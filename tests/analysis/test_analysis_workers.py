@@ -21,10 +21,10 @@ from leakscope.report.page import deadline_words
 
 def worker(program: Program, number: int = 0, **header) -> Recording:
     """A recording of a worker: passes over a loader, without optimizer steps."""
-    told = {"loader": 1, "start_method": "fork", "pid": 100 + number, **header}
+    reported = {"loader": 1, "start_method": "fork", "pid": 100 + number, **header}
     measurements = [_as_loading(m) for m in program.build().main.measurements]
     return Recording(
-        header=HeaderRecord(role="worker", worker=number, **told), measurements=measurements
+        header=HeaderRecord(role="worker", worker=number, **reported), measurements=measurements
     )
 
 
@@ -92,11 +92,11 @@ def test_a_leak_of_several_workers_is_one_culprit():
 
 
 def test_what_one_worker_holds_and_gains_is_told_apart_from_what_all_gain_in_a_pass():
-    told = culprit(analyse(run_of(Program(epochs=8), *(leaking(n) for n in range(4))))).sentence
-    one, _, rest = told.partition(
+    report = culprit(analyse(run_of(Program(epochs=8), *(leaking(n) for n in range(4))))).sentence
+    single, _, rest = report.partition(
         " That is in one worker; it grows in each of 4 DataLoader workers, "
     )
-    assert "grows by 15.6 MiB per pass" in one
+    assert "grows by 15.6 MiB per pass" in single
     assert rest == "by 62.5 MiB per pass in all of them."
 
 
@@ -134,9 +134,9 @@ def test_the_course_of_a_workers_leak_is_told_on_the_clock_of_its_parent() -> No
     theirs = leaking(started=1_000.0 + 40.0, host="here")
     run = run_of(Program(epochs=8), theirs)
     run.main.header = msgspec.structs.replace(run.main.header, started=1_000.0, host="here")
-    told = culprit(analyse(run))
+    report = culprit(analyse(run))
     when = {m.boundary.index: m.boundary.time_s for m in theirs.measurements}
-    assert told.chart_s == [pytest.approx(40.0 + when[p.boundary]) for p in told.chart]
+    assert report.chart_s == [pytest.approx(40.0 + when[p.boundary]) for p in report.chart]
     theirs.header = msgspec.structs.replace(theirs.header, host="there")
     assert culprit(analyse(run)).chart_s == []
 
@@ -145,12 +145,12 @@ def test_what_grows_in_workers_of_two_loaders_is_told_as_the_one_has_it_that_los
     few = [worker(loading().leak("Frames.cache", 40 * KIB), n, loader=2, pid=n) for n in (7, 8, 9)]
     many = [leaking(n) for n in range(2)]
     report = analyse(run_of(Program(epochs=8), *few, *many))
-    told, alone = culprit(report), culprit(analyse(run_of(Program(epochs=8), *many)))
-    assert told.bytes_per_unit == pytest.approx(40 * 400 * KIB, rel=0.05)
-    assert told.workers == 2
-    assert "It grows in 3 workers of other loaders too." in told.sentence
-    assert told.forecast is not None and alone.forecast is not None
-    assert told.forecast.units_left == pytest.approx(
+    reported, alone = culprit(report), culprit(analyse(run_of(Program(epochs=8), *many)))
+    assert reported.bytes_per_unit == pytest.approx(40 * 400 * KIB, rel=0.05)
+    assert reported.workers == 2
+    assert "It grows in 3 workers of other loaders too." in reported.sentence
+    assert reported.forecast is not None and alone.forecast is not None
+    assert reported.forecast.units_left == pytest.approx(
         alone.forecast.units_left / (1 + 3 * 40 / 800), rel=0.05
     )
 
@@ -161,12 +161,12 @@ def test_workers_of_one_epoch_after_the_other_are_not_added_up():
 
 
 def test_the_forecast_is_that_of_all_workers_together():
-    one = culprit(analyse(run_of(Program(epochs=8, limit=64 * GIB), leaking()))).forecast
+    single = culprit(analyse(run_of(Program(epochs=8, limit=64 * GIB), leaking()))).forecast
     parent = Program(epochs=8, limit=64 * GIB)
     four = culprit(analyse(run_of(parent, *(leaking(n) for n in range(4))))).forecast
-    assert one is not None
+    assert single is not None
     assert four is not None
-    assert four.units_left == pytest.approx(one.units_left / 4, rel=0.05)
+    assert four.units_left == pytest.approx(single.units_left / 4, rel=0.05)
 
 
 def test_the_worse_of_two_culprits_comes_first_wherever_it_grows():
@@ -227,16 +227,16 @@ def with_private(recording: Recording, *sizes: float) -> Recording:
 
 
 def test_pages_of_files_that_a_worker_alone_reads_are_no_copies():
-    one = with_private(copying([0.0, 0.5, 1.0, 1.0]), 6 * MIB, 70 * MIB, 100 * MIB, 130 * MIB)
-    for m in one.measurements:
+    single = with_private(copying([0.0, 0.5, 1.0, 1.0]), 6 * MIB, 70 * MIB, 100 * MIB, 130 * MIB)
+    for m in single.measurements:
         m.gauges[gauge.PRIVATE] += m.boundary.step * MIB
-    found = finding(analyse(run_of(Program(epochs=8), one)), "copy_on_write")
+    found = finding(analyse(run_of(Program(epochs=8), single)), "copy_on_write")
     assert found.total_bytes == 124 * MIB
 
 
 def test_what_was_copied_is_what_the_workers_own_memory_gained():
-    one = with_private(copying([0.0, 0.5, 1.0, 1.0]), 6 * MIB, 70 * MIB, 100 * MIB, 130 * MIB)
-    found = finding(analyse(run_of(Program(epochs=8), one)), "copy_on_write")
+    single = with_private(copying([0.0, 0.5, 1.0, 1.0]), 6 * MIB, 70 * MIB, 100 * MIB, 130 * MIB)
+    found = finding(analyse(run_of(Program(epochs=8), single)), "copy_on_write")
     assert (
         "copied up to 124 MiB of it (62 %) by looking at it; 76 MiB more may follow" in found.text
     )
@@ -245,48 +245,48 @@ def test_what_was_copied_is_what_the_workers_own_memory_gained():
 
 
 def test_more_than_a_structure_weighs_is_not_copied_of_it():
-    one = with_private(copying([0.0, 1.0, 1.0, 1.0]), 6 * MIB, 500 * MIB)
-    found = finding(analyse(run_of(Program(epochs=8), one)), "copy_on_write")
+    single = with_private(copying([0.0, 1.0, 1.0, 1.0]), 6 * MIB, 500 * MIB)
+    found = finding(analyse(run_of(Program(epochs=8), single)), "copy_on_write")
     assert "copied up to 200 MiB of it (100 %) by looking at it, all there is." in found.text
 
 
 def test_all_is_not_copied_while_sampled_objects_are_shared():
-    one = with_private(copying([0.0, 0.1, 0.1, 0.1]), 6 * MIB, 500 * MIB)
-    found = finding(analyse(run_of(Program(epochs=8), one)), "copy_on_write")
+    single = with_private(copying([0.0, 0.1, 0.1, 0.1]), 6 * MIB, 500 * MIB)
+    found = finding(analyse(run_of(Program(epochs=8), single)), "copy_on_write")
     assert "180 MiB more may follow" in found.text
 
 
 def test_own_memory_that_stays_was_not_copied_to():
-    one = with_private(copying([0.0, 0.5, 1.0, 1.0]), 6 * MIB, 7 * MIB)
-    assert analyse(run_of(Program(epochs=8), one)).findings == []
+    single = with_private(copying([0.0, 0.5, 1.0, 1.0]), 6 * MIB, 7 * MIB)
+    assert analyse(run_of(Program(epochs=8), single)).findings == []
 
 
 def test_what_grows_in_a_worker_is_no_copy_of_something_else():
     samples = Thing("worker()·dataset.samples", lambda s: 200 * MIB, length=lambda s: 600_000)
-    one = worker(loading().leak("Frames.cache", 400 * KIB).plant(samples))
-    censuses = [m.census for m in one.measurements if m.census is not None]
+    single = worker(loading().leak("Frames.cache", 400 * KIB).plant(samples))
+    censuses = [m.census for m in single.measurements if m.census is not None]
     for n, census in enumerate(censuses):
         for place, row in enumerate(census.rows):
             if row.path == samples.path:
                 census.rows[place] = msgspec.structs.replace(row, copied_share=n / len(censuses))
     grown = 8 * 40 * 400 * KIB
-    report = analyse(run_of(Program(epochs=8), with_private(one, 6 * MIB, grown + 56 * MIB)))
+    report = analyse(run_of(Program(epochs=8), with_private(single, 6 * MIB, grown + 56 * MIB)))
     assert culprit(report).name == "Frames.cache"
     assert finding(report, "copy_on_write").total_bytes == pytest.approx(50 * MIB, rel=0.2)
 
 
 def test_a_look_at_pages_without_a_census_is_the_last_look():
-    one = copying([0.0])
-    first = next(n for n, m in enumerate(one.measurements) if m.census is not None)
-    later = [replace(m, census=None) for m in one.measurements[first + 1 :]]
+    single = copying([0.0])
+    first = next(n for n, m in enumerate(single.measurements) if m.census is not None)
+    later = [replace(m, census=None) for m in single.measurements[first + 1 :]]
     later[-1].gauges[gauge.copied("worker()·dataset.samples")] = 750
-    one.measurements[first + 1 :] = later
-    found = finding(analyse(run_of(Program(epochs=8), one)), "copy_on_write")
+    single.measurements[first + 1 :] = later
+    found = finding(analyse(run_of(Program(epochs=8), single)), "copy_on_write")
     assert "copied up to 150 MiB of it (75 %)" in found.text
 
 
 @pytest.mark.parametrize(
-    ("types", "said"),
+    ("types", "printed"),
     [
         ({"dict": 600_000, "int": 240}, "list of 600,000 dicts"),
         ({"__main__.Sample": 600_000}, "list of 600,000 Samples"),
@@ -294,14 +294,14 @@ def test_a_look_at_pages_without_a_census_is_the_last_look():
         ({"dict": 300_000, "list": 300_000}, "list of 600,000 items"),
     ],
 )
-def test_what_a_copied_structure_holds_is_said_by_its_type(types, said):
+def test_what_a_copied_structure_holds_is_said_by_its_type(types, printed):
     held = [Content(type=name, count=count, bytes=count) for name, count in types.items()]
-    one = copying([0.0, 0.6])
-    for m in one.measurements:
+    single = copying([0.0, 0.6])
+    for m in single.measurements:
         for place, row in enumerate(m.census.rows if m.census else []):
             m.census.rows[place] = msgspec.structs.replace(row, holds=held)
-    found = finding(analyse(run_of(Program(epochs=8), one)), "copy_on_write")
-    assert f"({said}) holds 200 MiB in the parent" in found.text
+    found = finding(analyse(run_of(Program(epochs=8), single)), "copy_on_write")
+    assert f"({printed}) holds 200 MiB in the parent" in found.text
 
 
 def test_copies_that_would_fill_memory_are_a_warning():
@@ -350,13 +350,13 @@ def test_what_was_the_workers_own_from_the_beginning_is_not_copied():
     assert report.findings == []
 
 
-@pytest.mark.parametrize(("held", "told"), [(200, True), (260, False), (0, False)])
+@pytest.mark.parametrize(("held", "reported"), [(200, True), (260, False), (0, False)])
 def test_what_was_copied_before_the_first_look_is_told_where_the_parent_holds_it_too(
-    held: int, told: bool
+    held: int, reported: bool
 ) -> None:
     parent = Program(epochs=8).constant("worker()·dataset.samples", held * MIB)
     report = analyse(run_of(parent, copying([1.0, 1.0])))
-    assert [f.kind for f in report.findings] == ["copy_on_write"] * told
+    assert [f.kind for f in report.findings] == ["copy_on_write"] * reported
     for found in report.findings:
         assert found.total_bytes == 200 * MIB
         assert "by looking at it, or the garbage collector did, which looks at all" in found.text
@@ -652,8 +652,8 @@ def test_what_climbs_through_the_only_pass_of_a_worker_is_growth_of_its_whole_ru
     found = culprit(report)
     assert (found.growth, found.phase, found.unit) == ("across", "pass", "pass")
     assert report.headline.startswith("Memory leaks:")
-    told = f"{report.headline} {found.sentence} {found.remedy.text}"
-    assert not any(words in told for words in ("freed only", "falls back", "it sets the peak"))
+    text = f"{report.headline} {found.sentence} {found.remedy.text}"
+    assert not any(words in text for words in ("freed only", "falls back", "it sets the peak"))
 
 
 def test_what_climbs_in_workers_that_live_for_one_pass_is_freed_when_that_ends():
@@ -661,11 +661,11 @@ def test_what_climbs_in_workers_that_live_for_one_pass_is_freed_when_that_ends()
         program = Program(epochs=1, steps=200, validation=0, inner=10)
         return program.local("worker()·Stream.__iter__()·pool", 400 * KIB, phase="train")
 
-    anew = [worker(passing(), generation=n, pid=n) for n in range(3)]
-    report = analyse(run_of(Program(epochs=8), *anew))
+    again = [worker(passing(), generation=n, pid=n) for n in range(3)]
+    report = analyse(run_of(Program(epochs=8), *again))
     assert culprit(report).falls_back
-    told = f"{report.headline} {culprit(report).sentence} {culprit(report).remedy.text}"
-    assert "nothing shows it" not in told
+    text = f"{report.headline} {culprit(report).sentence} {culprit(report).remedy.text}"
+    assert "nothing shows it" not in text
 
 
 def test_what_climbs_through_each_pass_of_a_worker_is_said_to_fall_back():
@@ -680,8 +680,8 @@ def test_a_culprit_of_workers_is_said_to_be_looked_at_before_their_last_pass() -
     for place, m in enumerate(late.measurements):
         if m.boundary.occurrence > 5:
             late.measurements[place] = replace(m, census=None)
-    told = culprit(analyse(run_of(Program(epochs=8), late))).sentence
-    assert "last looked at in pass 6 of 8" in told
+    report = culprit(analyse(run_of(Program(epochs=8), late))).sentence
+    assert "last looked at in pass 6 of 8" in report
     whole = culprit(analyse(run_of(Program(epochs=8), leaking()))).sentence
     assert "last looked at" not in whole
 
@@ -699,12 +699,12 @@ def caching(number: int = 0, path: str = "Frames.cache", **header) -> Recording:
 
 
 def bounded(report: Report) -> list[str]:
-    return [f"{one.name}: {one.reason}" for one in report.cleared if one.kind == "bounded"]
+    return [f"{item.name}: {item.reason}" for item in report.cleared if item.kind == "bounded"]
 
 
 def test_what_fills_up_in_workers_is_told_as_fine():
-    told = bounded(analyse(run_of(Program(epochs=8), *(caching(n) for n in range(2)))))
-    (only,) = told
+    report = bounded(analyse(run_of(Program(epochs=8), *(caching(n) for n in range(2)))))
+    (only,) = report
     assert only.startswith("Frames.cache: bounded: 80 entries since pass ")
     assert only.endswith("(7.8 MiB), in each of 2 DataLoader workers, 15.6 MiB in all of them")
 
@@ -749,15 +749,15 @@ def ledger_of(report: Report) -> dict[str, int]:
     return {entry.label: entry.bytes for entry in host.entries}
 
 
-@pytest.mark.parametrize(("beside", "told"), [(0, 1.0), (1600 * KIB, 1 / 3)])
-def test_what_grows_in_workers_has_its_part_of_the_ledger(beside, told):
-    parent = parent_of_growing_children(2 * 400 * KIB + beside)
+@pytest.mark.parametrize(("neighbour", "reported"), [(0, 1.0), (1600 * KIB, 1 / 3)])
+def test_what_grows_in_workers_has_its_part_of_the_ledger(neighbour, reported):
+    parent = parent_of_growing_children(2 * 400 * KIB + neighbour)
     report = analyse(run_of(parent, leaking(0), leaking(1)))
     (host,) = report.ledgers
     part = ledger_of(report)["Frames.cache in 2 workers"]
-    assert part == pytest.approx(told * host.total_bytes, rel=0.1)
+    assert part == pytest.approx(reported * host.total_bytes, rel=0.1)
     left = sum(size for label, size in ledger_of(report).items() if "child processes" in label)
-    assert left == pytest.approx((1 - told) * host.total_bytes, abs=0.1 * host.total_bytes)
+    assert left == pytest.approx((1 - reported) * host.total_bytes, abs=0.1 * host.total_bytes)
 
 
 def test_no_more_is_put_down_to_workers_than_child_processes_gained():

@@ -378,8 +378,8 @@ def test_pages_of_a_file_that_is_mapped_and_read_are_no_growth_without_a_name() 
     program = Program(epochs=14).swell(lambda s: s.step * MIB)
     report = report_of(program.gauge(gauge.MAPPED, lambda s: 80 * MIB + s.step * MIB))
     assert report.verdict is RunVerdict.CLEAN
-    told = {entry.kind: entry.bytes for entry in report.ledgers[0].entries}
-    assert told["mapped"] > 0.9 * report.ledgers[0].total_bytes
+    reported = {entry.kind: entry.bytes for entry in report.ledgers[0].entries}
+    assert reported["mapped"] > 0.9 * report.ledgers[0].total_bytes
 
 
 def test_growth_without_a_name_beside_a_larger_culprit_is_not_reported() -> None:
@@ -544,8 +544,8 @@ def test_children_that_load_data_at_first() -> None:
 
 def test_children_that_start_anew_within_one_long_pass() -> None:
     seen = SEEN_EVER_FURTHER_APART
-    anew = endless(lambda s: (170 + 3 * (s.step % 90)) * MIB if seen(s) else None)
-    assert report_of(anew).verdict is RunVerdict.CLEAN
+    again = endless(lambda s: (170 + 3 * (s.step % 90)) * MIB if seen(s) else None)
+    assert report_of(again).verdict is RunVerdict.CLEAN
 
 
 def test_open_figures_are_blamed_for_what_nothing_else_explains() -> None:

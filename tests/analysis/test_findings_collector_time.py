@@ -75,8 +75,8 @@ def test_full_collections_that_take_ever_longer_name_what_holds_most_objects() -
     assert "100 ms at first" in finding.text
     assert "1.2 s in the end" in finding.text
     assert "100 ms more per epoch" in finding.text
-    said = "`main.index` has 4,000,000 items; a full collection visits 4,500,000 objects"
-    assert said in finding.text
+    printed = "`main.index` has 4,000,000 items; a full collection visits 4,500,000 objects"
+    assert printed in finding.text
 
 
 def test_a_container_with_few_of_the_objects_is_not_named() -> None:
@@ -111,7 +111,7 @@ def test_those_that_were_asked_for_show_the_growth_too() -> None:
         ends = state.kind is BoundaryKind.PHASE_END and state.phase == "train"
         return 100_000 * (1 + state.epochs_done) if ends else None
 
-    program.gauge(gauge.GC_ASKED_PAUSE, pause)
+    program.gauge(gauge.GC_EXPLICIT_PAUSE, pause)
     (finding,) = found(report_of(program), "collector_time")
     assert "By itself the collector took" in finding.text
 

@@ -129,8 +129,8 @@ class TestHost:
 
     def test_the_first_epoch_is_counted_where_it_is_the_first(self):
         run = failed(Program(epochs=1).build(), host(epoch=0))
-        told = report_of(run).out_of_memory.sentence
-        assert "in train of epoch 1, after 93 steps" in told
+        report = report_of(run).out_of_memory.sentence
+        assert "in train of epoch 1, after 93 steps" in report
 
     def test_a_leak_is_named_and_mended_first(self):
         run = Program().leak("main()·history", MIB).build()
@@ -165,10 +165,10 @@ class TestHost:
         program = Program().gauge(gauge.MALLOC_FREE, lambda s: 3 * GIB)
         program.gauge(gauge.CHILDREN_PSS, lambda s: 2 * GIB)
         ways = report_of(failed(program.build(), host())).out_of_memory.fits_if
-        told = {way.title: way.bytes for way in ways}
-        assert told["Let the C heap return what is free"] == 3 * GIB
-        assert told["Fewer worker processes"] == 2 * GIB
-        assert not any("expandable" in title for title in told)
+        reported = {way.title: way.bytes for way in ways}
+        assert reported["Let the C heap return what is free"] == 3 * GIB
+        assert reported["Fewer worker processes"] == 2 * GIB
+        assert not any("expandable" in title for title in reported)
 
     def test_validation_with_gradients_is_told(self):
         held = census(row("v()·out", 4 * GIB, kind="graph"), graph={"host": 4 * GIB})
@@ -366,9 +366,9 @@ def test_of_the_warnings_about_headroom_the_last_is_shown():
 def test_a_comparison_tells_that_memory_no_longer_runs_out():
     before = report_of(failed(Program().leak("main()·history", MIB).build(), host()))
     after = report_of(Program().build())
-    told = compare(before, after)
-    assert told.headline.startswith("Memory no longer runs out.")
-    assert not any("Memory ran out" in change.name for change in told.culprits)
+    reported = compare(before, after)
+    assert reported.headline.startswith("Memory no longer runs out.")
+    assert not any("Memory ran out" in change.name for change in reported.culprits)
     assert compare(after, before).headline.startswith("The second run ran out of memory.")
 
 

@@ -95,8 +95,8 @@ def report(
             count = measurement.gauges[gauge.waiting(group.key)]
             places = [msgspec.structs.replace(place, count=count) for place in group.places]
             lost = count if group.lost else 0
-            met = msgspec.structs.replace(group, count=count, lost=lost, places=places)
-            measurement.census.waiting.append(met)
+            visited = msgspec.structs.replace(group, count=count, lost=lost, places=places)
+            measurement.census.waiting.append(visited)
     return analyse(run)
 
 

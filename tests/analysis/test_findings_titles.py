@@ -32,15 +32,15 @@ TITLES = [
 
 
 def not_allowed(*suspects) -> str:
-    culprits = [one for one in suspects if hasattr(one, "name")]
-    found = report(*culprits, findings=[one for one in suspects if one not in culprits])
+    culprits = [suspect for suspect in suspects if hasattr(suspect, "name")]
+    found = report(*culprits, findings=[suspect for suspect in suspects if suspect not in culprits])
     return check(found, Allowed(today=date(2026, 6, 1))).headline
 
 
 @pytest.mark.parametrize("title", TITLES)
 def test_a_check_names_the_finding_and_how_fast_it_is(title: str) -> None:
-    one = finding(title=title, bytes_per_unit=40.0 * 1024, fed_at=["train.py:7"])
-    assert not_allowed(one) == f"Not allowed: {title} (40 KiB per epoch, train.py:7)."
+    single = finding(title=title, bytes_per_unit=40.0 * 1024, fed_at=["train.py:7"])
+    assert not_allowed(single) == f"Not allowed: {title} (40 KiB per epoch, train.py:7)."
 
 
 @pytest.mark.parametrize("title", TITLES)
@@ -49,13 +49,13 @@ def test_a_check_names_a_finding_that_has_no_rate(title: str) -> None:
 
 
 def test_a_check_says_of_a_culprit_that_it_grows() -> None:
-    told = not_allowed(culprit(name="A.xs", fed_at=["train.py:7"]), finding())
-    assert told == "Not allowed: A.xs grows by 2 MiB per validation (train.py:7). And 1 more."
+    reported = not_allowed(culprit(name="A.xs", fed_at=["train.py:7"]), finding())
+    assert reported == "Not allowed: A.xs grows by 2 MiB per validation (train.py:7). And 1 more."
 
 
 @pytest.mark.parametrize("title", TITLES)
 @pytest.mark.parametrize(
-    ("before", "after", "said"),
+    ("before", "after", "text"),
     [
         (None, 2.0, "is new: 2 MiB per epoch."),
         (2.0, None, "is gone (was 2 MiB per epoch)."),
@@ -67,29 +67,29 @@ def test_a_check_says_of_a_culprit_that_it_grows() -> None:
     ],
 )
 def test_a_comparison_quotes_the_finding(
-    title: str, before: float | None, after: float | None, said: str
+    title: str, before: float | None, after: float | None, text: str
 ) -> None:
     first, second = (
         report(findings=[at_rate(title, rate)] if rate is not None else [])
         for rate in (before, after)
     )
-    assert [one.text for one in compare(first, second).culprits] == [f'"{title}" {said}']
+    assert [item.text for item in compare(first, second).culprits] == [f'"{title}" {text}']
 
 
 def test_a_finding_that_does_no_harm_any_more_is_said_to() -> None:
     harmless = msgspec.structs.replace(at_rate("Child processes grow", 0.25), severity=NOTE)
     first = report(findings=[at_rate("Child processes grow", 2.0)])
-    (one,) = compare(first, report(findings=[harmless])).culprits
-    assert one.text == (
+    (single,) = compare(first, report(findings=[harmless])).culprits
+    assert single.text == (
         '"Child processes grow" does no harm any more: 256 KiB per epoch (was 2 MiB per epoch).'
     )
 
 
 @pytest.mark.parametrize("title", TITLES)
 def test_the_answer_of_a_report_does_not_say_twice_that_memory_grows(title: str) -> None:
-    said = headline(RunVerdict.LEAK, [], [finding(title=title, text="All.")], [], Work())
-    assert said.lower().count("memory grows") == 1
-    assert said.endswith(f"{title[1:]}. All.")
+    printed = headline(RunVerdict.LEAK, [], [finding(title=title, text="All.")], [], Work())
+    assert printed.lower().count("memory grows") == 1
+    assert printed.endswith(f"{title[1:]}. All.")
 
 
 def at_rate(title: str, rate: float):

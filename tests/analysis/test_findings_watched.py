@@ -125,17 +125,17 @@ def test_a_kernel_that_tells_nothing_of_files_leaves_all_growth() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "told"),
+    ("count", "text"),
     [
         (0, "The process ended before its memory could be read."),
         (1, "Only 1 reading; watch longer"),
         (4, "Only 4 readings, of which 3 count"),
     ],
 )
-def test_too_few_readings_are_all_counted(count: int, told: str) -> None:
+def test_too_few_readings_are_all_counted(count: int, text: str) -> None:
     report = watched(*[{gauge.RSS: 40 * MIB}] * count, status="ended")
     assert report.verdict is RunVerdict.INCONCLUSIVE
-    assert report.missing[0].startswith(told)
+    assert report.missing[0].startswith(text)
     assert "train" not in report.missing[0]
 
 

@@ -90,7 +90,7 @@ def test_events_that_have_nothing_to_do_with_it_change_nothing(
     }
     alone, among = fit(y, steps, save=saves), fit(y, steps, save=saves, **others)
     assert (alone.is_by_event, named(alone)) == (among.is_by_event, named(among))
-    assert [one.rate for one in alone.rates] == EXACT([one.rate for one in among.rates])
+    assert [rate.rate for rate in alone.rates] == EXACT([rate.rate for rate in among.rates])
 
 
 @settings(max_examples=60, deadline=None)
@@ -115,9 +115,9 @@ def test_bytes_may_be_scaled_and_shifted(
 def test_work_may_be_counted_in_other_units(seed: int, times: int) -> None:
     steps = read_at(40, seed)
     y = 3e5 * steps
-    one, other = (fit(y, done, save=every(steps, 100)) for done in (steps, steps * times))
-    assert named(one) == named(other) == ["step"]
-    assert one.work.rate == EXACT(other.work.rate * times)
+    first, other = (fit(y, done, save=every(steps, 100)) for done in (steps, steps * times))
+    assert named(first) == named(other) == ["step"]
+    assert first.work.rate == EXACT(other.work.rate * times)
 
 
 @settings(max_examples=40, deadline=None)
@@ -139,7 +139,7 @@ def test_both_rates_are_told_where_steps_and_saves_bring_it(seed: int, share: fl
     saves = every(steps, 150)
     found = fit(3e7 * (share * saves + (1 - share) * steps / 150), steps, save=saves)
     assert sorted(named(found)) == ["save", "step"]
-    rates = {one.counter.name: one.rate for one in found.rates}
+    rates = {rate.counter.name: rate.rate for rate in found.rates}
     assert rates["save"] == EXACT(3e7 * share, rel=0.05)
     assert rates["step"] == EXACT(3e7 * (1 - share) / 150, rel=0.05)
 
@@ -195,15 +195,15 @@ def leaking(size: float, count) -> Program:  # type: ignore[no-untyped-def]
     made.leak("main()·kept", size)
     things = made.things[-2:]
     grown = [
-        type(one)(
-            one.path,
+        type(thing)(
+            thing.path,
             lambda s, part=part: count(s) * size + part,
-            one.kind,
-            one.type,
-            one.parent,
+            thing.kind,
+            thing.type,
+            thing.parent,
             length=count,
         )
-        for one, part in zip(things, (56, 0), strict=True)
+        for thing, part in zip(things, (56, 0), strict=True)
     ]
     made.things[-2:] = grown
     return made

@@ -41,10 +41,10 @@ def judged(
 def test_bytes_in_other_units_and_above_another_level_are_judged_alike(
     y: list[float], scale: float, shift: int, noise: int
 ) -> None:
-    one = judged(y, noise=noise)
+    first = judged(y, noise=noise)
     power = 2.0 ** round(np.log2(scale))  # exact, so that ties stay ties
     other = judged(np.array(y, dtype=float) * power + shift * power, noise=noise * power)
-    assert (one.verdict, one.reason) == (other.verdict, other.reason)
+    assert (first.verdict, first.reason) == (other.verdict, other.reason)
 
 
 @given(readings, st.integers(-3, 20), st.integers(-1000, 10**6))
@@ -52,8 +52,8 @@ def test_work_in_other_units_and_from_another_count_on_is_judged_alike(
     y: list[float], scale: int, shift: int
 ) -> None:
     x = np.arange(len(y), dtype=float)
-    one, other = judged(y), judged(y, (x + shift) * 2.0**scale)
-    assert (one.verdict, one.reason) == (other.verdict, other.reason)
+    first, other = judged(y), judged(y, (x + shift) * 2.0**scale)
+    assert (first.verdict, first.reason) == (other.verdict, other.reason)
 
 
 @given(rises)
@@ -195,10 +195,10 @@ def test_noise_bytes_are_no_growth() -> None:
 def test_a_jump_and_a_rest_of_two_readings_may_be_the_first_steps_of_a_staircase(
     readings: tuple[int, ...],
 ) -> None:
-    one = judged([float(value) for value in readings])
-    assert one.verdict is TrendVerdict.INCONCLUSIVE
-    assert one.gained == 4.0
-    assert one.more_work is not None
+    single = judged([float(value) for value in readings])
+    assert single.verdict is TrendVerdict.INCONCLUSIVE
+    assert single.gained == 4.0
+    assert single.more_work is not None
 
 
 def test_one_rise_at_the_last_look_is_no_growth_however_long_ago_the_one_before_was() -> None:

@@ -18,7 +18,7 @@ from leakscope.analysis.holdings.tree import (
     fold,
     grow,
     grown_weights,
-    held_weights,
+    retained_weights,
 )
 from leakscope.analysis.verdict.analyse import analyse
 from leakscope.model.boundary import Boundary, BoundaryKind, comparable_key
@@ -46,8 +46,10 @@ def look(*rows: CensusRow, full: bool = False, index: int = 0, **more: object) -
 def retained_of(*looks: CensusLook) -> Retained:
     tree = grow(looks)
     censuses = [
-        RetainedCensus(boundary=one.boundary, scope=one.census.scope, cutoff_bytes=0, bytes=columns)
-        for one, columns in zip(looks, tree.bytes, strict=True)
+        RetainedCensus(
+            boundary=item.boundary, scope=item.census.scope, cutoff_bytes=0, bytes=columns
+        )
+        for item, columns in zip(looks, tree.bytes, strict=True)
     ]
     ends = {"first": 0, "last": len(looks) - 1, "shown": len(looks) - 1}
     return Retained(nodes=tree.nodes, censuses=censuses, taken=len(looks), **ends)
@@ -139,10 +141,10 @@ def test_what_is_inside_of_items_is_unknown_where_a_census_names_too_few_of_them
 
 
 def test_contents_on_several_devices_are_told_where_there_is_no_doubt() -> None:
-    one = [Content(type="torch.Tensor", count=9, bytes=3 * MIB + 900)]
-    two = [*one, Content(type="dict", count=9, bytes=900)]
+    first = [Content(type="torch.Tensor", count=9, bytes=3 * MIB + 900)]
+    two = [*first, Content(type="dict", count=9, bytes=900)]
     device = {"cuda:0": 3 * MIB}
-    sure = retained_of(look(row("f()·seen", MIB, holds=one, device_bytes=device)))
+    sure = retained_of(look(row("f()·seen", MIB, holds=first, device_bytes=device)))
     assert sizes(sure, device="cuda:0")["/whole/f()/seen/torch.Tensor"] == 3 * MIB
     assert sizes(sure)["/whole/f()/seen/torch.Tensor"] == 0
     doubtful = retained_of(look(row("f()·seen", MIB, holds=two, device_bytes=device)))
@@ -301,7 +303,7 @@ def test_every_culprit_has_a_node_and_a_census_at_its_height(few_kept: int) -> N
     assert report.retained is not None
     for culprit in report.culprits:
         place = next(p for p, n in enumerate(report.retained.nodes) if n.path == culprit.path)
-        found = [held_weights(report.retained, "host", c).bytes[place] for c in range(few_kept)]
+        found = [retained_weights(report.retained, "host", c).bytes[place] for c in range(few_kept)]
         assert max(size or 0 for size in found) == culprit.total_bytes
 
 

@@ -30,7 +30,7 @@ def paths(retained: Retained) -> set[str]:
 
 
 def process(report: Report) -> list[tuple[int | None, int | None]]:
-    return [(one.process.rank, one.process.worker) for one in report.retained_elsewhere]
+    return [(item.process.rank, item.process.worker) for item in report.retained_elsewhere]
 
 
 def test_a_worker_in_which_something_grows_has_a_tree_of_its_own() -> None:
@@ -70,17 +70,17 @@ def test_a_rank_that_was_judged_elsewhere_is_read_for_its_tree() -> None:
     programs[7], programs[9] = leaking_rank(seed=7), healthy(9).leak("Metrics.seen", 20 * KIB)
     run = together(*programs)
     away = {r.header.rank: r for r in run.recordings[1:]}
-    asked: list[int] = []
+    requested: list[int] = []
 
     def read(rank: int) -> Recording:
-        asked.append(rank)
+        requested.append(rank)
         return away[rank]
 
     first = replace(run, recordings=run.recordings[:1])
-    report = analyse(first, [summarise_rank(run, one) for one in away.values()], read_rank=read)
+    report = analyse(first, [summarise_rank(run, item) for item in away.values()], read_rank=read)
     assert report.rank == 7
     assert process(report) == [(9, None), (0, None)]
-    assert asked == [7, 9]
+    assert requested == [7, 9]
 
 
 def test_processes_are_told_by_one_clock() -> None:
@@ -100,9 +100,9 @@ def test_of_many_processes_few_are_told_and_of_each_little() -> None:
     run: Run = run_of(Program(epochs=8), *long)
     report = analyse(run)
     assert len(report.retained_elsewhere) == MOST_PROCESSES
-    for one in report.retained_elsewhere:
-        assert len(one.censuses) <= ROOM.censuses < one.taken
-        assert len(one.nodes) * len(one.censuses) <= ROOM.cells
+    for item in report.retained_elsewhere:
+        assert len(item.censuses) <= ROOM.censuses < item.taken
+        assert len(item.nodes) * len(item.censuses) <= ROOM.cells
 
 
 def test_a_process_alone_has_nothing_elsewhere() -> None:

@@ -24,7 +24,7 @@ def boundary(kind: BoundaryKind = BoundaryKind.STEP, phase: str = "train", **at:
 
 
 @pytest.mark.parametrize(
-    "one",
+    "item",
     [
         boundary(expected_batches=10),
         boundary(occurrence=1),
@@ -32,8 +32,8 @@ def boundary(kind: BoundaryKind = BoundaryKind.STEP, phase: str = "train", **at:
     ],
     ids=["a loader that ends", "a second training", "said by the program"],
 )
-def test_one_boundary_tells(one: Boundary) -> None:
-    assert epochs_are_visible([boundary(), one])
+def test_one_boundary_tells(item: Boundary) -> None:
+    assert epochs_are_visible([boundary(), item])
 
 
 def test_validations_within_one_training_without_a_loader_tell_nothing() -> None:
@@ -47,16 +47,18 @@ LENGTHS = st.lists(st.integers(1, 30), min_size=3, max_size=6)
 
 @given(LENGTHS, st.integers(0, 500), st.booleans())
 def test_a_running_epoch_counts_by_its_steps(lengths: list[int], begin: int, said: bool) -> None:
-    steps, told = begin, []
+    steps, reported = begin, []
     for epoch, length in enumerate(lengths):
         begins = BoundaryKind.PHASE_BEGIN
-        told.append(boundary(begins, step=steps, epoch=epoch, occurrence=epoch))
+        reported.append(boundary(begins, step=steps, epoch=epoch, occurrence=epoch))
         for batch in range(1, length + 1):
             steps += 1
-            told.append(boundary(step=steps, batch=batch, epoch=epoch, occurrence=epoch))
+            reported.append(boundary(step=steps, batch=batch, epoch=epoch, occurrence=epoch))
         kind = BoundaryKind.EPOCH_END if said else BoundaryKind.PHASE_END
-        told.append(boundary(kind, phase="" if said else "train", step=steps, epoch=epoch))
-    track = BoundaryTable(Recording(HeaderRecord(pid=1), [Measurement(one, {}) for one in told]))
+        reported.append(boundary(kind, phase="" if said else "train", step=steps, epoch=epoch))
+    track = BoundaryTable(
+        Recording(HeaderRecord(pid=1), [Measurement(item, {}) for item in reported])
+    )
     counted = epochs(track)
     part = in_part(track, counted)
     assert (np.diff(part) >= 0).all()
@@ -75,11 +77,11 @@ def test_growth_is_counted_in_epochs_where_the_program_says_nothing_else() -> No
     run = Program(epochs=12, validation=0).leak("kept", 2 * MIB, per="epoch").build()
     measurements = run.main.measurements
     last = {m.boundary.epoch: n for n, m in enumerate(measurements) if m.boundary.step}
-    said = [
+    printed = [
         replace(measurements[n], boundary=boundary(BoundaryKind.EPOCH_END, ""))
         for n in last.values()
     ]
-    recording = replace(run.main, measurements=[measurements[0], *said])
+    recording = replace(run.main, measurements=[measurements[0], *printed])
     report = analyse(replace(run, recordings=[recording]))
     (culprit,) = report.culprits
     assert (culprit.name, culprit.unit) == ("kept", "epoch")

@@ -17,7 +17,7 @@ LOOKED_INTO = 5
 
 def report_of(program: Program) -> Report:
     run = program.build()
-    run.main.measurements = [seldom(one) for one in run.main.measurements]
+    run.main.measurements = [seldom(measurement) for measurement in run.main.measurements]
     return analyse(run)
 
 

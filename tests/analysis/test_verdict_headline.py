@@ -138,7 +138,7 @@ def spent(kind: str, size: int) -> Finding:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "missing", "before", "beside"),
+    ("verdict", "missing", "before", "neighbour"),
     [
         (
             RunVerdict.CLEAN,
@@ -155,10 +155,10 @@ def spent(kind: str, size: int) -> Finding:
     ],
 )
 def test_what_takes_much_memory_without_a_leak_stands_in_the_first_line(
-    verdict: RunVerdict, missing: list[str], before: str, beside: str
+    verdict: RunVerdict, missing: list[str], before: str, neighbour: str
 ) -> None:
     copied = [spent("copy_on_write", 228 << 20)]
     text = headline(verdict, [], copied, missing, WORK)
-    assert text == f"{before} {beside}: workers copy rows by looking at it (228 MiB)."
+    assert text == f"{before} {neighbour}: workers copy rows by looking at it (228 MiB)."
     assert headline(verdict, [], [spent("copy_on_write", 1 << 20)], missing, WORK) == before
     assert headline(verdict, [], [spent("native_held", 228 << 20)], missing, WORK) == before

@@ -82,12 +82,12 @@ def report(verdict: RunVerdict = RunVerdict.CLEAN, **more: object) -> Report:
     return Report(**{**fields, **more})  # type: ignore[arg-type]
 
 
-def answers(told: Report) -> dict[KindOfGrowth, Answer]:
-    return {one.kind: one.answer for one in find_kinds(told)}
+def answers(reported: Report) -> dict[KindOfGrowth, Answer]:
+    return {kind.kind: kind.answer for kind in find_kinds(reported)}
 
 
-def of(kind: KindOfGrowth, told: Report) -> KindAnswer:
-    return next(one for one in find_kinds(told) if one.kind is kind)
+def of(kind: KindOfGrowth, reported: Report) -> KindAnswer:
+    return next(item for item in find_kinds(reported) if item.kind is kind)
 
 
 def ledger(**terms: int) -> Ledger:
@@ -115,19 +115,21 @@ def test_what_two_accused_hold_counts_once() -> None:
 
 
 def test_a_leak_without_a_name_is_shown_by_its_finding() -> None:
-    told = report(RunVerdict.LEAK, findings=[finding("unexplained", 30 * MIB, Severity.WARNING)])
-    leak = of(KindOfGrowth.LEAK, told)
+    reported = report(
+        RunVerdict.LEAK, findings=[finding("unexplained", 30 * MIB, Severity.WARNING)]
+    )
+    leak = of(KindOfGrowth.LEAK, reported)
     assert (leak.bytes, leak.section) == (30 * MIB, ShownIn.FINDINGS)
 
 
 def test_a_run_that_ended_for_want_of_memory_may_still_be_open() -> None:
-    told = report(RunVerdict.OUT_OF_MEMORY, missing=["profile longer"])
-    assert answers(told)[KindOfGrowth.LEAK] is Answer.UNDECIDED
+    reported = report(RunVerdict.OUT_OF_MEMORY, missing=["profile longer"])
+    assert answers(reported)[KindOfGrowth.LEAK] is Answer.UNDECIDED
 
 
 def test_what_climbs_in_a_phase_is_its_peak() -> None:
-    told = report(culprits=[culprit(growth="within", severity=Severity.NOTE)])
-    assert of(KindOfGrowth.PEAK, told).bytes == 10 * MIB
+    reported = report(culprits=[culprit(growth="within", severity=Severity.NOTE)])
+    assert of(KindOfGrowth.PEAK, reported).bytes == 10 * MIB
 
 
 def test_what_came_to_a_bound_is_a_cache_and_what_never_grew_is_none() -> None:
@@ -151,9 +153,9 @@ def test_what_came_to_a_bound_is_a_cache_and_what_never_grew_is_none() -> None:
     ],
 )
 def test_a_finding_answers_for_its_kind_alone(kind: KindOfGrowth, of_finding: str) -> None:
-    told = report(findings=[finding(of_finding, 200 * MIB)])
-    assert of(kind, told).bytes == 200 * MIB
-    assert [one for one, answer in answers(told).items() if answer is Answer.YES] == [kind]
+    reported = report(findings=[finding(of_finding, 200 * MIB)])
+    assert of(kind, reported).bytes == 200 * MIB
+    assert [item for item, answer in answers(reported).items() if answer is Answer.YES] == [kind]
 
 
 @pytest.mark.parametrize(
@@ -189,8 +191,8 @@ def test_what_was_not_read_is_not_said_to_be_absent() -> None:
 
 
 def test_growth_in_a_child_is_the_childrens() -> None:
-    told = report(RunVerdict.LEAK, culprits=[culprit(process="child 1 of 2")])
-    assert answers(told)[KindOfGrowth.CHILDREN] is Answer.YES
+    reported = report(RunVerdict.LEAK, culprits=[culprit(process="child 1 of 2")])
+    assert answers(reported)[KindOfGrowth.CHILDREN] is Answer.YES
     own = report(RunVerdict.LEAK, culprits=[culprit(process="main process")])
     assert answers(own)[KindOfGrowth.CHILDREN] is Answer.NO
     workers = of(KindOfGrowth.CHILDREN, report(RunVerdict.LEAK, culprits=[culprit(workers=3)]))
@@ -198,18 +200,18 @@ def test_growth_in_a_child_is_the_childrens() -> None:
 
 
 def test_a_report_has_an_answer_for_each_kind_in_the_order_of_the_table() -> None:
-    told = analyse(Program().leak("main()·history", 1 * MIB).build())
-    assert [one.kind for one in told.kinds] == list(KindOfGrowth)
-    assert told.verdict is RunVerdict.LEAK
-    assert told.kinds[0].subject == told.culprits[0].name
-    assert told.kinds[0].bytes == told.culprits[0].gained_bytes
+    reported = analyse(Program().leak("main()·history", 1 * MIB).build())
+    assert [kind.kind for kind in reported.kinds] == list(KindOfGrowth)
+    assert reported.verdict is RunVerdict.LEAK
+    assert reported.kinds[0].subject == reported.culprits[0].name
+    assert reported.kinds[0].bytes == reported.culprits[0].gained_bytes
 
 
 def test_a_run_that_is_only_watched_says_what_was_not_measured() -> None:
     run = Program().build()
     run.main.header = msgspec.structs.replace(run.main.header, role="monitor")
     run.main.measurements = [replace(each, census=None) for each in run.main.measurements]
-    found = {one.kind: one.answer for one in analyse(run).kinds}
+    found = {kind.kind: kind.answer for kind in analyse(run).kinds}
     assert found[KindOfGrowth.GARBAGE] is Answer.NOT_MEASURED
     assert found[KindOfGrowth.DEVICE_CACHE] is Answer.NOT_MEASURED
 
@@ -241,13 +243,13 @@ def test_whatever_a_report_has_its_verdict_is_never_contradicted(
     accused = [c for c in [*culprits, *findings] if c.severity is not Severity.NOTE]
     verdict = RunVerdict.INCONCLUSIVE if is_open else RunVerdict.CLEAN
     verdict = RunVerdict.LEAK if accused else verdict
-    told = report(verdict, culprits=culprits, findings=findings)
-    found = find_kinds(told)
-    assert [one.kind for one in found] == list(KindOfGrowth)
+    reported = report(verdict, culprits=culprits, findings=findings)
+    found = find_kinds(reported)
+    assert [item.kind for item in found] == list(KindOfGrowth)
     assert found[0].answer is LEAK_BY_VERDICT[verdict]
-    for one in found:
-        applies = one.answer is Answer.YES
-        assert (one.section is not None) is applies
-        assert one.bytes is None or (applies and one.bytes >= 0)
+    for item in found:
+        applies = item.answer is Answer.YES
+        assert (item.section is not None) is applies
+        assert item.bytes is None or (applies and item.bytes >= 0)
     if accused:
-        assert found[0].signature in {one.signature for one in accused}
+        assert found[0].signature in {item.signature for item in accused}

@@ -12,8 +12,8 @@ REMEDY = Remedy(title="Clear it", text="Clear it at the end of every epoch.")
 
 
 def test_a_remedy_names_the_others_and_what_it_would_free_alone() -> None:
-    said = with_other_holders(REMEDY, ["Logger.records"], 2048).text
-    assert said == (
+    text = with_other_holders(REMEDY, ["Logger.records"], 2048).text
+    assert text == (
         "`Logger.records` holds the same objects: letting go of them here alone frees 2 KiB. "
         "Let go of them there too. Clear it at the end of every epoch."
     )
@@ -35,7 +35,7 @@ TRACEBACK = 'Original Traceback (most recent call last):\n  File "worker.py", li
 
 
 @pytest.mark.parametrize(
-    ("message", "told"),
+    ("message", "text"),
     [
         ("ValueError: no such batch", "ValueError: no such batch"),
         ("RuntimeError: sizes differ\n  in fc.weight\n", "RuntimeError: sizes differ"),
@@ -44,5 +44,5 @@ TRACEBACK = 'Original Traceback (most recent call last):\n  File "worker.py", li
     ],
     ids=["one line", "several", "of a worker", "cut short"],
 )
-def test_what_ended_a_program_is_said_in_a_line(message: str, told: str) -> None:
-    assert in_a_sentence(f"exception: {message}") == f"the program ended by {told}"
+def test_what_ended_a_program_is_said_in_a_line(message: str, text: str) -> None:
+    assert in_a_sentence(f"exception: {message}") == f"the program ended by {text}"

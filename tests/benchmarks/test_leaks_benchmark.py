@@ -28,7 +28,7 @@ def test_leakscope_is_read_without_its_notes_and_by_its_first_line():
     lines = ["/x/crawl.py:7", "/x/crawl.py:9"]
     report = {"culprits": [{**culprit, "fed_at": lines}, {**note, "fed_at": []}]}
     found = readings.read_leakscope({**report, "findings": [finding]})
-    assert [one.name for one in found] == ["Jar.cookies", "native_held"]
+    assert [item.name for item in found] == ["Jar.cookies", "native_held"]
     assert found[0].lines == ("/x/crawl.py:7",)
 
 
@@ -36,9 +36,9 @@ def test_tracemalloc_accuses_lines_that_grew_by_a_mebibyte():
     grown = 'size_diff=4000000 count_diff=90\n  File "/x/crawl.py", line 7\n    get()\n'
     little = 'size_diff=4000 count_diff=9\n  File "/x/other.py", line 3\n    get()\n'
     less = 'size_diff=-4000000 count_diff=-9\n  File "/x/less.py", line 3\n    get()\n'
-    (one,) = readings.read_tracemalloc(f"{grown}--\n{little}--\n{less}")
-    assert one.lines == ("/x/crawl.py:7",)
-    assert one.size == 4000000
+    (single,) = readings.read_tracemalloc(f"{grown}--\n{little}--\n{less}")
+    assert single.lines == ("/x/crawl.py:7",)
+    assert single.size == 4000000
     assert readings.read_tracemalloc("") == []
 
 
@@ -49,7 +49,7 @@ def test_objgraph_accuses_types_that_grow_at_each_look_after_the_first():
         "Cookie     1400      +200\n",
     ]
     found = readings.read_objgraph(looks)
-    assert [(one.name, one.size) for one in found] == [("Cookie", 1100.0)]
+    assert [(item.name, item.size) for item in found] == [("Cookie", 1100.0)]
     assert readings.read_objgraph(looks[:1]) == []
 
 
@@ -60,8 +60,8 @@ def test_pympler_accuses_types_whose_size_rises_at_each_look_after_the_first():
         head + "  <class 'jar.Cookie |  100 |   1.50 MB\n  <class 'dict |  5 | 700.00 KB\n",
         head + "  <class 'jar.Cookie |  100 |   1.50 MB\n  <class 'dict |  -5 | -700.00 KB\n",
     ]
-    (one,) = readings.read_pympler(looks)
-    assert (one.name, one.size) == ("Cookie", 3 * 2**20)
+    (single,) = readings.read_pympler(looks)
+    assert (single.name, single.size) == ("Cookie", 3 * 2**20)
 
 
 def test_guppy_accuses_kinds_of_the_table_that_are_large_enough():
@@ -78,15 +78,15 @@ def test_memray_accuses_stacks_but_not_what_imports_keep():
     imported = {"size": 9 * 2**20, "stack": ["a.py:1", "<frozen importlib._bootstrap>:241"]}
     leaked = {"size": 2 * 2**20, "stack": ["/lib/jar.py:90", "/x/crawl.py:7"]}
     little = {"size": 9000, "stack": ["/lib/jar.py:91"]}
-    (one,) = readings.read_memray([little, imported, leaked])
-    assert one.lines == ("/lib/jar.py:90", "/x/crawl.py:7")
-    assert mark(TRUTH, [one]).first == ("line",)
+    (single,) = readings.read_memray([little, imported, leaked])
+    assert single.lines == ("/lib/jar.py:90", "/x/crawl.py:7")
+    assert mark(TRUTH, [single]).first == ("line",)
 
 
 def test_scalene_accuses_the_lines_that_it_lists_as_leaks_the_fastest_first():
     leaks = {"3": {"velocity_mb_s": 0.5}, "7": {"velocity_mb_s": 2.0}}
     found = readings.read_scalene({"files": {"/x/crawl.py": {"leaks": leaks}}})
-    assert [one.name for one in found] == ["/x/crawl.py:7", "/x/crawl.py:3"]
+    assert [item.name for item in found] == ["/x/crawl.py:7", "/x/crawl.py:3"]
     assert readings.read_scalene({}) == []
 
 
@@ -138,7 +138,7 @@ def test_each_pair_has_two_releases_a_program_and_a_line_that_feeds():
 def test_the_manifest_lists_the_zoo_and_the_pairs_with_their_lines():
     data = json.loads(json.dumps(benchmark.manifest()))
     assert len(data["programs"]) > 300
-    assert all((ROOT / one["program"]).exists() for one in data["programs"] + data["pairs"])
+    assert all((ROOT / item["program"]).exists() for item in data["programs"] + data["pairs"])
     assert all(pair["lines"] for pair in data["pairs"])
 
 

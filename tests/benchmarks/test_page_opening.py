@@ -34,8 +34,8 @@ def test_with_a_browser_opening_and_zooming_are_told(tmp_path: Path) -> None:
         pytest.skip("there is no Chromium or no Playwright")
     page = tmp_path / "page.html"
     page.write_text(PAGE)
-    told = opened(page)
-    assert set(told) == {"opening the page, s", "zooming its timeline, s"}
-    assert all(seconds > 0 for seconds in told.values())
+    reported = opened(page)
+    assert set(reported) == {"opening the page, s", "zooming its timeline, s"}
+    assert all(seconds > 0 for seconds in reported.values())
     page.write_text(PAGE.replace("data-zoom", "data-other"))
     assert set(opened(page)) == {"opening the page, s"}

@@ -18,7 +18,7 @@ from leakscope.model.documents import (
     Growth,
     GrowthReport,
     HistoryStep,
-    LeadCulprit,
+    ListedCulprit,
     ListedRun,
     RunHistory,
     RunLink,
@@ -72,7 +72,7 @@ def ranks() -> Report:
 
 def workers() -> Report:
     """A run with DataLoader workers, one of which grows."""
-    told = [
+    reported = [
         WorkerMemory(
             loader=1, worker=number, pid=100 + number, batches=400, prefetch=2,
             batch_bytes=MIB, pss_bytes=300 * MIB, private_first_bytes=90 * MIB,
@@ -89,7 +89,7 @@ def workers() -> Report:
     )
     return msgspec.structs.replace(
         leaking,
-        workers=told,
+        workers=reported,
         culprits=[grown, *rest],
         work=msgspec.structs.replace(leaking.work, processes=3),
         retained_elsewhere=[retained_samples.of_worker(), retained_samples.of_worker(0, 0)],
@@ -136,15 +136,15 @@ def many_runs() -> RunList:
             page=f"2026-03-0{day}-train/report.html", headline="Nothing grows.", created=1.7e9,
             script="src/train.py", duration_s=3600.0, growth_bytes_per_unit=day * 4.0 * MIB,
             growth_unit="epoch", peak_bytes=max(course), course=course,
-            lead=LeadCulprit(name="Trainer.boxes", bytes_per_unit=MIB, unit="step")
+            top_culprit=ListedCulprit(name="Trainer.boxes", bytes_per_unit=MIB, unit="step")
             if day < 3
             else None,
         )
         for day, verdict in enumerate(RunVerdict, 1)
     ]  # fmt: skip
     rest = [
-        ListedRun(name=one.value, path="", standing=one, remark="`leakscope report runs/one`.")
-        for one in (RunStatus.RUNNING, RunStatus.UNREPORTED, RunStatus.UNREADABLE)
+        ListedRun(name=item.value, path="", standing=item, remark="`leakscope report runs/one`.")
+        for item in (RunStatus.RUNNING, RunStatus.UNREPORTED, RunStatus.UNREADABLE)
     ]
     link = RunLink(label="Before and after", page="comparison.html", sentence="The leak is fixed.")
     past = RunHistory(

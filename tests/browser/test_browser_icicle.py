@@ -146,11 +146,11 @@ def test_what_has_no_name_is_not_zoomed_into(view: View, show: Open) -> None:
 def test_arrow_keys_move_between_boxes_and_tell_each(view: View, show: Open) -> None:
     show(view)
     boxes(view).first.focus()
-    told = []
+    messages = []
     for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight", "ArrowLeft", "ArrowUp"):
         view.page.keyboard.press(key)
-        told.append(focused(view))
-    assert told == ["main()", "trainer", "all_pred_boxes", "model", "all_pred_boxes", "trainer"]
+        messages.append(focused(view))
+    assert messages == ["main()", "trainer", "all_pred_boxes", "model", "all_pred_boxes", "trainer"]
     view.page.keyboard.press("Enter")
     assert focused(view) == "trainer"
     assert boxes(view).nth(1).locator(".label").inner_text() == "all_pred_boxes"
@@ -165,12 +165,12 @@ def test_arrow_keys_move_between_boxes_and_tell_each(view: View, show: Open) -> 
 def test_the_pointer_tells_path_bytes_shares_and_growth(view: View, show: Open) -> None:
     show(view)
     box(view, "all_pred_boxes").hover()
-    told = reading(view)
-    assert "main()·trainer.all_pred_boxes" in told
-    assert "400 MiB (419,430,400 bytes)" in told
-    assert "80 % of trainer, 78 % of all that your names reach" in told
-    assert "100 MiB (1:00 end of validation, epoch 2) → 400 MiB" in told
-    assert "+300 MiB" in told
+    reported = reading(view)
+    assert "main()·trainer.all_pred_boxes" in reported
+    assert "400 MiB (419,430,400 bytes)" in reported
+    assert "80 % of trainer, 78 % of all that your names reach" in reported
+    assert "100 MiB (1:00 end of validation, epoch 2) → 400 MiB" in reported
+    assert "+300 MiB" in reported
     view.page.mouse.move(0, 0)
     assert "510 MiB" in reading(view)
 
@@ -254,20 +254,20 @@ def test_a_link_to_a_box_opens_it(view: View, show: Open) -> None:
 def test_another_process_is_looked_at_with_its_own_moments(view: View, show: Open) -> None:
     show(view, "workers")
     assert box(view, "decoded").is_visible()
-    whose = view.page.get_by_label("in", exact=True)
-    assert whose.locator("option").all_inner_texts() == [
+    owner = view.page.get_by_label("in", exact=True)
+    assert owner.locator("option").all_inner_texts() == [
         "loader 1, worker 1", "main process", "loader 1, worker 0",
     ]  # fmt: skip
-    whose.select_option(label="main process")
+    owner.select_option(label="main process")
     assert box(view, "all_pred_boxes").is_visible()
     assert "this is the main one" in view.page.locator(".icicle-notes").inner_text()
     moments = view.page.get_by_label("at", exact=True).locator("option")
     assert moments.last.inner_text() == "4:00 end of validation, epoch 5"
     view.page.get_by_label("at", exact=True).select_option(index=1)
-    whose.select_option(label="loader 1, worker 0")
+    owner.select_option(label="loader 1, worker 0")
     assert moments.all_inner_texts()[-1] == "0:06 end of pass 3"
     assert plain(boxes(view).first.locator(".size").inner_text()) == "7 MiB"
-    whose.select_option(label="main process")
+    owner.select_option(label="main process")
     assert plain(boxes(view).first.locator(".size").inner_text()) == "220 MiB"
     view.assert_quiet()
 
@@ -276,14 +276,14 @@ def test_a_worker_in_the_table_leads_to_its_memory(view: View, show: Open) -> No
     show(view, "workers")
     rows = view.page.locator("#workers tbody tr")
     leads = [row.get_by_role("link", name="Show in memory") for row in rows.all()]
-    assert [lead.count() for lead in leads] == [1, 1]
-    whose = view.page.get_by_label("in", exact=True)
-    for lead, name in zip(leads, ("loader 1, worker 0", "loader 1, worker 1"), strict=True):
-        lead.click()
-        expect(whose).to_be_focused()
-        assert whose.locator("option:checked").inner_text() == name
+    assert [first.count() for first in leads] == [1, 1]
+    owner = view.page.get_by_label("in", exact=True)
+    for first, name in zip(leads, ("loader 1, worker 0", "loader 1, worker 1"), strict=True):
+        first.click()
+        expect(owner).to_be_focused()
+        assert owner.locator("option:checked").inner_text() == name
     leads[0].click()
-    assert whose.locator("option:checked").inner_text() == "loader 1, worker 0"
+    assert owner.locator("option:checked").inner_text() == "loader 1, worker 0"
     view.assert_quiet()
 
 
@@ -293,8 +293,8 @@ def test_devices_to_choose_are_those_of_the_process_that_is_drawn(
     def on(device: str, rank: int) -> Retained:
         plain = retained_samples.retained()
         censuses = [
-            msgspec.structs.replace(one, bytes=one.bytes | {device: one.bytes["host"]})
-            for one in plain.censuses
+            msgspec.structs.replace(census, bytes=census.bytes | {device: census.bytes["host"]})
+            for census in plain.censuses
         ]
         return msgspec.structs.replace(plain, censuses=censuses, process=RetainedProcess(rank=rank))
 
@@ -318,14 +318,14 @@ def test_devices_to_choose_are_those_of_the_process_that_is_drawn(
 
 def test_a_search_says_in_which_other_process_something_is(view: View, show: Open) -> None:
     show(view, "workers")
-    told = view.page.locator(".found")
+    reported = view.page.locator(".found")
     view.page.get_by_role("searchbox").fill("pred_boxes")
-    assert told.inner_text() == "Nothing found here, but in main process"
+    assert reported.inner_text() == "Nothing found here, but in main process"
     view.page.get_by_role("searchbox").fill("no such thing")
-    assert told.inner_text() == "Nothing found"
+    assert reported.inner_text() == "Nothing found"
     view.page.get_by_role("searchbox").fill("pred_boxes")
     view.page.get_by_label("in", exact=True).select_option(label="main process")
-    assert "in 1 place" in told.inner_text()
+    assert "in 1 place" in reported.inner_text()
     view.assert_quiet()
 
 
@@ -344,10 +344,10 @@ def test_without_the_script_each_process_is_read_as_a_table(plain_view: View, sh
     show(plain_view, "workers")
     tables = plain_view.page.get_by_text("Tables of the other processes")
     tables.click()
-    told = plain(plain_view.page.locator("details", has=tables).inner_text())
-    assert "main process" in told
-    assert "loader 1, worker 0" in told
-    assert "Trainer.all_pred_boxes" in told
+    reported = plain(plain_view.page.locator("details", has=tables).inner_text())
+    assert "main process" in reported
+    assert "loader 1, worker 0" in reported
+    assert "Trainer.all_pred_boxes" in reported
 
 
 def test_the_comparison_shows_what_differs(view: View, show: Open) -> None:

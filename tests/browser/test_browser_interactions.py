@@ -133,8 +133,8 @@ def test_a_table_that_goes_on_beyond_an_edge_casts_a_shadow_there(view: View, sh
     table = view.page.get_by_role("group", name="Memory per phase").first
 
     def shadows() -> set[str]:
-        told = str(table.evaluate("(table) => getComputedStyle(table).boxShadow"))
-        sides = re.findall(r"(-?[\d.]+)px 0px [\d.]+px -?[\d.]+px inset", told)
+        reported = str(table.evaluate("(table) => getComputedStyle(table).boxShadow"))
+        sides = re.findall(r"(-?[\d.]+)px 0px [\d.]+px -?[\d.]+px inset", reported)
         return {"right" if float(side) < 0 else "left" for side in sides if float(side)}
 
     assert shadows() == set()
@@ -178,15 +178,15 @@ def test_charts_tell_their_values_under_the_pointer(
         room = plot.bounding_box()
         assert room is not None
         readout = plot.locator(".readout")
-        told = set()
+        reported = set()
         for share in (0.15, 0.5, 0.97):
             view.page.mouse.move(room["x"] + share * room["width"], room["y"] + room["height"] / 2)
             readout.wait_for(state="visible")
             left, right = readout.evaluate(ENDS)
             assert left >= 0
             assert right <= window["width"]
-            told.add(readout.inner_text())
-        assert len(told) == 3
+            reported.add(readout.inner_text())
+        assert len(reported) == 3
         view.page.mouse.move(0, 0)
         readout.wait_for(state="hidden")
     assert not view.too_wide()
@@ -198,10 +198,10 @@ def test_both_runs_are_read_at_the_same_step(view: View, show: Show) -> None:
     figure = view.page.locator("figure[data-chart='overlay-step-0']")
     surface = figure.get_by_role("slider")
     surface.press("End")
-    told = surface.get_attribute("aria-valuetext") or ""
-    assert told.startswith("step 3")
-    assert "before" in told
-    assert "after" in told
+    is_reported = surface.get_attribute("aria-valuetext") or ""
+    assert is_reported.startswith("step 3")
+    assert "before" in is_reported
+    assert "after" in is_reported
     figure.get_by_role("button", name="Look closer").click()
     assert figure.locator(".stretch").inner_text().startswith("step ")
     figure.get_by_role("button", name="before").click()
@@ -217,14 +217,14 @@ def test_a_validation_has_room_of_its_own_and_tells_how_far_it_has_come(
     figure = view.page.locator("figure[data-chart='overlay-step-0']")
     surface = figure.get_by_role("slider")
     surface.press("Home")
-    told = []
+    messages = []
     for _ in range(60):
         surface.press("ArrowRight")
-        told.append(surface.get_attribute("aria-valuetext") or "")
-    inside = [words for words in told if "validation" in words]
+        messages.append(surface.get_attribute("aria-valuetext") or "")
+    inside = [words for words in messages if "validation" in words]
     assert len(inside) > 3
     assert all(re.search(r"\d % through", words) for words in inside)
-    assert not any("% through" in words for words in told if "validation" not in words)
+    assert not any("% through" in words for words in messages if "validation" not in words)
     ticks = figure.locator(".plot.live text.moment").all_text_contents()
     counts = [int(tick.replace(",", "")) for tick in ticks]
     assert counts == sorted(counts)
@@ -236,23 +236,23 @@ def test_charts_tell_their_values_to_the_keyboard(view: View, show: Show) -> Non
     show(view, "leaking")
     surface = view.page.get_by_role("slider").first
     surface.focus()
-    told = []
+    messages = []
     for key in ("End", "ArrowLeft", "Home", "ArrowRight"):
         surface.press(key)
-        told.append([surface.get_attribute(f"aria-value{which}") for which in ("now", "text")])
+        messages.append([surface.get_attribute(f"aria-value{which}") for which in ("now", "text")])
     last = surface.get_attribute("aria-valuemax")
-    assert [told[0][0], told[2][0]] == [last, "0"]
-    assert len({words for _, words in told}) == 4
-    assert all(words for _, words in told)
+    assert [messages[0][0], messages[2][0]] == [last, "0"]
+    assert len({words for _, words in messages}) == 4
+    assert all(words for _, words in messages)
 
 
 def test_a_reading_parts_the_thousands_of_its_steps(view: View, show: Show) -> None:
     show(view, "leaking")
-    told = []
+    messages = []
     for surface in view.page.locator("figure.series").get_by_role("slider").all():
         surface.press("End")
-        told.append(surface.get_attribute("aria-valuetext") or "")
-    steps = [words for words in told if words.startswith("step ")]
+        messages.append(surface.get_attribute("aria-valuetext") or "")
+    steps = [words for words in messages if words.startswith("step ")]
     assert steps
     assert all(re.match(r"step \d{1,3}(,\d{3})+\b", words) for words in steps)
 
@@ -266,8 +266,8 @@ def test_memory_of_ranks_is_read_by_pointer_and_keyboard(
     figure = view.page.locator("figure[data-chart=ranks]")
     surface = figure.get_by_role("slider")
     surface.press("End")
-    told = plain(surface.get_attribute("aria-valuetext"))
-    assert told == "step 39, 133 MiB rank 0, 133 MiB rank 8"
+    reported = plain(surface.get_attribute("aria-valuetext"))
+    assert reported == "step 39, 133 MiB rank 0, 133 MiB rank 8"
     readout = figure.locator(".readout:visible")
     assert readout.locator(".key.stroke").count() == 2
     surface.press("ArrowLeft")
@@ -352,9 +352,9 @@ def test_print_shows_everything_and_nothing_to_click(
 def test_what_a_term_means_is_shown_to_who_cannot_hover(view: View, show: Show) -> None:
     show(view, "leaking")
     term = view.page.locator("abbr", has_text="Falsifier").first
-    told = "(node) => getComputedStyle(node, '::after').content"
-    assert term.evaluate(told) == "none"
+    reported = "(node) => getComputedStyle(node, '::after').content"
+    assert term.evaluate(reported) == "none"
     term.focus()
-    assert term.get_attribute("title") in term.evaluate(told)
+    assert term.get_attribute("title") in term.evaluate(reported)
     view.page.keyboard.press("Tab")
-    assert term.evaluate(told) == "none"
+    assert term.evaluate(reported) == "none"

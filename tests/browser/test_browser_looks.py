@@ -68,8 +68,8 @@ def test_on_paper_sums_come_once_and_boxes_stay_whole(view: View, tmp_path: Path
 
 def test_names_in_a_cell_follow_each_other_closely(view: View, tmp_path: Path) -> None:
     report = ranks()
-    told = [msgspec.structs.replace(r, grows=["keep", "log"]) for r in report.ranks]
-    page = render_html(msgspec.structs.replace(report, ranks=told)).encode()
+    reported = [msgspec.structs.replace(r, grows=["keep", "log"]) for r in report.ranks]
+    page = render_html(msgspec.structs.replace(report, ranks=reported)).encode()
     show(view, page, tmp_path, SIZES["desktop"])
     cell = view.page.locator("#ranks td:has(code)").first
     assert cell.inner_text() == "keep, log"
@@ -90,8 +90,8 @@ def test_on_a_phone_names_are_whole_and_lines_end_between_their_words(
         assert names.evaluate_all("(all) => all.every((one) => one.scrollWidth <= one.offsetWidth)")
         for name in view.page.evaluate(TORN, where):
             assert name.endswith(("_", ".")) or len(name) > 30, name
-    told = view.page.locator(".other-name").all_inner_texts()
-    assert len({*told}) == len(told)
+    reported = view.page.locator(".other-name").all_inner_texts()
+    assert len({*reported}) == len(reported)
 
 
 def test_on_a_phone_a_difference_stays_beside_its_sign(view: View, tmp_path: Path) -> None:

@@ -66,12 +66,12 @@ def test_what_is_read_of_a_block_is_what_is_drawn_there(
     name: str, size: dict[str, int], view: View, tmp_path: Path
 ) -> None:
     figure = shown(view, tmp_path, name, size)
-    told = view.page.evaluate(POINTED, [figure.element_handle(), POINTS])
-    drawn = [one for one in told if one["drawn"]]
+    reported = view.page.evaluate(POINTED, [figure.element_handle(), POINTS])
+    drawn = [item for item in reported if item["drawn"]]
     assert len(drawn) > POINTS / 2
-    for one in drawn:
-        (kind,) = one["drawn"]
-        assert plain(one["read"]).endswith(f" {CALLED[kind]}")
+    for item in drawn:
+        (kind,) = item["drawn"]
+        assert plain(item["read"]).endswith(f" {CALLED[kind]}")
     view.assert_quiet()
 
 

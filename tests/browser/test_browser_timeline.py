@@ -164,9 +164,9 @@ def test_the_wheel_scrolls_past_a_chart_that_nobody_clicked(chart: Chart) -> Non
 def test_keys_read_zoom_and_move(chart: Chart) -> None:
     chart.surface.focus()
     chart.surface.press("ArrowRight")
-    told = chart.surface.get_attribute("aria-valuetext") or ""
-    assert "step" in told
-    assert "epoch 1" in told
+    is_reported = chart.surface.get_attribute("aria-valuetext") or ""
+    assert "step" in is_reported
+    assert "epoch 1" in is_reported
     chart.surface.press("+")
     chart.surface.press("+")
     near = chart.shown
@@ -220,7 +220,7 @@ def test_the_legend_switches_lines_and_phases(chart: Chart) -> None:
 def test_the_first_culprit_is_laid_over_the_gauges_and_read_with_them(chart: Chart) -> None:
     overlays = chart.figure.locator(".overlays button")
     first = overlays.filter(has_text="all_pred_boxes")
-    pressed = [one.get_attribute("aria-pressed") for one in overlays.all()]
+    pressed = [item.get_attribute("aria-pressed") for item in overlays.all()]
     assert pressed == ["true", "false", "false"]
     assert first.get_attribute("aria-pressed") == "true"
     assert chart.plot.locator("path.line.culprit").count() == 1
@@ -308,7 +308,7 @@ def test_each_line_that_is_laid_over_looks_as_in_the_legend_and_as_no_other(
     drawn = chart.plot.locator("path.line").evaluate_all(look)
     keys = chart.figure.locator(".legend li:not(.laid-over) .key.stroke path")
     assert drawn == keys.evaluate_all(look)
-    assert len({tuple(one) for one in drawn}) == 10
+    assert len({tuple(item) for item in drawn}) == 10
     view.assert_quiet()
 
 
@@ -354,9 +354,9 @@ def test_the_first_culprit_is_seen_without_a_script_and_on_paper(
     file.write_bytes(page_of("leaking"))
     plain_view.wear(DESKTOP, "light")
     plain_view.open(file)
-    told = plain(plain_view.page.locator(entry).inner_text())
-    assert "Trainer.all_pred_boxes" in told
-    assert "peak 3.5 GiB" in told
+    reported = plain(plain_view.page.locator(entry).inner_text())
+    assert "Trainer.all_pred_boxes" in reported
+    assert "peak 3.5 GiB" in reported
 
 
 def test_all_lines_can_be_switched_off_and_on_again(chart: Chart) -> None:
@@ -488,9 +488,9 @@ def test_a_gauge_read_seldom_is_drawn_and_read_where_it_was_read(
     assert "477 MiB (at 0:10) shared" in plain(chart.surface.get_attribute("aria-valuetext"))
     for _ in range(40):
         chart.surface.press("ArrowRight")
-    told = plain(chart.surface.get_attribute("aria-valuetext"))
-    assert re.search(r"\(at [\d:.]+\) shared", told)
-    assert not re.search(r"\) resident", told)
+    reported = plain(chart.surface.get_attribute("aria-valuetext"))
+    assert re.search(r"\(at [\d:.]+\) shared", reported)
+    assert not re.search(r"\) resident", reported)
     view.assert_quiet()
 
 
@@ -509,11 +509,11 @@ def test_a_reading_speaks_of_no_epochs_where_none_are_known(view: View, tmp_path
     chart = Chart(view)
     chart.surface.focus()
     chart.surface.press("ArrowRight")
-    told = plain(chart.surface.get_attribute("aria-valuetext"))
-    assert "step" in told
-    assert "train" in told
-    assert "epoch" not in told
-    assert "null" not in told
+    reported = plain(chart.surface.get_attribute("aria-valuetext"))
+    assert "step" in reported
+    assert "train" in reported
+    assert "epoch" not in reported
+    assert "null" not in reported
     view.assert_quiet()
 
 

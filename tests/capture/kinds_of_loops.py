@@ -47,8 +47,8 @@ def counts(
     """Register a program with its true counts; ``train`` batches are the steps if not given."""
 
     def register(program: Callable[[], None]) -> Callable[[], None]:
-        told = Counts(steps, epochs, validations, train, validation, inference)
-        PROGRAMS[program.__name__] = (program, told)
+        reported = Counts(steps, epochs, validations, train, validation, inference)
+        PROGRAMS[program.__name__] = (program, reported)
         return program
 
     return register

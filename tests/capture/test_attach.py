@@ -84,6 +84,6 @@ def test_a_debugger_that_is_missing_is_named(
 def test_what_is_in_the_way_is_said_with_what_would_allow_it(
     owner: int, user: int, scope: str, expected: str
 ) -> None:
-    said = why_no_rights(7, {"Uid": f"{owner} {owner}"}, user=user, scope=scope)
-    assert said.startswith("Process 7")
-    assert expected in said
+    printed = why_no_rights(7, {"Uid": f"{owner} {owner}"}, user=user, scope=scope)
+    assert printed.startswith("Process 7")
+    assert expected in printed

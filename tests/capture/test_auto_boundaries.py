@@ -158,10 +158,10 @@ class TestPrograms:
     def test_optimizers_are_not_kept_alive(self, run):
         task = Task()
         task.step(torch.ones(2, 1))
-        met = weakref.ref(task.optimizer)
+        visited = weakref.ref(task.optimizer)
         del task
         gc.collect()
-        assert met() is None
+        assert visited() is None
 
     def test_two_optimizers_of_a_gan(self, run):
         generator, critic = Task(), Task()
@@ -276,8 +276,8 @@ class TestPrograms:
 
     def test_zipped_loaders(self, run):
         task = Task()
-        for (one,), (other,) in zip(loader(), loader(), strict=True):
-            task.step(one + other)
+        for (item,), (other,) in zip(loader(), loader(), strict=True):
+            task.step(item + other)
         assert told(run) == TRAIN
 
     def test_an_endless_generator_around_a_loader(self, run):
@@ -714,7 +714,7 @@ class TestTorchAsItWas:
 
     def test_a_samplers_length_of_the_users_own_is_not_asked_for(self, run):
         class Shuffling(torch.utils.data.Sampler):
-            asked = 0
+            requested = 0
 
             def __iter__(self):
                 yield from range(4)

@@ -181,7 +181,7 @@ def test_a_program_of_subprocess_finds_all_as_without_us(tmp_path, path):
     environment = {"PATH": os.environ["PATH"], "OTHER": "1"}
     environment |= {"PYTHONPATH": path} if path else {}
 
-    def told(environment) -> list[object]:
+    def reported(environment) -> list[object]:
         done = subprocess.run(
             [sys.executable, "-c", TELLS, "a", "b"],
             env=environment,
@@ -193,7 +193,7 @@ def test_a_program_of_subprocess_finds_all_as_without_us(tmp_path, path):
         assert done.stderr == ""
         return json.loads(done.stdout)
 
-    plain, hooked = told(environment), told(with_hook(environment, PLACE))
+    plain, hooked = reported(environment), reported(with_hook(environment, PLACE))
     assert hooked[:4] == plain[:4]
 
 

@@ -23,7 +23,7 @@ def train_together(costs: list[float], epochs: int, batches: int, *, aligned: bo
             rank.session.take_place(World(number, len(ranks)))
     for _ in range(epochs):
         passes = [one_pass(rank, batches) for rank in ranks]
-        while None not in [next(one, None) for one in passes]:
+        while None not in [next(pass_, None) for pass_ in passes]:
             latest = max(rank.clock.now for rank in ranks)
             for rank in ranks:
                 rank.clock.now = latest
@@ -59,7 +59,7 @@ def places(rank) -> set[tuple[str, str, int, int]]:
 def stalls(ranks) -> tuple[int, int]:
     """Return how many places stall all of them, and how many the one that looks most often has."""
     found = [places(rank) for rank in ranks]
-    return len(set.union(*found)), max(len(one) for one in found)
+    return len(set.union(*found)), max(len(item) for item in found)
 
 
 @pytest.mark.parametrize("costs", [[0.01, 0.02], [0.01, 0.03, 0.015], [0.01, 0.012, 0.011, 0.013]])

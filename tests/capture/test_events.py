@@ -191,10 +191,10 @@ class Metrics:
 
 @pytest.fixture
 def dynamo(monkeypatch: pytest.MonkeyPatch) -> list[Metrics]:
-    told: list[Metrics] = []
-    module = SimpleNamespace(_compilation_metrics=told)
+    messages: list[Metrics] = []
+    module = SimpleNamespace(_compilation_metrics=messages)
     monkeypatch.setitem(sys.modules, subject.COMPILER, module)
-    return told
+    return messages
 
 
 def test_an_attempt_at_the_limit_is_no_recompilation_and_has_its_functions_name(
@@ -276,7 +276,7 @@ def test_libraries_are_left_as_they_were_found() -> None:
     assert found() != before
     counts.uninstall()
     assert found() == before
-    assert not [one for one in sys.meta_path if "leakscope" in type(one).__module__]
+    assert not [item for item in sys.meta_path if "leakscope" in type(item).__module__]
 
 
 def test_an_error_leaves_without_our_frame(counts: EventCounts) -> None:

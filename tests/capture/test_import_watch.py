@@ -16,8 +16,10 @@ def test_two_watches_for_one_module_are_both_told(
 ) -> None:
     (tmp_path / "awaited_by_two.py").write_text("value = 1\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    told: list[str] = []
-    watches = [ImportWatch({"awaited_by_two": lambda _, n=n: told.append(n)}) for n in ("a", "b")]
+    messages: list[str] = []
+    watches = [
+        ImportWatch({"awaited_by_two": lambda _, n=n: messages.append(n)}) for n in ("a", "b")
+    ]
     for watch in watches:
         watch.start()
     try:
@@ -26,6 +28,6 @@ def test_two_watches_for_one_module_are_both_told(
         for watch in watches:
             watch.stop()
         sys.modules.pop("awaited_by_two", None)
-    assert sorted(told) == ["a", "b"]
+    assert sorted(messages) == ["a", "b"]
     assert "leakscope" not in type(module.__loader__).__module__
     assert not set(watches) & set(sys.meta_path)

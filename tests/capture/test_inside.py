@@ -113,9 +113,9 @@ def handled(ask: Callable[[], None]) -> None:
 def test_what_records_or_replaces_python_is_known(
     run: Callable[[Callable[[], None]], object], reason: str, may_last: bool
 ) -> None:
-    told = told_by(run)
-    assert told
-    assert {*told} == {UnobservableState(reason, may_last)}
+    reported = told_by(run)
+    assert reported
+    assert {*reported} == {UnobservableState(reason, may_last)}
     assert unobservable_state() is None
 
 

@@ -135,12 +135,12 @@ class TestPlainLoops:
             train_epoch(program, TRAIN)
             validate(program, VAL)
 
-        one = ["step train 1", "step train 2"]
+        first = ["step train 1", "step train 2"]
         other = ["batch validation 1", "batch validation 2"]
         assert program.take() == [
-            *("begin train#0", *one, "end train#0"),
+            *("begin train#0", *first, "end train#0"),
             *("begin validation#0", *other, "end validation#0"),
-            *("begin train#1", *one, "end train#1"),
+            *("begin train#1", *first, "end train#1"),
             *("begin validation#1", *other, "end validation#1"),
         ]
         assert program.tracker.epoch == 1
@@ -367,10 +367,10 @@ class TestValidation:
         ]
 
     def test_two_loaders_of_one_line_take_turns_without_any_training(self, program):
-        one, other = Loader(2, line=20), Loader(1, line=20)
-        program.tracker.sites.is_alive = {one.number, other.number}.__contains__
+        first, other = Loader(2, line=20), Loader(1, line=20)
+        program.tracker.sites.is_alive = {first.number, other.number}.__contains__
         for _ in range(2):
-            validate(program, one)
+            validate(program, first)
             validate(program, other)
         begins = [line for line in program.take() if line.startswith("begin v")]
         assert begins == [
@@ -484,12 +484,12 @@ class TestValidation:
         for _ in range(2):
             run_epoch(training, True)
             run_epoch(validation, False)
-        one = ["batch validation 1", "batch validation 2"]
+        single = ["batch validation 1", "batch validation 2"]
         assert program.take() == [
             *("begin train#0", "step train 1", "step train 2", "end train#0"),
-            *("begin validation#0", *one, "end validation#0"),
+            *("begin validation#0", *single, "end validation#0"),
             *("begin train#1", "step train 1", "step train 2", "end train#1"),
-            *("begin validation#1", *one, "end validation#1"),
+            *("begin validation#1", *single, "end validation#1"),
         ]
 
     def test_one_line_that_validates_without_a_change_of_mode_with_rebuilt_loaders(self, program):
@@ -563,8 +563,8 @@ class TestValidation:
         program.take()
         program.eval()
         run_epoch(Loader(8, line=7))
-        one = [f"batch validation {number}" for number in range(1, 9)]
-        assert program.take() == ["begin validation#0", *one, "end validation#0"]
+        single = [f"batch validation {number}" for number in range(1, 9)]
+        assert program.take() == ["begin validation#0", *single, "end validation#0"]
 
     def test_a_kept_validation_iterator_is_left_when_training_goes_on(self, program):
         training = program.iter(Loader(10))
@@ -647,12 +647,12 @@ class TestValidation:
 
     def test_zipped_validation_loaders_are_one_phase(self, program):
         with program.no_grad():
-            one, other = program.iter(VAL), program.iter(Loader(2, "train.py", 20))
+            first, other = program.iter(VAL), program.iter(Loader(2, "train.py", 20))
             for _ in range(2):
-                program.next(one)
+                program.next(first)
                 program.next(other)
-            program.next(one)
-            program.tracker.loader_end(one)
+            program.next(first)
+            program.tracker.loader_end(first)
             program.tracker.loader_dropped(other)
         assert program.take() == [
             *("begin validation#0", "batch validation 1", "batch validation 2", "end validation#0")
@@ -698,13 +698,13 @@ class TestEvaluationOnly:
 
 class TestSeveralLoaders:
     def test_zip_of_training_loaders_is_one_phase(self, program):
-        one, other = program.iter(Loader(2)), program.iter(Loader(2))
+        first, other = program.iter(Loader(2)), program.iter(Loader(2))
         for _ in range(2):
-            program.next(one)
+            program.next(first)
             program.next(other)
             program.step()
-        program.next(one)
-        program.tracker.loader_end(one)
+        program.next(first)
+        program.tracker.loader_end(first)
         program.tracker.loader_dropped(other)
         assert program.take() == ["begin train#0", "step train 1", "step train 2", "end train#0"]
 

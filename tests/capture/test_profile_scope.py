@@ -29,7 +29,7 @@ def _in_a_folder_of_its_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("LEAKSCOPE", raising=False)
     monkeypatch.setenv("LEAKSCOPE_STRICT", "1")
-    scopes._said.clear()
+    scopes._warned.clear()
 
 
 def told(run_path: Path) -> list[str]:

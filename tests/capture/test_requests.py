@@ -213,8 +213,8 @@ class TestBesideTheSeries:
         ask()
         assert run.session._costs.total == spent
         run.close()
-        told = run.writer.of(OverheadRecord)[-1].seconds["on request"]
-        assert told >= run.taker.pauses[-1]
+        reported = run.writer.of(OverheadRecord)[-1].seconds["on request"]
+        assert reported >= run.taker.pauses[-1]
 
 
 class TestTheProgramsOwnHandler:

@@ -482,8 +482,8 @@ class TestExpensiveCensuses:
         run.train_pass(10)
         run.train_pass(10)
         assert run.taker.taken == []
-        told = [note.slug for note in run.writer.of(NoteRecord)]
-        assert told == ["census-skipped-memory", "memory-low"]
+        reported = [note.slug for note in run.writer.of(NoteRecord)]
+        assert reported == ["census-skipped-memory", "memory-low"]
         assert run.writer.boundaries
 
 

@@ -271,13 +271,13 @@ class TestAllocationWindows:
 
     def test_a_boundary_that_is_put_off_ends_none(self):
         run = self.growing_run()
-        met: list[float] = []
+        visited: list[float] = []
 
         def where() -> UnobservableState | None:
             """A second from where the first window is open at a boundary."""
             if run.session._windows.is_open:
-                met.append(run.clock.now)
-            is_inside = bool(met) and run.clock.now < met[0] + 1.0
+                visited.append(run.clock.now)
+            is_inside = bool(visited) and run.clock.now < visited[0] + 1.0
             return UnobservableState("torch.jit.trace", may_last=False) if is_inside else None
 
         run.session._put_off._where = where

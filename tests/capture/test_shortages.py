@@ -87,8 +87,8 @@ class TestMessages:
         assert shortage_behind(first) is None
 
     def test_the_host_tells_what_was_asked_for(self):
-        told = read_message(RuntimeError(CPU))
-        assert (told.device, told.requested) == ("host", 4 * 10**15)
+        reported = read_message(RuntimeError(CPU))
+        assert (reported.device, reported.requested) == ("host", 4 * 10**15)
         numpy = MemoryError("Unable to allocate 7.28 TiB for an array with shape (10**12,)")
         assert read_message(numpy).requested == round(7.28 * (1 << 40))
         assert read_message(MemoryError()).requested is None

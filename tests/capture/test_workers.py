@@ -143,7 +143,7 @@ def fetched(recording: Recording) -> int:
 def nothing_is_dear(monkeypatch):
     """The process of the tests holds more than a training does: a census of it takes long."""
     monkeypatch.setattr(
-        "leakscope.capture.workers.WORKER_FLOOR", replace(WORKER_FLOOR, dear=math.inf)
+        "leakscope.capture.workers.WORKER_FLOOR", replace(WORKER_FLOOR, expensive=math.inf)
     )
 
 
@@ -242,7 +242,7 @@ def test_workers_of_each_generation_are_numbered(out):
 
 
 def test_where_censuses_are_dear_only_the_first_workers_of_a_loader_take_one(out, monkeypatch):
-    floor = replace(WORKER_FLOOR, dear=0.0, share=0.0, seconds=0.0)
+    floor = replace(WORKER_FLOOR, expensive=0.0, share=0.0, seconds=0.0)
     monkeypatch.setattr("leakscope.capture.workers.WORKER_FLOOR", floor)
     with leakscope.profile(out, report=False, quiet=True):
         batches(passes=3)
@@ -268,7 +268,7 @@ def learning_slowly(monkeypatch, seconds):
 
 
 def test_what_a_worker_learns_only_once_makes_its_censuses_no_dearer(out, monkeypatch):
-    floor = replace(WORKER_FLOOR, dear=0.6, share=0.0, seconds=0.0)
+    floor = replace(WORKER_FLOOR, expensive=0.6, share=0.0, seconds=0.0)
     monkeypatch.setattr("leakscope.capture.workers.WORKER_FLOOR", floor)
     learning_slowly(monkeypatch, 1.0)
     with leakscope.profile(out, report=False, quiet=True):

@@ -167,7 +167,7 @@ def test_the_report_goes_to_the_callers_logger(caplog: pytest.LogCaptureFixture)
 
 
 @pytest.mark.parametrize(
-    ("set_up", "is_told"),
+    ("set_up", "is_listed"),
     [
         ("", True),
         ("logging.basicConfig()", True),
@@ -175,10 +175,10 @@ def test_the_report_goes_to_the_callers_logger(caplog: pytest.LogCaptureFixture)
         ("logging.getLogger('leakscope').setLevel(logging.ERROR)", False),
     ],
 )
-def test_a_report_is_on_stderr_unless_the_program_silenced_it(set_up: str, is_told: bool) -> None:
+def test_a_report_is_on_stderr_unless_the_program_silenced_it(set_up: str, is_listed: bool) -> None:
     code = f"import logging, leakscope\n{set_up}\nwith leakscope.cleanup.MemoryScope('load'): pass"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ
     )
     assert done.stdout == ""
-    assert done.stderr.count("load: host kept") == int(is_told)
+    assert done.stderr.count("load: host kept") == int(is_listed)

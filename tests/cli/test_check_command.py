@@ -214,7 +214,7 @@ def test_a_suppression_without_a_reason_is_refused(folder: Path, leaking: Path) 
 
 @reads_toml
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "printed"),
     [
         ("[tool.leakscope.check\nstrict = true\n", "is not read"),
         ("[tool.leakscope.chek]\nstrict = true\n", "has no chek; did you mean"),
@@ -225,7 +225,7 @@ def test_a_suppression_without_a_reason_is_refused(folder: Path, leaking: Path) 
     ],
 )
 def test_a_gate_that_can_not_read_what_is_allowed_fails(
-    text: str, said: str, folder: Path, leaking: Path
+    text: str, printed: str, folder: Path, leaking: Path
 ) -> None:
     clean = written(folder / "clean.json", None)
     (folder / "pyproject.toml").write_text(text)
@@ -233,7 +233,7 @@ def test_a_gate_that_can_not_read_what_is_allowed_fails(
         for run in (clean, leaking):
             fault = check(run, *options).exception
             assert isinstance(fault, LeakscopeError)
-            assert said in str(fault)
+            assert printed in str(fault)
             assert exit_code_of(fault) == 1
     assert not (folder / "leaks.json").exists()
 
@@ -385,10 +385,10 @@ def test_a_file_with_a_hostile_name_harms_no_log(folder: Path) -> None:
     path.write_text(render_json(msgspec.structs.replace(report, culprits=[fed])))
     for options in ([], ["--format", "github"], ["--out", "x.sarif"]):
         result = check(path, *options)
-        said = result.stdout + result.stderr
-        assert "\x1b" not in said
+        output = result.stdout + result.stderr
+        assert "\x1b" not in output
         assert "##[" not in result.stderr
-        lines = [line for line in said.splitlines() if line.startswith("::")]
+        lines = [line for line in output.splitlines() if line.startswith("::")]
         assert len(lines) == (1 if "github" in options else 0)
 
 

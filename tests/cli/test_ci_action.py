@@ -86,8 +86,8 @@ class Runner:
 
     def run(self, *, head: str = "we/it", **inputs: str) -> dict[str, subprocess.CompletedProcess]:
         """Run the steps whose condition holds, and return how each ended."""
-        told = action()
-        given = {name: entry.get("default", "") for name, entry in told["inputs"].items()}
+        reported = action()
+        given = {name: entry.get("default", "") for name, entry in reported["inputs"].items()}
         given |= {name.replace("_", "-"): text for name, text in inputs.items()}
         values = {
             "github.event_name": self.event,
@@ -100,7 +100,7 @@ class Runner:
         ended: dict[str, subprocess.CompletedProcess] = {}
         self.outcomes = {}
         failed = False
-        for step in told["runs"]["steps"]:
+        for step in reported["runs"]["steps"]:
             values |= {f"steps.{name}.outcome": how for name, how in self.outcomes.items()}
             if "run" not in step or not self._holds(step.get("if"), values, failed=failed):
                 continue
@@ -140,7 +140,7 @@ class Runner:
             timeout=200,
         )
 
-    def asked(self) -> list[tuple[list[str], str]]:
+    def requested(self) -> list[tuple[list[str], str]]:
         """Return what was asked of GitHub, with the bodies that were sent."""
         lines = self.calls.read_text().splitlines() if self.calls.exists() else []
         return [tuple(json.loads(line)) for line in lines]
@@ -162,18 +162,18 @@ COMMAND = "train.py --name 'two words'"
 
 
 def test_the_action_has_what_github_asks_for() -> None:
-    told = action()
-    assert told["runs"]["using"] == "composite"
-    for entry in told["inputs"].values():
+    reported = action()
+    assert reported["runs"]["using"] == "composite"
+    for entry in reported["inputs"].values():
         assert entry["description"]
         assert ("default" in entry) != entry.get("required", False)
-    for step in told["runs"]["steps"]:
+    for step in reported["runs"]["steps"]:
         assert ("uses" in step) != ("run" in step)
         assert step["name"]
         assert "uses" in step or step["shell"] == "bash"
         for used in EXPRESSION.findall(str(step)):
             for name in re.findall(r"inputs\.([\w-]+)", used):
-                assert name in told["inputs"]
+                assert name in reported["inputs"]
 
 
 def test_the_page_is_kept_and_the_base_report_fetched_and_kept_at_one_path() -> None:

@@ -72,11 +72,13 @@ def shell(tmp_path: Path):
 
 
 def test_the_workflow_has_what_github_asks_for() -> None:
-    told = workflow()
-    assert told[True].keys() == {"pull_request", "push"}, "YAML 1.1 reads the key `on` as true"
-    assert told["permissions"]["security-events"] == "write"
-    assert told["permissions"]["actions"] == "read", "of private repositories the upload reads runs"
-    steps = told["jobs"]["memory"]["steps"]
+    reported = workflow()
+    assert reported[True].keys() == {"pull_request", "push"}, "YAML 1.1 reads the key `on` as true"
+    assert reported["permissions"]["security-events"] == "write"
+    assert reported["permissions"]["actions"] == "read", (
+        "of private repositories the upload reads runs"
+    )
+    steps = reported["jobs"]["memory"]["steps"]
     assert all(("uses" in step) != ("run" in step) for step in steps)
     uploaded = [
         step["with"]["sarif_file"] for step in steps if "sarif_file" in step.get("with", {})
@@ -92,7 +94,7 @@ def test_alerts_are_shown_unless_a_fork_asks_to_pull(
     event: str, head: str | None, is_uploaded: bool
 ) -> None:
     steps = workflow()["jobs"]["memory"]["steps"]
-    (told,) = [step["if"] for step in steps if "sarif_file" in step.get("with", {})]
+    (reported,) = [step["if"] for step in steps if "sarif_file" in step.get("with", {})]
     words = {
         "!cancelled()": "True",
         "hashFiles('memory.sarif')": "'f00'",
@@ -102,7 +104,7 @@ def test_alerts_are_shown_unless_a_fork_asks_to_pull(
         "&&": "and",
         "||": "or",
     }
-    expression = told.strip().removeprefix("${{").removesuffix("}}").strip()
+    expression = reported.strip().removeprefix("${{").removesuffix("}}").strip()
     for word in sorted(words, key=len, reverse=True):
         expression = expression.replace(word, words[word])
     assert eval(expression, {"__builtins__": {}}) is is_uploaded
@@ -160,10 +162,10 @@ def test_the_commands_fail_for_a_leak_and_pass_without(shell, tmp_path: Path) ->
 def test_the_action_is_used_with_inputs_that_it_has() -> None:
     yaml = pytest.importorskip("yaml")
     action = yaml.safe_load((ROOT / "action.yml").read_text())
-    told = snippet("name: memory in pull requests")
-    assert told["permissions"]["pull-requests"] == "write"
+    reported = snippet("name: memory in pull requests")
+    assert reported["permissions"]["pull-requests"] == "write"
     (used,) = [
-        step for step in told["jobs"]["memory"]["steps"] if "command" in step.get("with", {})
+        step for step in reported["jobs"]["memory"]["steps"] if "command" in step.get("with", {})
     ]
     assert used["with"].keys() <= action["inputs"].keys()
     table = PAGE.read_text().partition("| input | |")[2].partition("\n\n")[0]

@@ -37,13 +37,13 @@ def before(tmp_path: Path) -> Path:
 def test_run_directories_are_analysed_anew(tmp_path: Path) -> None:
     leaking = record_run(tmp_path / "before")
     fixed = record_run(tmp_path / "after", grows=0)
-    told = json.loads(compare(leaking, fixed, "--format", "json").stdout)
-    assert [culprit["change"] for culprit in told["culprits"]] == ["fixed"]
+    output = json.loads(compare(leaking, fixed, "--format", "json").stdout)
+    assert [culprit["change"] for culprit in output["culprits"]] == ["fixed"]
     assert not list(tmp_path.glob("*/report.*"))
 
 
 @pytest.mark.parametrize(
-    ("rate", "fail_on", "code", "said"),
+    ("rate", "fail_on", "code", "text"),
     [
         (None, "new,worse", 0, ""),
         (None, "any", 0, ""),
@@ -56,14 +56,14 @@ def test_run_directories_are_analysed_anew(tmp_path: Path) -> None:
     ],
 )
 def test_exit_code_says_whether_a_change_was_met(
-    rate: float | None, fail_on: str, code: int, said: str, before: Path, tmp_path: Path
+    rate: float | None, fail_on: str, code: int, text: str, before: Path, tmp_path: Path
 ) -> None:
     after = written(tmp_path / "after.json", rate)
     result = compare(before, after, "--fail-on", fail_on)
     assert result.exception is None
     assert result.return_value == code
     assert ("--fail-on is met" in result.stderr) == bool(code)
-    assert said in result.stderr
+    assert text in result.stderr
 
 
 def test_new_culprit_fails_but_a_new_note_does_not(before: Path, tmp_path: Path) -> None:

@@ -66,8 +66,8 @@ def test_several_snapshots_are_compared(tmp_path: Path) -> None:
     result = invoke("cuda", *files)
     assert "a leak" in " ".join(result.output.split())
     assert "64 MiB" in result.output
-    told = json.loads(invoke("cuda", *files, "--format", "json").output)
-    assert told["names"] == ["1.pickle", "2.pickle", "3.pickle"]
+    output = json.loads(invoke("cuda", *files, "--format", "json").output)
+    assert output["names"] == ["1.pickle", "2.pickle", "3.pickle"]
     page = tmp_path / "page.html"
     assert invoke("cuda", *files, "--out", page).exception is None
     assert page.exists()

@@ -50,13 +50,13 @@ def test_a_sound_installation_is_told_with_exit_code_0(folder: Path) -> None:
     result = CliRunner().invoke(leakscope, ["doctor", "--json"], standalone_mode=False)
     assert result.exception is None
     assert result.return_value == 0
-    told = json.loads(result.stdout)
-    jsonschema.validate(told, {**json_schema(), "$ref": "#/$defs/Health"})
-    by_name = {item["name"]: item for item in told["items"]}
+    output = json.loads(result.stdout)
+    jsonschema.validate(output, {**json_schema(), "$ref": "#/$defs/Health"})
+    by_name = {item["name"]: item for item in output["items"]}
     assert by_name["torch"]["state"] == "ok"
     assert by_name["walker of the heap"]["state"] in ("ok", "missing")
     assert str(folder) in by_name["folder of runs"]["text"]
-    assert {setting["source"] for setting in told["settings"]} == {"default"}
+    assert {setting["source"] for setting in output["settings"]} == {"default"}
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 reads no TOML")
@@ -71,7 +71,7 @@ def test_each_value_is_told_with_where_it_was_chosen(
     )
     monkeypatch.setenv("LEAKSCOPE_BUDGET", "3%")
     health = examine()
-    force = {one.name: one for one in health.settings}
+    force = {setting.name: setting for setting in health.settings}
     assert (force["budget"].value, force["budget"].source) == (0.03, "LEAKSCOPE_BUDGET")
     assert (force["label"].value, force["label"].source) == ("mine", str(project))
     assert (force["workers"].value, force["workers"].source) == ("on", "default")
@@ -123,12 +123,12 @@ def test_a_limit_that_check_refuses_is_broken(
     stand_in_torch(folder, "raise ModuleNotFoundError(name='torch')", monkeypatch)
     monkeypatch.setenv("LEAKSCOPE_CHECK_MAX_GROWTH", limit)
     health = examine()
-    (force,) = [one.value for one in health.settings if one.name == "check.max-growth"]
+    (force,) = [each.value for each in health.settings if each.name == "check.max-growth"]
     assert force == (limit if is_followed else None)
-    told = [one for one in health.items if one.name == "configuration"]
+    reported = [each for each in health.items if each.name == "configuration"]
     assert health.is_broken is not is_followed
-    assert [one.text.startswith("check.max-growth in LEAKSCOPE_CHECK_MAX_GROWTH: 'lots' is no "
-            "rate of growth; ") for one in told] == [True] * (not is_followed)  # fmt: skip
+    assert [each.text.startswith("check.max-growth in LEAKSCOPE_CHECK_MAX_GROWTH: 'lots' is no "
+            "rate of growth; ") for each in reported] == [True] * (not is_followed)  # fmt: skip
 
 
 def test_a_folder_that_cannot_be_made_is_broken(
@@ -141,7 +141,7 @@ def test_a_folder_that_cannot_be_made_is_broken(
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "printed"),
     [
         ("raise ImportError('libcudart.so.12: cannot open')", "libcudart.so.12: cannot open"),
         ("import os; os._exit(3)", "code 3"),
@@ -149,13 +149,13 @@ def test_a_folder_that_cannot_be_made_is_broken(
     ],
 )
 def test_a_torch_that_cannot_be_imported_is_broken(
-    text: str, said: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+    text: str, printed: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in_torch(folder, f"print('noise')\n{text}", monkeypatch)
-    told = item(_torch(query_capabilities()), "torch")
-    assert told.state is State.BROKEN
-    assert said in told.text
-    assert told.advice
+    reported = item(_torch(query_capabilities()), "torch")
+    assert reported.state is State.BROKEN
+    assert printed in reported.text
+    assert reported.advice
 
 
 def test_a_torch_that_hangs_costs_a_time_limit(
@@ -174,8 +174,8 @@ def test_every_tracker_is_among_the_libraries(
         (stand_in / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 7.8.9\n")
     monkeypatch.syspath_prepend(folder)
     (libraries,) = [item for item in examine().items if item.name == "libraries"]
-    told = dict(library.split(" ") for library in libraries.text.split(", "))
-    assert {"tensorboard", "wandb", "mlflow"} <= told.keys()
+    reported = dict(library.split(" ") for library in libraries.text.split(", "))
+    assert {"tensorboard", "wandb", "mlflow"} <= reported.keys()
 
 
 def test_a_file_of_the_users_is_not_taken_for_a_library(
@@ -187,7 +187,7 @@ def test_a_file_of_the_users_is_not_taken_for_a_library(
 
 
 @pytest.mark.parametrize(
-    ("facts", "reading", "state", "said"),
+    ("facts", "reading", "state", "text"),
     [
         ({}, NO_GPU, State.OK, "CPU alone"),
         ({}, GPU, State.MISSING, "built without CUDA"),
@@ -198,11 +198,11 @@ def test_a_file_of_the_users_is_not_taken_for_a_library(
     ],
 )
 def test_devices_are_told_by_what_torch_and_the_driver_say(
-    facts: dict[str, object], reading: DriverReading, state: State, said: str
+    facts: dict[str, object], reading: DriverReading, state: State, text: str
 ) -> None:
-    told = item(device_items(facts, lambda: reading), "devices")
-    assert (told.state, said in told.text) == (state, True)
-    assert bool(told.advice) == (state is State.MISSING)
+    reported = item(device_items(facts, lambda: reading), "devices")
+    assert (reported.state, text in reported.text) == (state, True)
+    assert bool(reported.advice) == (state is State.MISSING)
 
 
 def test_the_driver_is_missed_only_where_torch_would_use_it() -> None:

@@ -30,9 +30,9 @@ def leaking(tmp_path: Path) -> Path:
 
 
 def parts_of(run: Path, *words: object) -> dict[str, dict[str, object]]:
-    told = json.loads(invoke("explain", run, "--json", *words).stdout)
-    jsonschema.validate(told, {**json_schema(), "$ref": "#/$defs/RunExplanation"})
-    return {part["kind"]: part for part in reversed(told["parts"])}
+    output = json.loads(invoke("explain", run, "--json", *words).stdout)
+    jsonschema.validate(output, {**json_schema(), "$ref": "#/$defs/RunExplanation"})
+    return {part["kind"]: part for part in reversed(output["parts"])}
 
 
 def test_the_culprit_its_line_and_the_next_command_are_told(leaking: Path) -> None:
@@ -63,9 +63,9 @@ def test_the_next_command_that_is_told_can_be_run(leaking: Path) -> None:
 
 
 def test_without_a_number_the_usual_budget_is_kept(leaking: Path) -> None:
-    told = json.loads(invoke("explain", leaking, "--json").stdout)
-    assert told["budget"] == USUAL_BUDGET
-    assert told["tokens"] <= USUAL_BUDGET
+    output = json.loads(invoke("explain", leaking, "--json").stdout)
+    assert output["budget"] == USUAL_BUDGET
+    assert output["tokens"] <= USUAL_BUDGET
 
 
 def test_what_there_is_no_room_for_stands_in_the_last_line_with_the_command_for_it(

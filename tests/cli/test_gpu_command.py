@@ -144,9 +144,9 @@ def test_without_a_gpu_json_is_json_all_the_same(
     monkeypatch.setitem(sys.modules, "pynvml", None)
     result = CliRunner().invoke(leakscope, ["gpu", "--json"])
     assert result.exit_code == 1
-    told = json.loads(result.stdout)
-    assert told["gpus"] == []
-    assert "can be asked" in told["remark"]
+    output = json.loads(result.stdout)
+    assert output["gpus"] == []
+    assert "can be asked" in output["remark"]
 
 
 @pytest.mark.parametrize("other", ["--json", "--stats-only"])
@@ -181,9 +181,9 @@ def test_stats_only_gives_no_advice(machine: Machine, orphan: psutil.Process) ->
 
 def test_json_tells_the_same(machine: Machine, orphan: psutil.Process) -> None:
     machine.lists(orphan.pid)
-    told = json.loads(machine.run("--json").stdout)
-    assert told["source"] == "nvidia-smi"
-    (process,) = told["gpus"][0]["processes"]
+    output = json.loads(machine.run("--json").stdout)
+    assert output["source"] == "nvidia-smi"
+    (process,) = output["gpus"][0]["processes"]
     assert (process["pid"], process["used"]) == (orphan.pid, 2 << 30)
     assert process["judgement"]["standing"] == "leftover"
 

@@ -13,16 +13,16 @@ LIMIT = 64 << 30
 
 def last_line(size: Callable[[float], float], *, minutes: float, interval_s: float = 10.0) -> str:
     """Return what is shown last of a process that holds ``size(minute)`` MiB."""
-    live, said = LiveLine(LIMIT, refreshed=False), ""
+    live, printed = LiveLine(LIMIT, refreshed=False), ""
     for reading in range(int(minutes * 60 / interval_s) + 1):
         seconds = reading * interval_s
-        said = live.line(seconds, {gauge.RSS: int(size(seconds / 60) * MIB)})
-    return said
+        printed = live.line(seconds, {gauge.RSS: int(size(seconds / 60) * MIB)})
+    return printed
 
 
 def test_growth_has_its_rate_and_its_end() -> None:
-    said = last_line(lambda minute: 500 + 600 * minute, minutes=10)
-    assert said == "0:10:00 6.3 GiB · 600 MiB per minute · reaches 64 GiB in minute 109"
+    printed = last_line(lambda minute: 500 + 600 * minute, minutes=10)
+    assert printed == "0:10:00 6.3 GiB · 600 MiB per minute · reaches 64 GiB in minute 109"
 
 
 def test_a_beginning_is_no_growth_once_it_is_over() -> None:
@@ -30,13 +30,13 @@ def test_a_beginning_is_no_growth_once_it_is_over() -> None:
 
 
 def test_no_end_is_foretold_while_libraries_are_imported() -> None:
-    said = last_line(lambda minute: 3000 * minute, minutes=0.9, interval_s=1)
-    assert said.endswith("2.9 GiB per minute")
+    printed = last_line(lambda minute: 3000 * minute, minutes=0.9, interval_s=1)
+    assert printed.endswith("2.9 GiB per minute")
 
 
 def test_a_leak_that_begins_late_has_its_own_rate() -> None:
-    said = last_line(lambda minute: 800 + 300 * max(minute - 5, 0), minutes=15)
-    assert "· 300 MiB per minute" in said
+    printed = last_line(lambda minute: 800 + 300 * max(minute - 5, 0), minutes=15)
+    assert "· 300 MiB per minute" in printed
 
 
 READ = {

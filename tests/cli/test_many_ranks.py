@@ -123,9 +123,9 @@ def test_a_damaged_recording_loses_none_of_the_others(run):
     (run / "rank5-105.journal").write_bytes((run / "rank5-105.journal").read_bytes()[:250])
     report = conclude(run)
     assert {row.rank for row in report.ranks} == set(range(RANKS)) - {4, 5}
-    told = " ".join(problem.where for problem in report.errors)
-    assert "rank3-103" in told
-    assert "rank4-104" in told
+    text = " ".join(problem.where for problem in report.errors)
+    assert "rank3-103" in text
+    assert "rank4-104" in text
 
 
 def test_where_a_judge_dies_another_one_goes_on(run):

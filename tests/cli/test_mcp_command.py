@@ -185,9 +185,9 @@ def test_no_name_leads_out_of_the_folder(run: str, shelf: Path) -> None:
 def test_a_run_behind_a_link_is_listed_as_refused(shelf: Path) -> None:
     secret = record_run(shelf.parent / "secret")
     (shelf / "linked").symlink_to(secret)
-    (told,) = [run for run in RunTools(shelf).list_runs()["items"] if run["name"] == "linked"]
-    assert told["standing"] == "refused"
-    assert told.keys() == {"name", "standing", "remark"}
+    (reported,) = [run for run in RunTools(shelf).list_runs()["items"] if run["name"] == "linked"]
+    assert reported["standing"] == "refused"
+    assert reported.keys() == {"name", "standing", "remark"}
 
 
 def test_a_folder_that_is_reached_by_a_link_itself_is_served(shelf: Path) -> None:
@@ -226,8 +226,8 @@ def test_source_is_that_of_the_recording_not_of_the_disk(tmp_path: Path) -> None
     writer = RecordingWriter(run, HeaderRecord(pid=1))
     writer.write(SourceRecord(path=str(project / "train.py"), text="as_recorded = True\n"))
     writer.close()
-    told = RunTools(run.parent).source_lines("run", "train.py")
-    assert told["items"] == ["1 as_recorded = True"]
+    lines = RunTools(run.parent).source_lines("run", "train.py")
+    assert lines["items"] == ["1 as_recorded = True"]
 
 
 def test_a_run_that_went_on_is_read_again(shelf: Path) -> None:
@@ -315,5 +315,5 @@ def test_the_usual_folder_may_not_be_there_yet(tmp_path: Path) -> None:
 
 def test_answers_are_json(shelf: Path) -> None:
     tools = RunTools(shelf)
-    for told in (tools.list_runs(), tools.census_rows("leaking"), tools.what_next("leaking")):
-        json.dumps(told)
+    for run in (tools.list_runs(), tools.census_rows("leaking"), tools.what_next("leaking")):
+        json.dumps(run)

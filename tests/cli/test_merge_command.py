@@ -95,19 +95,19 @@ def test_processes_of_the_same_number_are_kept_apart(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("names", "said"),
+    ("names", "printed"),
     [
         (("run", "nothing"), "nothing does not exist"),
         (("run", "again"), "both recorded rank 0"),
         (("run", "run"), "both recorded rank 0"),
     ],
 )
-def test_what_does_not_belong_together_is_refused(names, said, tmp_path):
+def test_what_does_not_belong_together_is_refused(names, printed, tmp_path):
     recorded(tmp_path / "run", 0)
     recorded(tmp_path / "again", 0)
     done = leakscope("merge", *names, "--out", "all", folder=tmp_path)
     assert done.returncode == 1
-    assert said in done.stderr
+    assert printed in done.stderr
     assert not (tmp_path / "all").exists()
     assert "Traceback" not in done.stderr
 

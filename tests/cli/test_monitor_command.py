@@ -203,9 +203,9 @@ def test_of_a_process_of_others_that_was_killed_is_told_what_can_be_known(tmp_pa
     started = watching("--pid", str(watched.pid), folder=tmp_path)
     watched.kill()
     watched.wait()
-    said = started.communicate(timeout=60)[1]
-    assert f"process {watched.pid} ended; its exit status is its parent's to know." in said
-    assert "for memory" in said
+    printed = started.communicate(timeout=60)[1]
+    assert f"process {watched.pid} ended; its exit status is its parent's to know." in printed
+    assert "for memory" in printed
 
 
 def test_the_end_of_a_process_of_others_ends_the_watching(tmp_path):
@@ -225,7 +225,7 @@ def test_the_end_of_a_process_of_others_ends_the_watching(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "printed"),
     [
         ((), 2, "one of them"),
         (("--pid", "1", "--name", "x"), 2, "one of them"),
@@ -234,10 +234,10 @@ def test_the_end_of_a_process_of_others_ends_the_watching(tmp_path):
         (("--", "no-such-command"), 1, "no-such-command can't be started"),
     ],
 )
-def test_what_makes_no_sense_is_said_in_one_sentence(words, code, said, tmp_path):
+def test_what_makes_no_sense_is_said_in_one_sentence(words, code, printed, tmp_path):
     done = monitor(*words, folder=tmp_path)
     assert done.returncode == code
-    assert said in done.stderr
+    assert printed in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -104,5 +104,5 @@ def test_help_says_that_it_changes_the_run(tmp_path: Path) -> None:
         check=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
-    told = " ".join(done.stdout.split())
-    assert "It changes when garbage is collected." in told
+    output = " ".join(done.stdout.split())
+    assert "It changes when garbage is collected." in output

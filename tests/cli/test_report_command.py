@@ -45,10 +45,10 @@ def test_page_and_json_are_written_into_the_run(run_path: Path) -> None:
     assert result.exception is None
     page = (run_path / "report.html").read_text()
     assert page.lstrip().lower().startswith("<!doctype html>")
-    told = json.loads((run_path / "report.json").read_text())
-    jsonschema.validate(told, json_schema())
-    assert told["verdict"] == "leak"
-    assert told["culprits"][0]["name"].endswith("history")
+    reported = json.loads((run_path / "report.json").read_text())
+    jsonschema.validate(reported, json_schema())
+    assert reported["verdict"] == "leak"
+    assert reported["culprits"][0]["name"].endswith("history")
     assert str(run_path / "report.html") in result.stdout
     assert result.stderr == ""
 
@@ -168,9 +168,9 @@ def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_version_and_help_are_told() -> None:
     assert invoke("--version").stdout.startswith("leakscope ")
     for command in ("run", "report", "compare"):
-        told = invoke(command, "--help").stdout
-        assert "Exit codes:" in told
-        assert f"leakscope {command}" in told
+        reported = invoke(command, "--help").stdout
+        assert "Exit codes:" in reported
+        assert f"leakscope {command}" in reported
 
 
 @pytest.mark.parametrize("name", ["page.foo", "page.md", "report.v2"])
@@ -197,7 +197,7 @@ def test_defaults_stand_in_the_help_without_a_second_pair_of_brackets() -> None:
     texts = {name: " ".join(help_of(name, context).split()) for name in names}
     assert len(texts) > 10
     assert not [name for name, text in texts.items() if "[default: (" in text]
-    told = texts["run"]
-    assert "[default: 2%]" in told
-    assert "[default: auto]" in told
-    assert "`boundaries`" in told
+    reported = texts["run"]
+    assert "[default: 2%]" in reported
+    assert "[default: auto]" in reported
+    assert "`boundaries`" in reported

@@ -107,8 +107,8 @@ def test_project_root_of_a_module_is_the_working_directory(
 def test_outcome_tells_signal_and_oom_kill() -> None:
     assert ProgramEnding(3).outcome() == {"exit_code": 3}
     killed = ProgramEnding(137, signal=signal.SIGKILL, oom_kills=2, limit_hits=7)
-    told = {"exit_code": 137, "signal": 9, "oom_killed": 1, "oom_kills": 2, "limit_hits": 7}
-    assert killed.outcome() == told
+    reported = {"exit_code": 137, "signal": 9, "oom_killed": 1, "oom_kills": 2, "limit_hits": 7}
+    assert killed.outcome() == reported
 
 
 KILLED_FOR_MEMORY = ProgramEnding(137, signal=signal.SIGKILL, oom_kills=1)
@@ -246,10 +246,10 @@ def test_an_option_is_guessed_only_where_it_is_like_one(
     result = CliRunner().invoke(commands, ["run", typed, "x.py"], standalone_mode=False)
     assert result.exception is not None
     assert exit_code_of(result.exception) == 2
-    told = capsys.readouterr().err
-    assert f"No such option '{typed}'" in told
-    assert ("Did you mean" in told) == bool(meant)
-    assert meant in told
+    output = capsys.readouterr().err
+    assert f"No such option '{typed}'" in output
+    assert ("Did you mean" in output) == bool(meant)
+    assert meant in output
 
 
 @pytest.mark.parametrize(
@@ -322,8 +322,8 @@ def test_report_of_a_killed_program_is_written(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import os; os.kill(os.getpid(), 9)")
     done = leakscope("run", "--out", "run", "train.py", folder=tmp_path)
     assert done.returncode == -signal.SIGKILL
-    told = json.loads((tmp_path / "run" / "report.json").read_text())
-    assert told["verdict"] == "inconclusive"
+    output = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert output["verdict"] == "inconclusive"
     assert "report.html" in done.stderr
     assert (tmp_path / "run" / "report.html").exists()
 
@@ -378,12 +378,12 @@ def test_ranks_of_one_launcher_share_a_directory(tmp_path: Path) -> None:
         )
         for rank in ("1", "0")
     ]
-    told = [process.communicate(timeout=60) for process in processes]
-    assert told == [("rank 1\n", ""), ("rank 0\n", "")]
+    reported = [process.communicate(timeout=60) for process in processes]
+    assert reported == [("rank 1\n", ""), ("rank 0\n", "")]
     (path,) = (tmp_path / "leakscope-runs").iterdir()
     assert sorted(p.name.split("-")[0] for p in path.glob("*.journal")) == ["rank0", "rank1"]
 
 
 def manifest(path: Path) -> dict[str, object]:
-    told: dict[str, object] = json.loads((path / "run.json").read_text())
-    return told
+    output: dict[str, object] = json.loads((path / "run.json").read_text())
+    return output

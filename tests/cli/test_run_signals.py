@@ -148,8 +148,8 @@ def test_no_process_is_left_behind(tmp_path: Path) -> None:
 
 
 def outcome(folder: Path) -> dict[str, int]:
-    told: dict[str, int] = json.loads((folder / "run" / "outcome.json").read_text())
-    return told
+    output: dict[str, int] = json.loads((folder / "run" / "outcome.json").read_text())
+    return output
 
 
 def is_running(pid: int) -> bool:

@@ -51,8 +51,8 @@ def watch(
     assert child.stdout is not None
     child.stdout.readline()
     watching = LeakWatch(Path("run"), ends=ends)
-    told = lambda: left.pop(0) if len(left) > 1 else left[0]  # noqa: E731
-    monkeypatch.setattr(watching, "_leak_by_now", told)
+    reported = lambda: left.pop(0) if len(left) > 1 else left[0]  # noqa: E731
+    monkeypatch.setattr(watching, "_leak_by_now", reported)
     watching.follow(child.pid)
     ended = child.wait(timeout=30)
     watching.end()

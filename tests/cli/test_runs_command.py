@@ -72,19 +72,19 @@ def shelf(tmp_path: Path) -> Path:
 
 
 def test_a_run_is_told_by_its_report(shelf: Path) -> None:
-    told = listed(shelf)
-    assert [run.name for run in told.runs] == ["clean", "leaking"]
-    leaking = told.runs[1]
+    reported = listed(shelf)
+    assert [run.name for run in reported.runs] == ["clean", "leaking"]
+    leaking = reported.runs[1]
     assert leaking.standing is RunStatus.REPORTED
     assert leaking.verdict == "leak"
-    assert leaking.lead is not None
-    assert (leaking.lead.name, leaking.lead.unit) == ("train.history", "epoch")
-    assert leaking.lead.bytes_per_unit == 4 * MIB
+    assert leaking.top_culprit is not None
+    assert (leaking.top_culprit.name, leaking.top_culprit.unit) == ("train.history", "epoch")
+    assert leaking.top_culprit.bytes_per_unit == 4 * MIB
     assert leaking.peak_bytes == 900 * MIB
     assert leaking.duration_s == 10.0
     assert leaking.course == sorted(leaking.course)
-    assert told.runs[0].lead is None
-    assert told.others == ["notes"]
+    assert reported.runs[0].top_culprit is None
+    assert reported.others == ["notes"]
 
 
 def in_workers(report: Report, workers: int) -> Report:
@@ -95,11 +95,11 @@ def in_workers(report: Report, workers: int) -> Report:
 @pytest.mark.parametrize(("workers", "where"), [(1, "in a worker"), (2, "in each of 2 workers")])
 def test_a_rate_in_workers_is_told_as_theirs(workers: int, where: str, tmp_path: Path) -> None:
     put(tmp_path / "fed", in_workers(report_of(4.0 * MIB), workers))
-    told = f"4 MiB per epoch {where}"
-    assert told in " ".join(invoke("runs", tmp_path).stdout.split())
+    text = f"4 MiB per epoch {where}"
+    assert text in " ".join(invoke("runs", tmp_path).stdout.split())
     invoke("runs", tmp_path, "--out", tmp_path / "index.html")
     page = (tmp_path / "index.html").read_text()
-    assert told in page.replace("\N{NO-BREAK SPACE}", " ")
+    assert text in page.replace("\N{NO-BREAK SPACE}", " ")
 
 
 def ended(report: Report, how: str) -> Report:
@@ -110,10 +110,10 @@ def ended(report: Report, how: str) -> Report:
 def test_a_kill_is_told_in_the_list(rate: float | None, tmp_path: Path) -> None:
     put(tmp_path / "killed", ended(report_of(rate), "killed by SIGKILL"))
     put(tmp_path / "whole", ended(report_of(rate), "completed"))
-    told = "the run was killed by SIGKILL"
-    assert invoke("runs", tmp_path).stdout.count(told) == 1
+    reported = "the run was killed by SIGKILL"
+    assert invoke("runs", tmp_path).stdout.count(reported) == 1
     invoke("runs", tmp_path, "--out", tmp_path / "index.html")
-    assert (tmp_path / "index.html").read_text().count(told) == 1
+    assert (tmp_path / "index.html").read_text().count(reported) == 1
 
 
 def test_a_leak_that_ended_for_want_of_memory_is_listed_as_both(tmp_path: Path) -> None:
@@ -128,12 +128,12 @@ def test_a_leak_that_ended_for_want_of_memory_is_listed_as_both(tmp_path: Path) 
 
 
 def test_a_peak_is_said_to_be_with_child_processes(shelf: Path) -> None:
-    told = "process and its child processes together"
-    assert told not in invoke("runs", shelf).stdout, "none of them has any"
+    reported = "process and its child processes together"
+    assert reported not in invoke("runs", shelf).stdout, "none of them has any"
     put(shelf / "tree", with_children(report_of(4.0 * MIB), rate=3.0 * MIB, shares=False))
-    assert told in " ".join(invoke("runs", shelf).stdout.split())
+    assert reported in " ".join(invoke("runs", shelf).stdout.split())
     invoke("runs", shelf, "--out", shelf / "index.html")
-    assert told in (shelf / "index.html").read_text()
+    assert reported in (shelf / "index.html").read_text()
 
 
 def with_children(report: Report, *, rate: float, shares: bool) -> Report:
@@ -166,15 +166,15 @@ def test_memory_of_child_processes_counts(shares: bool, beyond: int, tmp_path: P
     alone = report_of(4.0 * MIB, peak=900 * MIB)
     put(tmp_path / "alone", alone)
     put(tmp_path / "tree", with_children(alone, rate=3.0 * MIB, shares=shares))
-    one, tree = sorted(listed(tmp_path).runs, key=lambda run: run.name)
+    single, tree = sorted(listed(tmp_path).runs, key=lambda run: run.name)
     assert (tree.growth_bytes_per_unit, tree.growth_unit) == (4 * MIB, "epoch")
     assert tree.peak_bytes == (900 + beyond) * MIB
-    assert tree.course[:4] == one.course[:4], "there were none yet"
+    assert tree.course[:4] == single.course[:4], "there were none yet"
     assert tree.course[-1] == tree.peak_bytes
 
 
 @pytest.mark.parametrize(
-    ("interval", "told"),
+    ("interval", "text"),
     [
         ((-28.0 * MIB, 17.0 * MIB), "up and down"),
         ((1.0 * MIB, 3.0 * MIB), "2 MiB per epoch"),
@@ -182,7 +182,7 @@ def test_memory_of_child_processes_counts(shares: bool, beyond: int, tmp_path: P
     ],
 )
 def test_growth_that_may_as_well_be_none_is_not_told_as_a_rate(
-    interval: tuple[float, float], told: str, tmp_path: Path
+    interval: tuple[float, float], text: str, tmp_path: Path
 ) -> None:
     grown = MetricGrowth(
         metric="rss",
@@ -196,12 +196,12 @@ def test_growth_that_may_as_well_be_none_is_not_told_as_a_rate(
     )
     put(tmp_path / "one", msgspec.structs.replace(report_of(4.0 * MIB), growth=[grown, resting]))
     (run,) = listed(tmp_path).runs
-    assert growth_words(run) == told
+    assert growth_words(run) == text
 
 
 def test_notes_lead_no_run(tmp_path: Path) -> None:
     put(tmp_path / "one", report_with(1024.0, severity=Severity.NOTE))
-    assert listed(tmp_path).runs[0].lead is None
+    assert listed(tmp_path).runs[0].top_culprit is None
 
 
 def test_the_terminal_has_a_line_for_each_and_a_sparkline(shelf: Path) -> None:
@@ -218,26 +218,26 @@ def test_the_terminal_has_a_line_for_each_and_a_sparkline(shelf: Path) -> None:
 
 def test_runs_of_one_script_are_drawn_on_one_scale(tmp_path: Path) -> None:
     for name, peak, script in (("low", 400, "a.py"), ("high", 900, "a.py"), ("other", 9, "b.py")):
-        told = report_of(None, peak=peak * MIB)
-        run = msgspec.structs.replace(told.run, script=script)
-        put(tmp_path / name, msgspec.structs.replace(told, run=run))
-    told = {run.name: bounds for run, bounds in _bounded(listed(tmp_path))}
+        reported = report_of(None, peak=peak * MIB)
+        run = msgspec.structs.replace(reported.run, script=script)
+        put(tmp_path / name, msgspec.structs.replace(reported, run=run))
+    reported = {run.name: bounds for run, bounds in _bounded(listed(tmp_path))}
     begun = 1 + 1 / 9  # of half the peak, once it has started up
-    assert told["low"] == told["high"] == pytest.approx((200 * begun * MIB, 900 * MIB))
-    assert told["other"] == pytest.approx((4.5 * begun * MIB, 9 * MIB))
+    assert reported["low"] == reported["high"] == pytest.approx((200 * begun * MIB, 900 * MIB))
+    assert reported["other"] == pytest.approx((4.5 * begun * MIB, 9 * MIB))
 
 
-def _bounded(told: RunList) -> list[tuple[ListedRun, tuple[float, float]]]:
-    return list(zip(told.runs, bounds_by_run(told), strict=True))
+def _bounded(reported: RunList) -> list[tuple[ListedRun, tuple[float, float]]]:
+    return list(zip(reported.runs, bounds_by_run(reported), strict=True))
 
 
 def test_forms_of_one_program_are_drawn_on_one_scale_whatever_they_are_called(
     tmp_path: Path,
 ) -> None:
     for name, peak in (("train.py", 900), ("train_fixed.py", 400)):
-        told = report_of(None, peak=peak * MIB)
-        run = msgspec.structs.replace(told.run, script=name)
-        put(tmp_path / name, msgspec.structs.replace(told, run=run))
+        report = report_of(None, peak=peak * MIB)
+        run = msgspec.structs.replace(report.run, script=name)
+        put(tmp_path / name, msgspec.structs.replace(report, run=run))
     alike = msgspec.structs.replace(listed(tmp_path), are_alike=True)
     first, second = bounds_by_run(alike)
     assert first == second
@@ -247,11 +247,12 @@ def test_forms_of_one_program_are_drawn_on_one_scale_whatever_they_are_called(
 def test_one_run_broken_off_early_does_not_flatten_the_others(tmp_path: Path) -> None:
     for number in range(3):
         put(tmp_path / f"run{number}", report_of(None, peak=900 * MIB))
-    told = report_of(None)
+    report = report_of(None)
     course = [(0.0, 30.0 * MIB), (1.0, 40.0 * MIB), (2.0, 500.0 * MIB)]
     line = Line(label="RSS", metric="rss", points=course)
     put(
-        tmp_path / "early", msgspec.structs.replace(told, timeline=Timeline(lines=[line], spans=[]))
+        tmp_path / "early",
+        msgspec.structs.replace(report, timeline=Timeline(lines=[line], spans=[])),
     )
     assert {low for low, _ in bounds_by_run(listed(tmp_path))} == {500 * MIB}
     page = tmp_path / "index.html"
@@ -270,9 +271,9 @@ def test_the_lead_culprits_own_rate_is_whole_on_a_narrow_terminal(
 def test_runs_in_folders_of_the_directory_are_listed_too(shelf: Path) -> None:
     put(shelf / "sweep" / "lr" / "seed0", report_of(None, created=3_000_000.0))
     (shelf / "data" / "train" / "cats").mkdir(parents=True)
-    told = listed(shelf)
-    assert [run.name for run in told.runs] == ["sweep/lr/seed0", "clean", "leaking"]
-    assert told.others == ["data", "notes"]
+    reported = listed(shelf)
+    assert [run.name for run in reported.runs] == ["sweep/lr/seed0", "clean", "leaking"]
+    assert reported.others == ["data", "notes"]
     page = shelf / "index.html"
     invoke("runs", shelf, "--out", page)
     assert 'href="sweep/lr/seed0/report.html"' in page.read_text()
@@ -320,10 +321,10 @@ def test_pages_that_are_no_comparisons_are_not_linked(page: bytes, shelf: Path) 
 
 
 def test_a_comparison_page_cannot_smuggle_anything_into_the_list(shelf: Path) -> None:
-    said = 'content="&lt;img src=x onerror=alert(1)&gt;\x1b[31m"'
+    printed = 'content="&lt;img src=x onerror=alert(1)&gt;\x1b[31m"'
     (shelf / "javascript:alert(1).html").write_text(
-        f'<meta name="generator" content="leakscope"><meta name="leakscope-comparison" {said}>'
-        f'<meta name="description" {said}>'
+        f'<meta name="generator" content="leakscope"><meta name="leakscope-comparison" {printed}>'
+        f'<meta name="description" {printed}>'
     )
     assert len(listed(shelf).links) == 1
     assert "\x1b" not in invoke("runs", shelf).stdout
@@ -365,14 +366,14 @@ def test_a_narrow_terminal_has_fewer_columns_and_each_of_them_whole(
     monkeypatch.setenv("COLUMNS", str(width))
     headings, *lines = invoke("runs", shelf).stdout.splitlines()[2:]
     line = next(line for line in lines if "any_" in line)
-    told = re.split(r"  +", line)
-    assert len(told) == len(re.split(r"  +", headings))
-    assert "900 MiB" in told, "the peak is never left out"
-    dated = any(re.fullmatch(r"(\d{4}-)?\d\d-\d\d \d\d:\d\d", part) for part in told)
+    reported = re.split(r"  +", line)
+    assert len(reported) == len(re.split(r"  +", headings))
+    assert "900 MiB" in reported, "the peak is never left out"
+    dated = any(re.fullmatch(r"(\d{4}-)?\d\d-\d\d \d\d:\d\d", part) for part in reported)
     assert dated == ("when (UTC)" in headings)
-    name = told[1]
+    name = reported[1]
     assert len(name) >= min(len("many_fixed_runs_of_a_night"), 20) or width < 50
-    assert all("\N{HORIZONTAL ELLIPSIS}" not in part for part in [told[0], *told[2:]])
+    assert all("\N{HORIZONTAL ELLIPSIS}" not in part for part in [reported[0], *reported[2:]])
 
 
 @pytest.mark.parametrize(
@@ -614,11 +615,11 @@ def history(folder: Path, *rates: float | None) -> list[str]:
     """Put a run a day below a folder, and return what their list says became of the culprit."""
     for day, rate in enumerate(rates, 1):
         put(folder / f"run{day}", run_at(day, rate, f"c0ffee{day}"))
-    return [one.sentence for one in listed(folder).histories]
+    return [item.sentence for item in listed(folder).histories]
 
 
 @pytest.mark.parametrize(
-    ("rates", "said"),
+    ("rates", "text"),
     [
         ((4.0, 4.1, 4.0), "It grows in all of them, by 4 MiB per"),
         ((4.0, 6.0, 8.0), "It grows in all of them: by 4 MiB per"),
@@ -629,10 +630,10 @@ def history(folder: Path, *rates: float | None) -> list[str]:
     ],
 )
 def test_runs_of_one_script_tell_what_became_of_its_first_culprit(
-    rates: tuple[float | None, ...], said: str, tmp_path: Path
+    rates: tuple[float | None, ...], text: str, tmp_path: Path
 ) -> None:
     (sentence,) = history(tmp_path, *(rate and rate * MIB for rate in rates))
-    assert sentence.startswith(said)
+    assert sentence.startswith(text)
 
 
 @pytest.mark.parametrize("rates", [(4.0, 4.0), (None, None, None)], ids=["two runs", "clean runs"])
@@ -654,8 +655,8 @@ def test_a_run_that_cannot_tell_is_no_end_of_a_leak(tmp_path: Path) -> None:
     put(tmp_path / "run3", inconclusive(run_at(3, None)))
     (sentence,) = history(tmp_path, 4.0 * MIB, 4.0 * MIB)
     assert sentence.startswith("It grows in all of them, by 4 MiB per")
-    (told,) = listed(tmp_path).histories
-    assert [step.bytes_per_unit is None for step in told.steps] == [False, False, True]
+    (reported,) = listed(tmp_path).histories
+    assert [step.bytes_per_unit is None for step in reported.steps] == [False, False, True]
 
 
 def inconclusive(report: Report) -> Report:

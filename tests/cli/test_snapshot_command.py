@@ -187,11 +187,11 @@ class TestACensusIsTaken:
             until(lambda: len(running.recording.measurements) > 60)
             done = ask(running.pid, "--format", "json")
             assert done.returncode == 0, done.stderr
-            told = json.loads(done.stdout)
-            assert told["pid"] == running.pid
-            assert told["run"] == str(tmp_path / "run")
-            assert told["names"]["host"][0]["name"] == "history"
-            assert told["objects"] > 1000
+            output = json.loads(done.stdout)
+            assert output["pid"] == running.pid
+            assert output["run"] == str(tmp_path / "run")
+            assert output["names"]["host"][0]["name"] == "history"
+            assert output["objects"] > 1000
             (tmp_path / "enough").touch()
             code, out, err = running.ended()
         assert (code, err) == (0, "")
@@ -224,9 +224,9 @@ class TestACensusIsTaken:
             time.sleep(1.5)
             done = ask(running.pid, "--format", "json")
             assert done.returncode == 0, done.stderr
-            told = json.loads(done.stdout)
-            assert told["at_once"]
-            assert told["names"]["host"][0]["name"] == "history"
+            output = json.loads(done.stdout)
+            assert output["at_once"]
+            assert output["names"]["host"][0]["name"] == "history"
             (tmp_path / "enough").touch()
             assert running.ended()[0] == 0
 
@@ -244,8 +244,8 @@ class TestACensusIsTaken:
             ranks = {int(n): int(pid) for pid, n in re.findall(r"(\d+) \(rank (\d)\)", both)}
             assert {*ranks} == {0, 1}
             assert {*ranks.values()} == pids
-            told = json.loads(ask(ranks[1], "--format", "json").stdout)
-            assert told["rank"] == 1
+            output = json.loads(ask(ranks[1], "--format", "json").stdout)
+            assert output["rank"] == 1
             (tmp_path / "enough").touch()
             assert launcher.wait(PATIENCE_S) == 0
         taken = {r.header.rank: len(r.snapshots) for r in open_run(tmp_path / "run").recordings}
@@ -397,12 +397,12 @@ def plain_result(folder: Path) -> str:
 
 def told_by(report: Any) -> dict[str, Any]:
     """Return what a report concludes: all but what only tells of requests."""
-    told: dict[str, Any] = json.loads(render_json(report))
-    told["notes"] = [note for note in told["notes"] if "on request" not in note]
-    told["timeline"].pop("censuses_s")
-    taken = told["overhead"]["taken"]
-    told["overhead"]["taken"] = [one for one in taken if not one.get("asked")]
-    return told
+    document: dict[str, Any] = json.loads(render_json(report))
+    document["notes"] = [note for note in document["notes"] if "on request" not in note]
+    document["timeline"].pop("censuses_s")
+    taken = document["overhead"]["taken"]
+    document["overhead"]["taken"] = [item for item in taken if not item.get("asked")]
+    return document
 
 
 def again(running: Running) -> bool:

@@ -103,7 +103,7 @@ def test_the_environment_is_read(variable: str, text: str, name: str, value: obj
 
 @reads_toml
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "printed"),
     [
         ("max-pause = 0", "milliseconds above 0"),
         ("max-pause = true", "milliseconds such as 100"),
@@ -121,11 +121,11 @@ def test_the_environment_is_read(variable: str, text: str, name: str, value: obj
         ("label = '" + "x" * 500 + "'\nquiet = '" + "x" * 500 + "'", "…"),
     ],
 )
-def test_wrong_types_are_refused_in_one_sentence(text: str, said: str, folder: Path) -> None:
+def test_wrong_types_are_refused_in_one_sentence(text: str, printed: str, folder: Path) -> None:
     project(folder, text)
     found = read()
     assert len(found.faults) == 1
-    assert said.format(file=folder / "pyproject.toml") in found.faults[0]
+    assert printed.format(file=folder / "pyproject.toml") in found.faults[0]
     assert len(found.faults[0]) < 100 + 100 + len(str(folder))
     with pytest.raises(LeakscopeError):
         found.refuse_faults()
@@ -169,7 +169,7 @@ def test_a_wrong_value_of_the_environment_names_the_variable() -> None:
 
 @reads_toml
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "printed"),
     [
         ("bugdet = 1", "has no bugdet; did you mean budget?"),
         ("cuda_hist = 1", "did you mean cuda-history?"),
@@ -179,13 +179,13 @@ def test_a_wrong_value_of_the_environment_names_the_variable() -> None:
     ],
 )
 def test_unknown_keys_are_passed_over_with_the_nearest_known_one(
-    text: str, said: str, folder: Path
+    text: str, printed: str, folder: Path
 ) -> None:
     project(folder, text)
     found = read()
     assert found.faults == []
     assert len(found.remarks) == 1
-    assert said in found.remarks[0]
+    assert printed in found.remarks[0]
     heard: list[str] = []
     assert configured_options(heard.append) == SessionOptions()
     assert heard == found.remarks

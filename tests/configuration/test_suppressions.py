@@ -42,7 +42,7 @@ def test_suppressions_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "printed"),
     [
         ('pattern = "a"', "has no reason"),
         ('pattern = "a"\nreason = " "', "has no reason"),
@@ -55,11 +55,11 @@ def test_suppressions_are_read(tmp_path: Path) -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused_in_one_sentence(
-    text: str, said: str, tmp_path: Path
+    text: str, printed: str, tmp_path: Path
 ) -> None:
     with pytest.raises(LeakscopeError, match="1st") as caught:
         suppressions(tmp_path, f"{HEAD}{text}\n")
-    assert said in str(caught.value)
+    assert printed in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

@@ -96,21 +96,21 @@ def report_of(recorder: SnippetRecorder, folder: Path, page: Page, snippet: str)
 def told(report: Report) -> list[Culprit | Finding]:
     """Return culprits and findings, the accusations before the notes."""
     ranked: list[Culprit | Finding] = [*report.culprits, *report.findings]
-    return sorted(ranked, key=lambda one: one.severity is Severity.NOTE)
+    return sorted(ranked, key=lambda item: item.severity is Severity.NOTE)
 
 
 def excerpt(report: Report) -> str:
     """Return the parts of the report that a page shows: verdict, what comes first, its remedy."""
     lines = _wrapped(f"{_MARKS[report.verdict]} · {report.headline}")
-    for one in told(report)[:1]:
-        name = one.name if isinstance(one, Culprit) else one.title
-        lines += ["", *_wrapped(f"1. {name}  {one.severity.value}")]
-        if one.bytes_per_unit:
-            lines.append(f"   {human_bytes(one.bytes_per_unit)} per {one.unit}")
-        if one.fed_at:
-            lines.append(f"   fed at {one.fed_at[0]}")
-        lines += ["", *_wrapped(f"→ {one.remedy.title}")]
-        lines += [f"    {line}" for line in (one.remedy.diff or "").splitlines() if _changed(line)]
+    for item in told(report)[:1]:
+        name = item.name if isinstance(item, Culprit) else item.title
+        lines += ["", *_wrapped(f"1. {name}  {item.severity.value}")]
+        if item.bytes_per_unit:
+            lines.append(f"   {human_bytes(item.bytes_per_unit)} per {item.unit}")
+        if item.fed_at:
+            lines.append(f"   fed at {item.fed_at[0]}")
+        lines += ["", *_wrapped(f"→ {item.remedy.title}")]
+        lines += [f"    {line}" for line in (item.remedy.diff or "").splitlines() if _changed(line)]
     return "\n".join(lines)
 
 

@@ -44,13 +44,13 @@ EXECUTED = [
 ]
 
 
-def kind_of(one: Culprit | Finding) -> str:
+def kind_of(item: Culprit | Finding) -> str:
     """Return what the page calls it: the rule that `leakscope check` would give."""
-    if isinstance(one, Finding):
-        return one.kind
-    if one.graph_nodes:
+    if isinstance(item, Finding):
+        return item.kind
+    if item.graph_nodes:
         return "kept-graph"
-    return "growing-within-phase" if one.growth == "within" else "growing-container"
+    return "growing-within-phase" if item.growth == "within" else "growing-container"
 
 
 @pytest.mark.slow
@@ -59,10 +59,10 @@ def test_the_leaking_snippet_is_told_as_its_page_shows(
     page: Page, tmp_path: Path, recorder: SnippetRecorder
 ) -> None:
     report = report_of(recorder, tmp_path, page, page.leaks)
-    said = excerpt(report)
-    assert told(report), said
-    assert kind_of(told(report)[0]) in page.kinds, said
-    assert without_figures(said) == without_figures(page.shows), said
+    printed = excerpt(report)
+    assert told(report), printed
+    assert kind_of(told(report)[0]) in page.kinds, printed
+    assert without_figures(printed) == without_figures(page.shows), printed
 
 
 @pytest.mark.slow
@@ -72,7 +72,9 @@ def test_the_fixed_snippet_is_clean(page: Page, tmp_path: Path, recorder: Snippe
     assert report.verdict is RunVerdict.CLEAN, excerpt(report)
     if not page.is_watched:
         assert report.run.ended == "completed", (tmp_path / "output").read_text()
-    assert not [one for one in report.findings if one.kind in page.kinds], excerpt(report)
+    assert not [finding for finding in report.findings if finding.kind in page.kinds], excerpt(
+        report
+    )
 
 
 @pytest.mark.parametrize("page", EVERY, ids=lambda page: page.path.stem)

@@ -20,16 +20,16 @@ def table(heading: str) -> dict[str, str]:
 def test_the_readme_tells_what_was_judged() -> None:
     figures: dict[str, Any] = json.loads((ROOT / "tests" / "zoo" / "judged.json").read_text())
     leaking, healthy = figures["leaking"], figures["healthy"]
-    told = table("How often it is right")
-    assert told["greatest leak named first"] == f"{figures['first_right']} of {leaking}"
-    assert told["… with a line that feeds it"] == f"{figures['line_right']} of {leaking}"
-    assert told["… at a rate within 10 %"] == f"{figures['rate_right']} of {leaking}"
+    reported = table("How often it is right")
+    assert reported["greatest leak named first"] == f"{figures['first_right']} of {leaking}"
+    assert reported["… with a line that feeds it"] == f"{figures['line_right']} of {leaking}"
+    assert reported["… at a rate within 10 %"] == f"{figures['rate_right']} of {leaking}"
     within = f"{figures['within']} of {figures['leaks']}"
-    assert told["leaks among the first three accusations"] == within
-    assert told["a leak called clean"] == f"{figures['called_clean']} of {leaking}"
-    assert told["false alarm on a healthy program"] == f"{figures['false_alarms']} of {healthy}"
-    assert told["inconclusive"] == f"{figures['inconclusive']} of {figures['programs']}"
+    assert reported["leaks among the first three accusations"] == within
+    assert reported["a leak called clean"] == f"{figures['called_clean']} of {leaking}"
+    assert reported["false alarm on a healthy program"] == f"{figures['false_alarms']} of {healthy}"
+    assert reported["inconclusive"] == f"{figures['inconclusive']} of {figures['programs']}"
     explained = f"{figures['explained']:.0%}".replace("%", " %")
-    assert told["growth of memory explained by the ledger, median"] == explained
+    assert reported["growth of memory explained by the ledger, median"] == explained
     measuring = f"{figures['measuring_share']:.0%}".replace("%", " %")
-    assert told["time spent on measuring, median"] == measuring
+    assert reported["time spent on measuring, median"] == measuring

@@ -38,29 +38,29 @@ def runs(tmp_path_factory: pytest.TempPathFactory, recorder: SnippetRecorder) ->
 
 def test_the_summary_is_what_the_guide_shows(runs: Path) -> None:
     report = analyse(open_run(runs / "before"))
-    said = render_summary(
+    text = render_summary(
         report,
         report_path="runs/before/report.html",
         run_path="runs/before",
         width=80,
         color=False,
     )
-    assert without_figures(said) == without_figures(SUMMARY)
+    assert without_figures(text) == without_figures(SUMMARY)
 
 
 def test_the_report_is_what_the_guide_shows(runs: Path) -> None:
-    said = excerpt(analyse(open_run(runs / "before")))
-    assert without_figures(said) == without_figures(REPORT)
+    report = excerpt(analyse(open_run(runs / "before")))
+    assert without_figures(report) == without_figures(REPORT)
 
 
 def test_comparing_says_what_the_guide_shows(runs: Path, leakscope_commands: Warm) -> None:
     done = leakscope_commands.run(["-m", "leakscope", "compare", "before", "after"], runs).well()
-    said = without_figures(done.out.partition("\n\n")[0])
+    output = without_figures(done.out.partition("\n\n")[0])
     expected = without_figures(COMPARED)
     busy = "! not the same work: The first run took # times as long for the same steps."
-    if said.endswith(busy):  # the machine did other things meanwhile
+    if output.endswith(busy):  # the machine did other things meanwhile
         expected = expected.partition("same work")[0] + busy
-    assert said == expected
+    assert output == expected
 
 
 def test_checking_says_what_the_guide_shows(runs: Path, leakscope_commands: Warm) -> None:

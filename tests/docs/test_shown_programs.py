@@ -39,12 +39,12 @@ def test_the_heap_answers_as_its_page_shows(tmp_path: Path) -> None:
     (program,) = PROGRAM.findall(page)
     (tmp_path / "loop.py").write_text(program)
     lines = [line for block in ASKED.findall(page) for line in block.splitlines()]
-    asked = "".join(f"{line[4:]}\n" for line in lines if line.startswith(">>> "))
+    requested = "".join(f"{line[4:]}\n" for line in lines if line.startswith(">>> "))
     done = subprocess.run(
         [sys.executable, "-i", "-q", "loop.py"],
         cwd=tmp_path,
         env={**os.environ, "COLUMNS": "100"},
-        input=asked,
+        input=requested,
         capture_output=True,
         text=True,
         check=False,

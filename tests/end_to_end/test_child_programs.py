@@ -66,7 +66,7 @@ def test_processes_that_keep_nothing_are_clean(tmp_path, how):
     report = report_of(tmp_path, "loops.py", how, "0")
     assert report.verdict is RunVerdict.CLEAN
     assert serious(report) == []
-    assert len([one for one in report.processes if one.is_recorded]) == (
+    assert len([process for process in report.processes if process.is_recorded]) == (
         2 if how == "manager" else 3
     )
 
@@ -135,7 +135,7 @@ def test_of_two_ranks_that_are_spawned_the_one_that_leaks_is_named(tmp_path):
 def test_two_ranks_that_keep_nothing_are_clean(tmp_path):
     report = report_of(tmp_path, "ranks.py", "9")
     assert report.verdict is RunVerdict.CLEAN
-    assert [one.label for one in report.processes[1:3]] == [
+    assert [process.label for process in report.processes[1:3]] == [
         "child 1 of 2, rank 0",
         "child 2 of 2, rank 1",
     ]
@@ -166,7 +166,7 @@ def test_a_service_of_two_processes_is_judged_by_both(tmp_path, keeps, verdict):
     assert report.verdict.value == verdict
     assert [c.name for c in serious(report)] == (["served.ANSWERS"] if keeps else [])
     assert not [f for f in report.findings if f.kind == "workers_died"]
-    assert len([one for one in report.processes if one.is_recorded]) == 3
+    assert len([process for process in report.processes if process.is_recorded]) == 3
 
 
 def ask_for(seconds: float, address: str) -> int:

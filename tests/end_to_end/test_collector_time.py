@@ -16,8 +16,8 @@ RUN = ("-m", "leakscope", "run", "--quiet", "--out", "run", str(PROGRAM))
 def findings(commands: Warm, folder: Path, kept: str) -> dict[str, dict[str, Any]]:
     """Return what is found in a run of the program, by kind."""
     commands.run([*RUN, kept], folder, timeout_s=280).well()
-    told = json.loads((folder / "run" / "report.json").read_text())
-    return {one["kind"]: one for one in told["findings"]}
+    output = json.loads((folder / "run" / "report.json").read_text())
+    return {item["kind"]: item for item in output["findings"]}
 
 
 @pytest.mark.slow

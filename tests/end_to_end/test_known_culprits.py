@@ -109,8 +109,8 @@ def report_of(leakscope_commands: Warm, tmp_path: Path) -> Callable[..., dict[st
         environment = {"MPLBACKEND": "Agg", "WANDB_MODE": "offline"}
         words = [*RUN, str(program)]
         leakscope_commands.run(words, tmp_path, environment, timeout_s=280).well()
-        told: dict[str, Any] = json.loads((tmp_path / "run" / "report.json").read_text())
-        return told
+        output: dict[str, Any] = json.loads((tmp_path / "run" / "report.json").read_text())
+        return output
 
     return report
 
@@ -129,20 +129,22 @@ def test_what_a_library_is_known_for_is_told_of_its_culprit(
     package = {"pytorch-ignite": "ignite"}.get(library, library)
     if find_spec(package) is None:
         pytest.skip(f"{library} is not installed")
-    told = report_of(program)
-    known = [c for c in told["culprits"] if c["known"] and c["known"]["id"] == name]
-    assert known, [(c["name"], c["known"]) for c in told["culprits"]]
+    report = report_of(program)
+    known = [c for c in report["culprits"] if c["known"] and c["known"]["id"] == name]
+    assert known, [(c["name"], c["known"]) for c in report["culprits"]]
     entry = next(entry.known for entry in shipped().entries if entry.known.id == name)
     assert known[0]["known"]["library"] == library
     assert known[0]["known"]["version"] == version(library)
     assert known[0]["known"]["link"] == entry.link
     assert known[0]["remedy"]["text"].endswith(entry.remedy.text)
-    findings = {one["kind"]: one["known"]["id"] for one in told["findings"] if one["known"]}
+    findings = {
+        single["kind"]: single["known"]["id"] for single in report["findings"] if single["known"]
+    }
     assert findings == ({FINDINGS[name]: name} if name in FINDINGS else {})
     if program.stem in JUDGED:
         case = next(case for case in cases() if case.program == program)
-        one = score(case, Outcome(told, 0.0, kept=[{} for _ in case.leaks]))
-        assert one.right, one
+        single = score(case, Outcome(report, 0.0, kept=[{} for _ in case.leaks]))
+        assert single.right, single
 
 
 @pytest.mark.slow
@@ -154,27 +156,27 @@ def test_what_a_library_keeps_is_told_and_its_fixed_twin_is_accused_of_nothing(
     library = known.libraries[0]
     if library not in _OF_THE_GROUND and not _is_installed(library):
         pytest.skip(f"{library} is not installed")
-    told = _case(name, "leak", tmp_path)
-    found = [one["known"] for one in _of_entry(name, told)]
-    assert found, [(c["name"], c["known"]) for c in told["culprits"]]
+    reported = _case(name, "leak", tmp_path)
+    found = [item["known"] for item in _of_entry(name, reported)]
+    assert found, [(c["name"], c["known"]) for c in reported["culprits"]]
     assert found[0]["library"] == library
-    assert found[0]["version"] == told["run"]["environment"][library]
+    assert found[0]["version"] == reported["run"]["environment"][library]
     fixed = _case(name, "fixed", tmp_path)
     assert (fixed["verdict"], fixed["culprits"]) == ("clean", [])
     assert _of_entry(name, fixed) == []
 
 
-def _of_entry(name: str, told: dict[str, Any]) -> list[dict[str, Any]]:
-    ones = [*told["culprits"], *told["findings"]]
-    return [one for one in ones if one["known"] and one["known"]["id"] == name]
+def _of_entry(name: str, reported: dict[str, Any]) -> list[dict[str, Any]]:
+    ones = [*reported["culprits"], *reported["findings"]]
+    return [item for item in ones if item["known"] and item["known"]["id"] == name]
 
 
 def _case(name: str, kind: str, folder: Path) -> dict[str, Any]:
     words = [sys.executable, str(CASES[name]), name, kind, str(folder / kind)]
     environment = {**os.environ, "MPLBACKEND": "Agg", "KERAS_BACKEND": "torch"}
     subprocess.run(words, cwd=folder, env=environment, check=True, timeout=280)
-    told: dict[str, Any] = json.loads((folder / kind / "report.json").read_text())
-    return told
+    output: dict[str, Any] = json.loads((folder / kind / "report.json").read_text())
+    return output
 
 
 def _is_installed(library: str) -> bool:
@@ -189,10 +191,10 @@ def _is_installed(library: str) -> bool:
 def test_look_alikes_of_the_users_own_are_not_told(
     report_of: Callable[..., dict[str, Any]],
 ) -> None:
-    told = report_of(HERE / "look_alikes.py")
-    names = {culprit["name"] for culprit in told["culprits"]}
+    report = report_of(HERE / "look_alikes.py")
+    names = {culprit["name"] for culprit in report["culprits"]}
     assert names >= {"EvalLoopContainer.tensors", "TrainerState.log_history"}
-    assert [culprit["known"] for culprit in told["culprits"]] == [None] * len(names)
+    assert [culprit["known"] for culprit in report["culprits"]] == [None] * len(names)
 
 
 @pytest.mark.slow
@@ -201,14 +203,14 @@ def test_what_wandb_was_known_for_it_keeps_no_more(
 ) -> None:
     if find_spec("wandb") is None:
         pytest.skip("wandb is not installed")
-    told = report_of(HERE / "wandb_watch.py")
-    assert (told["verdict"], told["culprits"]) == ("clean", [])
+    report = report_of(HERE / "wandb_watch.py")
+    assert (report["verdict"], report["culprits"]) == ("clean", [])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("installed", "is_told"), [("1.4.0", True), ("2.0.0", False)])
+@pytest.mark.parametrize(("installed", "is_listed"), [("1.4.0", True), ("2.0.0", False)])
 def test_an_entry_of_the_projects_own_is_told_of_the_versions_that_it_names(
-    installed: str, is_told: bool, tmp_path: Path
+    installed: str, is_listed: bool, tmp_path: Path
 ) -> None:
     library = tmp_path / "library"
     (library / f"recorder-{installed}.dist-info").mkdir(parents=True)
@@ -223,13 +225,13 @@ def test_an_entry_of_the_projects_own_is_told_of_the_versions_that_it_names(
     words = [sys.executable, *RUN, str(HERE / "own_library.py")]
     environment = {**os.environ, "PYTHONPATH": path}
     subprocess.run(words, cwd=tmp_path, env=environment, check=True, timeout=280)
-    told = json.loads((tmp_path / "run" / "report.json").read_text())
-    (samples,) = [c for c in told["culprits"] if c["name"].endswith("recorder.samples")]
-    assert told["run"]["environment"]["recorder"] == installed
-    assert (samples["known"] is not None) is is_told
-    if is_told:
+    output = json.loads((tmp_path / "run" / "report.json").read_text())
+    (samples,) = [c for c in output["culprits"] if c["name"].endswith("recorder.samples")]
+    assert output["run"]["environment"]["recorder"] == installed
+    assert (samples["known"] is not None) is is_listed
+    if is_listed:
         assert samples["known"]["source"] == str(tmp_path / "culprits.toml")
         assert samples["remedy"]["title"] == "Call recorder.flush() after each epoch"
-    (problem,) = [e for e in told["errors"] if e["where"] == "known culprits"]
+    (problem,) = [e for e in output["errors"] if e["where"] == "known culprits"]
     assert "Known culprit Bad Name samples" in problem["message"]
     assert "culprits.toml is left out: id must be" in problem["message"]

@@ -89,8 +89,8 @@ def test_what_an_old_version_is_known_for_is_told_of_its_culprit(
         check=False,
     )
     assert ended.returncode == 0, ended.stderr
-    told = json.loads((tmp_path / "run" / "report.json").read_text())
-    first = told["culprits"][0]
+    output = json.loads((tmp_path / "run" / "report.json").read_text())
+    first = output["culprits"][0]
     assert first["name"].endswith(old.culprit)
     assert first["known"]["id"] == name
     assert (first["known"]["library"], first["known"]["version"]) == old.library

@@ -78,7 +78,7 @@ def test_a_recorded_training_gets_the_remedy_that_suits_each_container(
     report = analyse(open_run(recorder.record(tmp_path)))
     remedies = {culprit.name: culprit.remedy for culprit in report.culprits}
     for name, title in EXPECTED.items():
-        (told,) = [remedy for full, remedy in remedies.items() if full.endswith(name)]
-        assert told.title.startswith(title)
-        assert "deque" not in told.text
+        (reported,) = [remedy for full, remedy in remedies.items() if full.endswith(name)]
+        assert reported.title.startswith(title)
+        assert "deque" not in reported.text
     assert '"logits": logits[:4].copy()' in (remedies["Card.shown"].diff or "")

@@ -31,15 +31,15 @@ def run(recorder: SnippetRecorder, folder: Path, program: str) -> dict[str, Any]
 def kept_bytes(python: Warm, folder: Path, program: str) -> dict[str, float]:
     """Return what a program says it keeps, per unit of each kind."""
     done = python.run([str(PROGRAMS / f"{program}.py")], folder, {"COUNT_KEPT": "1"}).well()
-    told = next(line for line in done.out.splitlines() if line.startswith("kept bytes "))
-    kept: dict[str, float] = json.loads(told.removeprefix("kept bytes "))
+    output = next(line for line in done.out.splitlines() if line.startswith("kept bytes "))
+    kept: dict[str, float] = json.loads(output.removeprefix("kept bytes "))
     return kept
 
 
 def accusations(report: dict[str, Any]) -> list[dict[str, Any]]:
     """Return culprits, then findings, without the notes."""
-    told = [*report["culprits"], *report["findings"]]
-    return [one for one in told if one["severity"] != "note"]
+    finding = [*report["culprits"], *report["findings"]]
+    return [item for item in finding if item["severity"] != "note"]
 
 
 def said(report: dict[str, Any]) -> str:

@@ -65,7 +65,7 @@ class Outcome:
     folder: Path
 
     @property
-    def said(self) -> str:
+    def printed(self) -> str:
         keys = ("name", "severity", "unit", "bytes_per_unit", "fed_at")
         rows = [{key: c[key] for key in keys} for c in self.report["culprits"]]
         titles = [f"{f['severity']}: {f['title']}" for f in self.report["findings"]]
@@ -101,8 +101,8 @@ def bytes_of_kept_graphs(step: Callable[[], torch.Tensor], count: int = 40) -> f
         kept[-1].backward()
         if index % count == count - 1:
             gc.collect()
-            told = mallinfo2()
-            in_use.append(told.f7 + told.f4)  # uordblks and hblkhd
+            reported = mallinfo2()
+            in_use.append(reported.f7 + reported.f4)  # uordblks and hblkhd
     return float(in_use[1] - in_use[0]) / count
 
 

@@ -40,8 +40,8 @@ def report_of(
 
 
 def accusations(report: dict[str, Any]) -> list[str]:
-    told = [*report["culprits"], *report["findings"]]
-    return [one.get("name") or one["kind"] for one in told if one["severity"] != "note"]
+    reported = [*report["culprits"], *report["findings"]]
+    return [item.get("name") or item["kind"] for item in reported if item["severity"] != "note"]
 
 
 def finding(report: dict[str, Any], kind: str) -> dict[str, Any]:

@@ -104,8 +104,8 @@ def assert_no_traceback_of_ours(ended: Ended) -> None:
 
 def report_of(folder: Path, run: str = RUN) -> dict[str, Any]:
     """Return the report that the run has written."""
-    told: dict[str, Any] = json.loads((folder / run / "report.json").read_text())
-    return told
+    output: dict[str, Any] = json.loads((folder / run / "report.json").read_text())
+    return output
 
 
 def report_again(folder: Path, run: str = RUN) -> dict[str, Any]:
@@ -113,12 +113,12 @@ def report_again(folder: Path, run: str = RUN) -> dict[str, Any]:
     ended = leakscope("report", run, "--format", "json", folder=folder)
     assert_no_traceback_of_ours(ended)
     assert ended.code == 0, ended.err
-    told: dict[str, Any] = json.loads(ended.out)
-    return told
+    output: dict[str, Any] = json.loads(ended.out)
+    return output
 
 
 def problems(report: dict[str, Any]) -> str:
-    return "\n".join(f"{one['where']}: {one['message']}" for one in report["errors"])
+    return "\n".join(f"{item['where']}: {item['message']}" for item in report["errors"])
 
 
 def without_override() -> None:

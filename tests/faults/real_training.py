@@ -35,7 +35,7 @@ def train(
         with torch.no_grad():
             for inputs, _ in DataLoader(data, batch_size=32):
                 model(inputs)
-    told = hashlib.sha256()
+    reported = hashlib.sha256()
     for parameter in model.parameters():
-        told.update(parameter.detach().numpy().tobytes())
-    print("result", told.hexdigest(), len(kept), flush=True)
+        reported.update(parameter.detach().numpy().tobytes())
+    print("result", reported.hexdigest(), len(kept), flush=True)

@@ -60,9 +60,9 @@ def test_a_disk_that_fills_up_costs_what_came_afterwards(small_disk: Path) -> No
 def assert_told_to_have_stopped(report: dict[str, Any], reason: str) -> None:
     """The report says that the recording ends early, by the reason where there was room for it."""
     no_room = "The recording stopped before the program ended: there was no room left"
-    told = [*report["notes"], report["run"]["ended"]]
+    reported = [*report["notes"], report["run"]["ended"]]
     ways = (reason, no_room, "no closing record")
-    assert any(way in one for one in told for way in ways), told
+    assert any(way in item for item in reported for way in ways), reported
 
 
 @pytest.mark.slow

@@ -49,7 +49,7 @@ ENDINGS = {
     ),
 )
 def test_a_program_ends_as_it_would_alone(name: str, tmp_path: Path) -> None:
-    ending, code, told = ENDINGS[name]
+    ending, code, reported = ENDINGS[name]
     program = KEEPING.format(ending=ending)
     plain = fault_runs.python(
         *fault_runs.run_words(program, tmp_path)[-1:], folder=tmp_path, LEAKSCOPE="off"
@@ -59,7 +59,7 @@ def test_a_program_ends_as_it_would_alone(name: str, tmp_path: Path) -> None:
     assert (ended.code, ended.out) == (plain.code, plain.out) == (code, "result 40\n")
     assert ended.err == plain.err
     report = fault_runs.report_again(tmp_path)
-    assert told in report["run"]["ended"]
+    assert reported in report["run"]["ended"]
     assert report["work"]["steps"] in (39, 40)
     assert report["errors"] == []
 

@@ -184,8 +184,8 @@ def test_a_rank_that_is_killed_costs_the_others_nothing(tmp_path: Path) -> None:
         )
         for rank in range(2)
     ]
-    told = [rank.communicate(timeout=fault_runs.PATIENCE_S) for rank in ranks]
-    assert told == [("result 100\n", ""), ("", "")]
+    reported = [rank.communicate(timeout=fault_runs.PATIENCE_S) for rank in ranks]
+    assert reported == [("result 100\n", ""), ("", "")]
     assert [rank.returncode for rank in ranks] == [0, -signal.SIGKILL]
     first, second = open_run(tmp_path / "run").recordings
     assert first.end is not None

@@ -92,9 +92,9 @@ def test_the_program_was_recorded_with_all_its_names(report: Report) -> None:
     assert report.errors == []
     assert len(report.culprits) >= len(NAMES) - 2
     assert "exception: ValueError" in report.run.ended
-    told = "".join(culprit.name for culprit in report.culprits)
-    assert "</script>" in told
-    assert "\u202e" in told
+    text = "".join(culprit.name for culprit in report.culprits)
+    assert "</script>" in text
+    assert "\u202e" in text
 
 
 def test_a_long_name_leaves_room_for_the_rest(report: Report) -> None:

@@ -63,8 +63,8 @@ def killed(folder: Path, after_s: float) -> int:
     program = int(process.stdout.readline())
     time.sleep(after_s)
     os.kill(program, signal.SIGKILL)
-    _, told = process.communicate(timeout=fault_runs.PATIENCE_S)
-    assert told == ""
+    _, reported = process.communicate(timeout=fault_runs.PATIENCE_S)
+    assert reported == ""
     return process.returncode
 
 

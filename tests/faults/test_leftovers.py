@@ -121,9 +121,9 @@ class Tree:
 
     def victim(self, rank: int, which: str) -> int:
         """Return the number of a rank's program, or of the ``leakscope run`` above it."""
-        told = self.folder / f"rank{rank}"
-        wait(lambda: "" if told.exists() else "the program has not begun")
-        program, supervisor = map(int, told.read_text().split())
+        reported = self.folder / f"rank{rank}"
+        wait(lambda: "" if reported.exists() else "the program has not begun")
+        program, supervisor = map(int, reported.read_text().split())
         return {"program": program, "supervisor": supervisor}[which]
 
 
@@ -156,8 +156,8 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Tree]]:
 def wait(tells: Callable[[], object]) -> None:
     """Wait until nothing is told any more."""
     deadline = time.monotonic() + PATIENCE_S
-    while told := tells():
-        assert time.monotonic() < deadline, told
+    while reported := tells():
+        assert time.monotonic() < deadline, reported
         time.sleep(0.05)
 
 
@@ -176,8 +176,8 @@ def assert_nothing_left(tree: Tree, there: set[int]) -> None:
     segments = os.listdir("/dev/shm")  # noqa: PTH208
     assert not [name for name in segments if any(f"_{pid}_" in name for pid in there)]
     assert not [p.name for p in tree.temporary.iterdir() if not p.name.startswith(OF_OTHERS)]
-    beside = {p.name for p in tree.folder.iterdir() if not p.name.startswith("rank")}
-    assert beside - {"__pycache__"} == {"program.py", "run"}
+    neighbour = {p.name for p in tree.folder.iterdir() if not p.name.startswith("rank")}
+    assert neighbour - {"__pycache__"} == {"program.py", "run"}
     inside = {p.name for p in (tree.folder / "run").iterdir() if p.suffix != ".journal"}
     assert inside <= OURS
 
@@ -187,8 +187,8 @@ def report_of(tree: Tree, commands: Warm) -> dict[str, Any]:
     words = ["-m", "leakscope", "report", "run", "--format", "json"]
     ended = commands.run(words, tree.folder).well()
     assert "Traceback" not in ended.err, ended.err
-    told: dict[str, Any] = json.loads(ended.out)
-    return told
+    output: dict[str, Any] = json.loads(ended.out)
+    return output
 
 
 def assert_reads_well(tree: Tree, commands: Warm) -> None:
@@ -265,5 +265,5 @@ WorkerLoop(place, loop)(0, [], method)
         ("forkserver", "os.getppid() + 1"): "forkserver True\n",
     }
     for (method, parent), expected in cases.items():
-        told = fault_runs.python("-c", code, method, parent, folder=tmp_path)
-        assert told.out == expected, told.err
+        reported = fault_runs.python("-c", code, method, parent, folder=tmp_path)
+        assert reported.out == expected, reported.err

@@ -222,6 +222,6 @@ def test_deep_wide_and_many_kinded_heaps_are_looked_at(tmp_path: Path) -> None:
 
 
 def available() -> int:
-    with Path("/proc/meminfo").open() as told:
-        fields = (line.split() for line in told)
+    with Path("/proc/meminfo").open() as reported:
+        fields = (line.split() for line in reported)
         return next(int(f[1]) * 1024 for f in fields if f[0] == "MemAvailable:")

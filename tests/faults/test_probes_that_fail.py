@@ -54,8 +54,8 @@ def report(run: Path) -> dict[str, Any]:
     from leakscope.recording import open_run
     from leakscope.report import render_json
 
-    told: dict[str, Any] = json.loads(render_json(analyse(open_run(run))))
-    return told
+    document: dict[str, Any] = json.loads(render_json(analyse(open_run(run))))
+    return document
 
 
 @pytest.mark.parametrize("name", PROBES)
@@ -65,14 +65,14 @@ def test_a_probe_that_fails_costs_its_gauges_and_is_told(
     results, runs = reports
     assert len(results) == len(PROBES)
     assert len(set(results)) == 1
-    told = report(runs / name)
-    assert told["run"]["ended"] == "completed"
-    assert told["work"]["steps"] == 16
-    mine = [one for one in told["errors"] if one["where"] == f"probe {name}"]
-    assert mine == told["errors"]
+    reported = report(runs / name)
+    assert reported["run"]["ended"] == "completed"
+    assert reported["work"]["steps"] == 16
+    mine = [item for item in reported["errors"] if item["where"] == f"probe {name}"]
+    assert mine == reported["errors"]
     assert 1 <= len(mine) <= 3
-    assert all("RuntimeError: no such source (" in one["message"] for one in mine)
-    assert all("switched off" in one["message"] for one in mine[2:])
+    assert all("RuntimeError: no such source (" in item["message"] for item in mine)
+    assert all("switched off" in item["message"] for item in mine[2:])
 
 
 EVERYTHING_FAILS = """
@@ -104,11 +104,11 @@ def test_where_everything_fails_the_training_learns_the_same(
     program = EVERYTHING_FAILS.format(fault=FAULTS[fault])
     ended = fault_runs.recorded(program, tmp_path)
     assert (ended.code, ended.result) == (0, expected)
-    told = fault_runs.report_of(tmp_path)
+    reported = fault_runs.report_of(tmp_path)
     kind = FAULTS[fault].partition("(")[0]
     for name in ("probe process", "census"):
-        assert f"{name}: {kind}" in fault_runs.problems(told)
-    assert told["verdict"] == "inconclusive"
+        assert f"{name}: {kind}" in fault_runs.problems(reported)
+    assert reported["verdict"] == "inconclusive"
 
 
 PARTS = """

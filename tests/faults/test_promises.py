@@ -91,7 +91,7 @@ def test_no_code_in_a_recording_is_executed(watched: dict[str, str], tmp_path: P
     evil += "kept.append(__import__('os').system('echo pwned'))\n"
     owner = {"kind": "module", "name": "__main__", "file": "/p/t.py", "variable": "kept"}
     rows = [row("kept", owner=owner, host_bytes=10**7 * index) for index in range(8)]
-    records = [one for i, r in enumerate(rows) for one in (census(i, r), reached(i))]
+    records = [item for i, r in enumerate(rows) for item in (census(i, r), reached(i))]
     source = {"type": "source", "path": "/p/t.py", "text": evil}
     write_run(tmp_path / "run", source, *records)
     done = fault_runs.leakscope("report", "run", folder=tmp_path, **watched)

@@ -84,7 +84,7 @@ def recorded(budget: str, words: Sequence[str], folder: Path, options: Sequence[
 
 def recording_in(folder: Path) -> Recording:
     run = open_run(folder / "run")
-    return next(one for one in run.recordings if one.header.role == "main")
+    return next(recording for recording in run.recordings if recording.header.role == "main")
 
 
 @functools.cache
@@ -121,7 +121,7 @@ def test_a_program_does_the_same(name: str, budget: str, place: Path, tmp_path: 
 
 def assert_measured(name: str, recording: Recording) -> None:
     """Nothing is proved by a run in which nothing was looked at."""
-    taken = sum(one.census is not None for one in recording.measurements)
+    taken = sum(measurement.census is not None for measurement in recording.measurements)
     assert taken >= LEAST_CENSUSES
     if name in MEETS:
         assert recording.overhead is not None

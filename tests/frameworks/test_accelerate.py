@@ -74,7 +74,7 @@ def train(*trackers: Any, epochs: int = 2, beside: bool = False) -> list[torch.T
     torch.manual_seed(0)
     accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2, log_with=list(trackers))
     if beside:
-        trackers[0].beside(accelerator)
+        trackers[0].log_to_trackers_of(accelerator)
     accelerator.init_trackers("test", config={"epochs": epochs})
     model = nn.Linear(8, 4)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -274,7 +274,7 @@ class TestBesideTheLoss:
         image.new("RGB", (4, 4)).save(tmp_path / "image.png")
         rows: Any = TensorDataset(torch.ones(4, 2))
         accelerator = Accelerator(cpu=True, log_with=[tracker])
-        tracker.beside(accelerator)
+        tracker.log_to_trackers_of(accelerator)
         with image.open(tmp_path / "image.png") as rows.image:
             accelerator.init_trackers("test")
             accelerator.prepare(DataLoader(rows, num_workers=1))
@@ -390,7 +390,7 @@ class TestTrainingIsUndisturbed:
         self, tracker: LeakScopeTracker, course: Course
     ) -> None:
         accelerator = Accelerator(cpu=True, log_with=[tracker])
-        tracker.beside(accelerator)
+        tracker.log_to_trackers_of(accelerator)
         accelerator.init_trackers("test")
         gone = weakref.ref(accelerator)
         del accelerator

@@ -185,8 +185,8 @@ class TestPhasesAndSteps:
                     Events.ITERATION_COMPLETED(once=saved_at), saver
                 ),
             ]
-            for one in attach if order == "before" else reversed(attach):
-                one()
+            for item in attach if order == "before" else reversed(attach):
+                item()
             engines.run()
 
         run("whole", resume=False)
@@ -291,9 +291,9 @@ class TestUpkeep:
         LeakScope(cleanup_every=2, out=tmp_path / "run", report=False).attach(engines.trainer)
         engines.run()
         notes = [note.message for note in open_run(tmp_path / "run").main.notes]
-        (told,) = [note for note in notes if note.startswith("cleanup_every(2) freed")]
-        assert "in 4 cleanups" in told
-        assert told in capsys.readouterr().err
+        (reported,) = [note for note in notes if note.startswith("cleanup_every(2) freed")]
+        assert "in 4 cleanups" in reported
+        assert reported in capsys.readouterr().err
 
     def test_workers_with_open_images_are_told(self, course: Course, tmp_path: Path) -> None:
         image = pytest.importorskip("PIL.Image")
@@ -325,14 +325,14 @@ class TestEndings:
         return engines
 
     @pytest.mark.parametrize(
-        ("error", "told"),
+        ("error", "reported"),
         [
             (RuntimeError("no more"), ("exception", "RuntimeError: no more")),
             (KeyboardInterrupt(), ("interrupted", "KeyboardInterrupt")),
         ],
     )
     def test_a_run_that_raises_ends_and_says_so(
-        self, scope: LeakScope, tmp_path: Path, error: BaseException, told: tuple[str, str]
+        self, scope: LeakScope, tmp_path: Path, error: BaseException, reported: tuple[str, str]
     ) -> None:
         engines = self.failing(error)
         scope.attach(engines.trainer)
@@ -342,7 +342,7 @@ class TestEndings:
         assert current_session() is None
         end = open_run(tmp_path / "run").main.end
         assert end is not None
-        assert (end.status, end.exception) == told
+        assert (end.status, end.exception) == reported
 
     @pytest.mark.parametrize("order", ["before", "after"])
     def test_who_else_listens_decides_whether_the_run_goes_on(

@@ -172,14 +172,14 @@ class TestPhasesAndSteps:
 
 class TestEndings:
     @pytest.mark.parametrize(
-        ("error", "told"),
+        ("error", "reported"),
         [
             (RuntimeError("no more"), ("exception", "RuntimeError: no more")),
             (KeyboardInterrupt(), ("interrupted", "KeyboardInterrupt")),
         ],
     )
     def test_a_training_that_raises_ends_and_says_so(
-        self, callback: LeakScopeCallback, tmp_path: Path, error: BaseException, told: Any
+        self, callback: LeakScopeCallback, tmp_path: Path, error: BaseException, reported: Any
     ) -> None:
         def fail(batch: int, logs: Any) -> None:
             raise error
@@ -191,7 +191,7 @@ class TestEndings:
         assert current_session() is None
         end = open_run(tmp_path / "run").main.end
         assert end is not None
-        assert (end.status, end.exception) == told
+        assert (end.status, end.exception) == reported
 
     def test_a_callback_that_the_call_itself_makes_hears_of_an_exception(
         self, course: Course, tmp_path: Path
@@ -263,9 +263,9 @@ class TestUpkeep:
     ) -> None:
         fit(model_of(), LeakScopeCallback(cleanup_every=2, out=tmp_path / "run", report=False))
         notes = [note.message for note in open_run(tmp_path / "run").main.notes]
-        (told,) = [note for note in notes if note.startswith("cleanup_every(2) freed")]
-        assert "in 4 cleanups" in told
-        assert told in capsys.readouterr().err
+        (reported,) = [note for note in notes if note.startswith("cleanup_every(2) freed")]
+        assert "in 4 cleanups" in reported
+        assert reported in capsys.readouterr().err
 
     def test_workers_with_open_images_are_told(
         self, callback: LeakScopeCallback, course: Course, tmp_path: Path

@@ -208,8 +208,8 @@ class TestTrainingIsUndisturbed:
     ) -> None:  # fmt: skip
         with monkeypatch.context() as patched:
             patched.setattr(owner, name, raiser)
-            told = fit(model_of(accumulation=2))
-        assert all(map(torch.equal, fit(model_of(accumulation=2)), told))
+            reported = fit(model_of(accumulation=2))
+        assert all(map(torch.equal, fit(model_of(accumulation=2)), reported))
 
     def test_batches_that_are_trained_one_by_one_come_to_the_same(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

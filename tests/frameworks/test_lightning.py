@@ -160,7 +160,7 @@ class TestPhasesAndSteps:
         assert without_marks(course) == f"{resumed} epoch"
 
     @pytest.mark.parametrize(
-        ("accumulation", "saved_at", "told", "epochs"),
+        ("accumulation", "saved_at", "text", "epochs"),
         [
             (1, 2, "train[ 3 4 5 train] epoch train[ 6 7 8 9 10 train] epoch", [0, 1]),
             (2, 1, "train[ b 2 3 train] epoch train[ b 4 b 5 6 train] epoch", [0, 1]),
@@ -170,7 +170,7 @@ class TestPhasesAndSteps:
     )
     def test_a_training_that_resumes_in_the_middle_of_an_epoch_tells_its_rest(
         self, callback: Any, tmp_path: Path, course: Course, monkeypatch: pytest.MonkeyPatch,
-        accumulation: int, saved_at: int, told: str, epochs: list[int],
+        accumulation: int, saved_at: int, text: str, epochs: list[int],
     ) -> None:  # fmt: skip
         monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "0")
         more = {"accumulate_grad_batches": accumulation, "num_sanity_val_steps": 0}
@@ -181,9 +181,9 @@ class TestPhasesAndSteps:
         trainer = trainer_of(callback, **more)
         saved = tmp_path / "saved" / f"step={saved_at}.ckpt"
         trainer.fit(module_of(pl), rows(10), ckpt_path=saved)
-        assert str(course) == told
+        assert str(course) == text
         assert course.epochs == epochs
-        assert trainer.global_step == int(told.split()[-3])
+        assert trainer.global_step == int(text.split()[-3])
         assert current_session() is None
 
     def test_the_rest_of_an_epoch_expects_the_batches_that_are_left(
@@ -199,12 +199,12 @@ class TestPhasesAndSteps:
 
     def test_one_that_was_added_twice_counts_once(self, callback: Any, course: Course) -> None:
         trainer = trainer_of(callback, callback, accumulate_grad_batches=2, max_epochs=1)
-        others = [one for one in trainer.callbacks if one is not callback]
+        others = [item for item in trainer.callbacks if item is not callback]
         trainer.fit(module_of(pl), rows(8), rows(4))
         assert str(course) == (
             "sanity[ b b sanity] train[ b 1 b 2 validation[ b b validation] train] epoch"
         )
-        assert [one for one in trainer.callbacks if one is not callback] == others
+        assert [item for item in trainer.callbacks if item is not callback] == others
 
     def test_tests_and_predictions_join_who_records(
         self, callback: Any, course: Course, tmp_path: Path
@@ -254,7 +254,7 @@ trainer.fit(Module(), DataLoader(torch.rand(6, 8), 2))
 
 class TestEndings:
     @pytest.mark.parametrize(
-        ("error", "raised", "told"),
+        ("error", "raised", "reported"),
         [
             (RuntimeError("no more"), RuntimeError, ("exception", "RuntimeError: no more")),
             (KeyboardInterrupt(), SystemExit, ("interrupted", "KeyboardInterrupt")),
@@ -262,7 +262,7 @@ class TestEndings:
     )
     def test_a_training_that_raises_ends_its_run_and_says_so(
         self, callback: Any, tmp_path: Path, error: BaseException,
-        raised: type[BaseException], told: tuple[str, str],
+        raised: type[BaseException], reported: tuple[str, str],
     ) -> None:  # fmt: skip
         import signal
 
@@ -280,7 +280,7 @@ class TestEndings:
         assert current_session() is None
         end = open_run(tmp_path / "run").main.end
         assert end is not None
-        assert (end.status, end.exception) == told
+        assert (end.status, end.exception) == reported
 
     def test_the_next_training_after_one_that_failed_has_a_run_of_its_own(
         self, course: Course, tmp_path: Path
@@ -408,9 +408,9 @@ class TestUpkeep:
         callback = LeakScopeCallback(cleanup_every=2, out=tmp_path / "run", report=False)
         trainer_of(callback).fit(module_of(pl), rows(8))
         notes = [note.message for note in open_run(tmp_path / "run").main.notes]
-        (told,) = [note for note in notes if note.startswith("cleanup_every(2) freed")]
-        assert "in 4 cleanups" in told
-        assert told in capsys.readouterr().err
+        (reported,) = [note for note in notes if note.startswith("cleanup_every(2) freed")]
+        assert "in 4 cleanups" in reported
+        assert reported in capsys.readouterr().err
 
     def test_they_do_so_where_the_training_is_broken_off_too(self, tmp_path: Path) -> None:
         class Stops(pl.Callback):
@@ -423,8 +423,8 @@ class TestUpkeep:
         )
         with pytest.raises(RuntimeError):
             trainer_of(callback, Stops()).fit(module_of(pl), rows(8))
-        (told,) = [n for n in open_run(tmp_path / "run").main.notes if n.slug == "cleanup"]
-        assert "in 2 cleanups" in told.message
+        (reported,) = [n for n in open_run(tmp_path / "run").main.notes if n.slug == "cleanup"]
+        assert "in 2 cleanups" in reported.message
 
     def test_workers_with_open_images_are_told(self, course: Course, tmp_path: Path) -> None:
         image = pytest.importorskip("PIL.Image")

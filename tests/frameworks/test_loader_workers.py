@@ -55,11 +55,11 @@ def test_images_that_were_opened_and_never_loaded(lazy: Any, start: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("start", "from_memory", "is_told"),
+    ("start", "from_memory", "is_listed"),
     [("fork", False, True), ("fork", True, False), ("spawn", False, False)],
 )
 def test_images_of_open_files_are_garbled_by_forked_workers(
-    path: Path, start: str, *, from_memory: bool, is_told: bool
+    path: Path, start: str, *, from_memory: bool, is_listed: bool
 ) -> None:
     from PIL import Image
 
@@ -67,7 +67,7 @@ def test_images_of_open_files_are_garbled_by_forked_workers(
     with Image.open(source) as image:
         loader = DataLoader(Photos(images=[image]), num_workers=1, multiprocessing_context=start)
         (sentence,) = worker_warnings(loader)
-    assert ("garbles what they read" in sentence) is is_told
+    assert ("garbles what they read" in sentence) is is_listed
     assert "each worker decodes its own copy" in sentence
 
 

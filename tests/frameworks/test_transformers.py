@@ -236,9 +236,9 @@ class TestEndings:
         assert current_session() is None
         end = open_run(tmp_path / "run").main.end
         assert end is not None
-        told = {RuntimeError: ("exception", "RuntimeError: no more"),
+        reported = {RuntimeError: ("exception", "RuntimeError: no more"),
                 KeyboardInterrupt: ("interrupted", "KeyboardInterrupt")}  # fmt: skip
-        assert (end.status, end.exception) == told[type(error)]
+        assert (end.status, end.exception) == reported[type(error)]
 
     def test_the_next_training_after_one_that_failed_has_a_run_of_its_own(
         self, trainer_of: Callable[..., Any], course: Course, tmp_path: Path
@@ -326,13 +326,13 @@ class TestEndings:
         self, trainer_of: Callable[..., Any], callback: LeakScopeCallback, course: Course,
         tmp_path: Path,
     ) -> None:  # fmt: skip
-        told: list[tuple[int, int]] = []
+        messages: list[tuple[int, int]] = []
 
         class Looks(TrainerCallback):
             def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
                 session = current_session()
                 assert session is not None
-                told.append((session.tracker.step - session.trackers.ahead, state.global_step))
+                messages.append((session.tracker.step - session.trackers.ahead, state.global_step))
 
         class Fails(TrainerCallback):
             has_failed = False
@@ -346,8 +346,8 @@ class TestEndings:
         with leakscope.profile(tmp_path / "own", report=False, quiet=True):
             trainer_of(callback, Looks(), Fails(), **more).train()
             trainer_of(callback, Looks(), max_steps=2).train()
-        assert len(told) > 2 + 2
-        assert all(drawn == counted for drawn, counted in told)
+        assert len(messages) > 2 + 2
+        assert all(drawn == counted for drawn, counted in messages)
 
     @pytest.mark.parametrize("added", ["at once", "later"])
     def test_one_that_was_added_twice_counts_once(
@@ -392,7 +392,7 @@ class TestTrainingIsUndisturbed:
         return trainer
 
     @staticmethod
-    def told(trainer: Any) -> list[dict[str, float]]:
+    def reported(trainer: Any) -> list[dict[str, float]]:
         timed = ("runtime", "per_second")
         return [
             {key: value for key, value in entry.items() if not key.endswith(timed)}
@@ -527,10 +527,10 @@ class TestWhatPeopleKeepByHand:
     ) -> None:  # fmt: skip
         callback = LeakScopeCallback(out=tmp_path / "run", report=False, cleanup_every=2)
         trainer_of(callback).train()
-        told = next(n for n in open_run(tmp_path / "run").main.notes if n.slug == "cleanup")
-        assert told.message.startswith("cleanup_every(2) freed ")
-        assert "in 8 cleanups of" in told.message
-        assert told.message in capsys.readouterr().err
+        reported = next(n for n in open_run(tmp_path / "run").main.notes if n.slug == "cleanup")
+        assert reported.message.startswith("cleanup_every(2) freed ")
+        assert "in 8 cleanups of" in reported.message
+        assert reported.message in capsys.readouterr().err
 
     @pytest.mark.parametrize("error", [RuntimeError("no more"), KeyboardInterrupt()])
     def test_the_gain_is_told_of_a_training_that_is_broken_off_too(
@@ -545,9 +545,9 @@ class TestWhatPeopleKeepByHand:
         callback = LeakScopeCallback(out=tmp_path / "run", report=False, cleanup_every=2)
         with pytest.raises(type(error)):
             trainer_of(callback, Stops()).train()
-        (told,) = [n for n in open_run(tmp_path / "run").main.notes if n.slug == "cleanup"]
-        assert "in 2 cleanups of" in told.message
-        assert capsys.readouterr().err.count(told.message) == 1
+        (reported,) = [n for n in open_run(tmp_path / "run").main.notes if n.slug == "cleanup"]
+        assert "in 2 cleanups of" in reported.message
+        assert capsys.readouterr().err.count(reported.message) == 1
 
     def test_open_images_beside_workers_are_told_of(
         self, trainer_of: Callable[..., Any], tmp_path: Path, callback: LeakScopeCallback,

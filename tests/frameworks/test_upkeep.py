@@ -36,8 +36,8 @@ def cheap_cleanups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cleanup, "clear_memory", lambda _: ClearedMemory((), 0.0))
 
 
-def upkeep_of(told: Told, **given: Any) -> Upkeep:
-    return Upkeep(cast("Training", told), **given)
+def upkeep_of(reported: Told, **given: Any) -> Upkeep:
+    return Upkeep(cast("Training", reported), **given)
 
 
 def steps(upkeep: Upkeep, count: int) -> list[dict[str, float]]:
@@ -45,42 +45,44 @@ def steps(upkeep: Upkeep, count: int) -> list[dict[str, float]]:
 
 
 def test_each_training_tells_the_gain_of_its_own_cleanups() -> None:
-    told = Told()
-    upkeep = upkeep_of(told, cleanup_every=2)
+    reported = Told()
+    upkeep = upkeep_of(reported, cleanup_every=2)
     for count in (4, 6):
         upkeep.begin()
         steps(upkeep, count)
         upkeep.end()
         upkeep.end()
-    assert ["in 2 cleanups" in told.notes[0], "in 3 cleanups" in told.notes[1]] == [True] * 2
-    assert len(told.notes) == 2
+    assert ["in 2 cleanups" in reported.notes[0], "in 3 cleanups" in reported.notes[1]] == [
+        True
+    ] * 2
+    assert len(reported.notes) == 2
 
 
 def test_a_training_that_begins_anew_before_its_end_goes_on_counting() -> None:
-    told = Told()
-    upkeep = upkeep_of(told, cleanup_every=2)
+    reported = Told()
+    upkeep = upkeep_of(reported, cleanup_every=2)
     for count in (4, 6):
         upkeep.begin()
         steps(upkeep, count)
     upkeep.end()
-    assert "in 5 cleanups" in told.notes[0]
+    assert "in 5 cleanups" in reported.notes[0]
 
 
 def test_a_training_without_a_step_has_nothing_to_tell() -> None:
-    told = Told()
-    upkeep = upkeep_of(told, cleanup_every=2)
+    reported = Told()
+    upkeep = upkeep_of(reported, cleanup_every=2)
     upkeep.begin()
     upkeep.end()
-    assert told.notes == []
+    assert reported.notes == []
 
 
 def test_nothing_is_done_where_it_is_switched_off() -> None:
-    told = Told(is_allowed=False)
-    upkeep = upkeep_of(told, cleanup_every=1, log_every=1)
+    reported = Told(is_allowed=False)
+    upkeep = upkeep_of(reported, cleanup_every=1, log_every=1)
     upkeep.begin()
     assert steps(upkeep, 3) == [{}, {}, {}]
     upkeep.end()
-    assert told.notes == []
+    assert reported.notes == []
 
 
 @pytest.mark.parametrize("is_quiet", [False, True])

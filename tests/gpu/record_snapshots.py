@@ -283,9 +283,12 @@ def record(name: str, folder: Path) -> None:
     del kept
     folder.mkdir(parents=True, exist_ok=True)
     plain = with_relative_paths(snapshot)
-    told = {"torch": torch.__version__, "storages": msgspec.to_builtins(taker.device_storages())}
+    reported = {
+        "torch": torch.__version__,
+        "storages": msgspec.to_builtins(taker.device_storages()),
+    }
     _write(folder / f"{name}.pickle.gz", pickle.dumps(plain, protocol=4))
-    _write(folder / f"{name}.census.json.gz", json.dumps(told).encode())
+    _write(folder / f"{name}.census.json.gz", json.dumps(reported).encode())
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -61,12 +61,12 @@ def test_the_sums_of_the_blocks_are_torchs_own(device: str) -> None:
     held = [uint8(n * MIB // 2 + 1, device) for n in range(1, 30)]
     del held[::3]
     sums, blocks = listed()
-    told = torch.cuda.memory_stats(0)
+    reported = torch.cuda.memory_stats(0)
     figures = state_of(blocks).figures
-    assert sums.reserved == figures.reserved == told["reserved_bytes.all.current"]
-    assert sums.allocated == figures.allocated == told["allocated_bytes.all.current"]
-    assert sums.active == figures.active == told["active_bytes.all.current"]
-    assert sums.requested == figures.requested == told["requested_bytes.all.current"]
+    assert sums.reserved == figures.reserved == reported["reserved_bytes.all.current"]
+    assert sums.allocated == figures.allocated == reported["allocated_bytes.all.current"]
+    assert sums.active == figures.active == reported["active_bytes.all.current"]
+    assert sums.requested == figures.requested == reported["requested_bytes.all.current"]
     assert (sums.cached, sums.stuck) == (figures.cached, figures.stuck)
     assert sums.cached + sums.stuck == sums.reserved - sums.active
 
@@ -160,5 +160,5 @@ def test_a_storage_lies_where_its_block_begins(device: str, taker: CensusTaker) 
     kept = [uint8(n * MIB, device) for n in range(1, 6)]
     taker.take(CensusScope.FULL)
     (of_device,) = [d for d in taker.device_storages() if d.device == device]
-    told = {s.address: s.bytes for s in of_device.storages}
-    assert {t.untyped_storage().data_ptr(): t.nbytes for t in kept}.items() <= told.items()
+    reported = {s.address: s.bytes for s in of_device.storages}
+    assert {t.untyped_storage().data_ptr(): t.nbytes for t in kept}.items() <= reported.items()

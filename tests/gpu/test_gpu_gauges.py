@@ -33,9 +33,9 @@ def test_gauges_are_torchs_own_figures(device: str) -> None:
     held = [torch.empty(3 * MIB, dtype=torch.uint8, device=device) for _ in range(5)]
     held.append(torch.empty(1, device=device))
     read = CudaProbe().read()
-    told = torch.cuda.memory_stats(0)
+    reported = torch.cuda.memory_stats(0)
     assert {name: read[f"{device}.{name}"] for name in EXPECTED} == {
-        name: told[key] for name, key in EXPECTED.items()
+        name: reported[key] for name, key in EXPECTED.items()
     }
     assert len(held) == 6
 

@@ -28,7 +28,7 @@ def test_paths_begin_in_the_repository_or_in_a_package() -> None:
 def test_a_snapshot_keeps_all_but_its_folders() -> None:
     frames = [{"filename": "/home/u/a.py", "line": 1, "name": "f"}]
     block = {"size": 512, "requested_size": 4, "address": 0, "state": "active_allocated"}
-    told = {
+    reported = {
         "segments": [
             {
                 "device": 0, "address": 0, "total_size": 1024, "stream": 0,
@@ -39,7 +39,7 @@ def test_a_snapshot_keeps_all_but_its_folders() -> None:
         ],
         "device_traces": [[]],
     }  # fmt: skip
-    made = record_snapshots.with_relative_paths(told)
+    made = record_snapshots.with_relative_paths(reported)
     (segment,) = decode_snapshot(made, "made").segments
     first, second = segment.blocks
     assert first.stack is second.stack is not None

@@ -14,7 +14,7 @@ FALLBACK = "test_heap_fallback.py"
 @pytest.fixture(autouse=True)
 def ask_for_graphs_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget a deep graph that another test made: a process that met one asks no more."""
-    monkeypatch.setattr(graph, "_met_deep_graph", False)
+    monkeypatch.setattr(graph, "_has_deep_graph", False)
 
 
 @pytest.fixture(autouse=True)

@@ -122,9 +122,9 @@ def _shrunk_list() -> list[int]:
 
 
 def _split_dict() -> dict[str, Any]:
-    one = Plain()
-    one.first, one.second = 1, 2  # type: ignore[attr-defined]
-    return one.__dict__
+    single = Plain()
+    single.first, single.second = 1, 2  # type: ignore[attr-defined]
+    return single.__dict__
 
 
 def _filled_buffer() -> _io.BytesIO:
@@ -367,4 +367,4 @@ def found_in_this_process(per_type: int = 3) -> list[Any]:
 
 
 def _is_ours(value: object, *ours: object) -> bool:
-    return any(value is one for one in ours) or type(value) is types.FrameType
+    return any(value is item for item in ours) or type(value) is types.FrameType

@@ -100,9 +100,14 @@ def test_what_goes_on_behind_a_graph_break_is_told_by_its_line() -> None:
 
 def test_functions_have_the_entries_of_all_their_code(dynamo: SimpleNamespace) -> None:
     dynamo.entries = [SimpleNamespace()] * 3
-    (told,) = functions()
-    assert (told.function, told.entries, told.most, told.codes) == ("function", 3, 3, 1)
-    assert told.line == function.__code__.co_firstlineno
+    (reported,) = functions()
+    assert (reported.function, reported.entries, reported.most, reported.codes) == (
+        "function",
+        3,
+        3,
+        1,
+    )
+    assert reported.line == function.__code__.co_firstlineno
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -137,7 +142,7 @@ def test_captured_graphs_are_counted_by_the_shapes_of_what_they_return(
     local = SimpleNamespace(tree_manager_containers={0: container})
     name = "torch._inductor.cudagraph_trees"
     monkeypatch.setitem(sys.modules, name, SimpleNamespace(local=local))
-    assert [(one.device, one.shapes, one.graphs) for one in captured_graphs()] == [
+    assert [(graph.device, graph.shapes, graph.graphs) for graph in captured_graphs()] == [
         ("cuda:0", "8x4", 2),
         ("cuda:0", "2x4", 1),
     ]

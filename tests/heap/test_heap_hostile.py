@@ -330,7 +330,7 @@ class TestAwkwardMoments:
             until = time.monotonic() + 1.5
             while time.monotonic() < until:
                 for holder in (plain, kind):
-                    part = labels.ChainPart(holder, labels.Stands.ITSELF)
+                    part = labels.ChainPart(holder, labels.Facet.ITSELF)
                     found.add(labels.label(part, getattr(holder, "name_150")).text)  # noqa: B009
         finally:
             stop.set()

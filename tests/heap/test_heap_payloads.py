@@ -93,9 +93,9 @@ class Ring:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("asked", [True, False])
+@pytest.mark.parametrize("requested", [True, False])
 def test_tensors_in_garbage_hold_their_storage_however_often_it_was_asked_for(
-    engine: str, asked: bool
+    engine: str, requested: bool
 ) -> None:
     """torch keeps the Python object of a storage that was asked for: nobody else holds it."""
     gc.collect()
@@ -104,7 +104,7 @@ def test_tensors_in_garbage_hold_their_storage_however_often_it_was_asked_for(
         ring = Ring()
         whole = torch.zeros(1_000_000)
         ring.kept = [whole, whole[3:], torch.zeros(500_000).untyped_storage()]
-        if asked:
+        if requested:
             whole.untyped_storage()
         key = id(ring)
         del ring, whole

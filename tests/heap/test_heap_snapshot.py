@@ -195,7 +195,7 @@ def test_the_tree_of_all_names_begins_at_each(take: TakeSnapshot) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "text",
     [
         "test_a_row_goes_by_several_names()·box.item['list'][*]",
         "Box.item['list'][*]",
@@ -205,9 +205,9 @@ def test_the_tree_of_all_names_begins_at_each(take: TakeSnapshot) -> None:
         "box.item['list'][-1]",
     ],
 )
-def test_a_row_goes_by_several_names(said: str) -> None:
+def test_a_row_goes_by_several_names(text: str) -> None:
     box = Box({"list": [bytes(9_000), bytes(9_001)]})
-    row = snapshot(project_root=HERE, full=False).row(said)
+    row = snapshot(project_root=HERE, full=False).row(text)
     assert row.count == len(box.item["list"])
 
 
@@ -394,10 +394,10 @@ def test_a_module_keeps_its_names_whoever_refers_to_them(snap: Snapshot) -> None
 def test_objects_of_a_type_are_counted_and_found(take: TakeSnapshot) -> None:
     held = [Payload(5000) for _ in range(7)]
     found = take()
-    for asked in (Payload, "Payload", f"{__name__}.Payload"):
-        answer = found.of_type(asked)
+    for requested in (Payload, "Payload", f"{__name__}.Payload"):
+        answer = found.of_type(requested)
         assert answer.count == 7
-        assert [(h.row.name.rpartition(".")[2], h.count) for h in answer.held_in] == [("held", 7)]
+        assert [(h.row.name.rpartition(".")[2], h.count) for h in answer.holders] == [("held", 7)]
         assert names(answer.rows) == ["held[*]"]
     assert len(held) == 7
 
@@ -486,10 +486,10 @@ def test_what_appeared_grew_shrank_and_vanished(take: TakeSnapshot) -> None:
 
 def test_the_difference_the_other_way_is_the_opposite(take: TakeSnapshot) -> None:
     held = [bytes(9_000)]
-    one = take()
+    first = take()
     held.append(bytes(9_001))
     other = take()
-    there, back = other - one, one - other
+    there, back = other - first, first - other
     assert [change.path for change in there.grew] == [change.path for change in back.shrank]
     assert [c.bytes for c in there.grew] == [-c.bytes for c in back.shrank]
     assert there.objects == -back.objects

@@ -25,7 +25,7 @@ fail()"""
 
 
 @pytest.mark.parametrize(
-    ("sizes", "told"),
+    ("sizes", "reported"),
     [
         ([1 * MIB, 2 * MIB], []),
         ([1 * MIB, 2 * MIB, 3 * MIB], ["✗ per run of this cell (3 runs): kept +1 MiB"]),
@@ -44,8 +44,8 @@ fail()"""
         ),
     ],
 )
-def test_a_name_that_gains_as_much_with_each_run_grows(sizes, told):
-    assert per_run([{"kept": size} for size in sizes]) == told
+def test_a_name_that_gains_as_much_with_each_run_grows(sizes, reported):
+    assert per_run([{"kept": size} for size in sizes]) == reported
 
 
 @pytest.mark.slow
@@ -62,12 +62,12 @@ def test_cells_say_what_they_leave_behind(tmp_path: Path, how: str) -> None:
         FINE,
         how=how,
     )
-    told = [answer["printed"].splitlines() for answer in answers]
-    first, second, third = told[1:4]
+    lines = [answer["printed"].splitlines() for answer in answers]
+    first, second, third = lines[1:4]
     assert "left behind: models +781 KiB, Out[2] +469 KiB, scratch +391 KiB" in first
     assert "left behind: models +781 KiB, Out[3] +469 KiB" in second
     assert "✗ per run of this cell (3 runs): models +781 KiB, Out +469 KiB" in third
-    assert "left behind: only +781 KiB" in told[4]
-    assert not [line for line in told[5] if line.startswith("left behind")]
-    assert "✓ per run of this cell (3 runs): nothing grows with each" in told[6]
-    assert "since the last recorded cell: sys.last_traceback +2.3 MiB" in told[8]
+    assert "left behind: only +781 KiB" in lines[4]
+    assert not [line for line in lines[5] if line.startswith("left behind")]
+    assert "✓ per run of this cell (3 runs): nothing grows with each" in lines[6]
+    assert "since the last recorded cell: sys.last_traceback +2.3 MiB" in lines[8]

@@ -33,12 +33,12 @@ CLEAN = LEAK.replace("        kept.append(outputs.detach().repeat(1, 8))", "")
 
 def run_cells(folder: Path, *cells: str, how: str = "") -> list[dict[str, Any]]:
     """Return what each cell displayed."""
-    told = folder / "cells.json"
-    told.write_text(json.dumps(cells))
+    reported = folder / "cells.json"
+    reported.write_text(json.dumps(cells))
     environment = os.environ | {"PYTHONPATH": str(ROOT), "IPYTHONDIR": str(folder / "ipython")}
     environment.pop("LEAKSCOPE_STRICT", None)
     ended = subprocess.run(
-        [sys.executable, str(SHELL), str(told), how],
+        [sys.executable, str(SHELL), str(reported), how],
         cwd=folder,
         env=environment,
         capture_output=True,
@@ -46,7 +46,7 @@ def run_cells(folder: Path, *cells: str, how: str = "") -> list[dict[str, Any]]:
         timeout=280,
     )
     assert ended.returncode == 0, ended.stderr
-    return json.loads(told.read_text())
+    return json.loads(reported.read_text())
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +135,7 @@ def test_the_cells_that_displayed_most_are_named(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_what_a_library_allocates_for_a_cell_of_a_kernel_is_the_cells(tmp_path: Path) -> None:
     pytest.importorskip("ipykernel")
-    *_, told = run_cells(
+    *_, reported = run_cells(
         tmp_path,
         "import json\nfrom leakscope.probes.allocations import AllocationWindow\n"
         "window = AllocationWindow()",
@@ -144,7 +144,7 @@ def test_what_a_library_allocates_for_a_cell_of_a_kernel_is_the_cells(tmp_path: 
         "sites, _ = window.close(top=1)\n(sites[0].file.split('/')[-2], sites[0].line)",
         how="as-files",
     )
-    assert re.fullmatch(r"\('ipykernel_\d+', 2\)", told["text"]), told
+    assert re.fullmatch(r"\('ipykernel_\d+', 2\)", reported["text"]), reported
 
 
 @pytest.mark.slow
@@ -273,7 +273,7 @@ class TestCellsAsOneProgram:
             allocated_at=[Site(file=new, line=3, bytes=1 << 20, count=9)],
         )
         index = SourceIndex(cells, "/home", self.TITLES)
-        fed = [index.location(one.file, one.line) for one in index.feeding(row.owner, row)]
+        fed = [index.location(item.file, item.line) for item in index.feeding(row.owner, row)]
         assert fed == ["In [2]:3", "In [1]:3"]
 
 
@@ -313,7 +313,7 @@ def step():
     model(torch.randn(64, 64)).square().mean().backward()
     optimizer.step()
 """
-    *_, told = run_cells(
+    *_, reported = run_cells(
         tmp_path,
         LOAD,
         feeds,
@@ -322,7 +322,7 @@ def step():
         "import leakscope; leakscope.notebook.run('first').report.culprits[0].fed_at",
         how=how,
     )
-    assert ast.literal_eval(told["text"])[0] == "In [3]:3"
+    assert ast.literal_eval(reported["text"])[0] == "In [3]:3"
 
 
 def test_without_a_shell_there_are_no_cells() -> None:

@@ -58,8 +58,8 @@ def test_how_a_run_ended_is_no_rate_of_nothing(tmp_path: Path) -> None:
 
 def test_the_page_and_the_docstring_name_every_verdict() -> None:
     page = (Path(__file__).parents[2] / "docs" / "notebooks.md").read_text()
-    told = RunAnswer.verdict.__doc__ or ""
+    is_reported = RunAnswer.verdict.__doc__ or ""
     (sentence,) = [line for line in page.splitlines() if line.startswith("`found.verdict` is")]
     for verdict in RunVerdict:
         assert f"`{verdict.value}`" in sentence
-        assert f"``{verdict.value}``" in told
+        assert f"``{verdict.value}``" in is_reported

@@ -57,9 +57,9 @@ def test_what_the_program_asks_for_is_told_by_its_line_with_what_it_brings(
     assert 30 * PAYLOAD <= call.freed_bytes < 40 * PAYLOAD
     assert 10 * PAYLOAD <= call.most_freed_bytes < 14 * PAYLOAD
     assert 0 < call.longest_s <= call.seconds < 10
-    assert gauges[gauge.GC_ASKED] == 3
-    assert gauges[gauge.GC_ASKED_TIME] == pytest.approx(1e6 * call.seconds, abs=2)
-    assert gauges[gauge.GC_ASKED_PAUSE] == pytest.approx(1e6 * call.longest_s, abs=2)
+    assert gauges[gauge.GC_EXPLICIT] == 3
+    assert gauges[gauge.GC_EXPLICIT_TIME] == pytest.approx(1e6 * call.seconds, abs=2)
+    assert gauges[gauge.GC_EXPLICIT_PAUSE] == pytest.approx(1e6 * call.longest_s, abs=2)
 
 
 def test_what_the_collector_does_by_itself_is_told_by_generation(times: CollectionTimes) -> None:
@@ -70,7 +70,7 @@ def test_what_the_collector_does_by_itself_is_told_by_generation(times: Collecti
     assert gauges[gauge.GC_TIMES[0]] > 0
     assert gauges[gauge.GC_TIMES[1]] > 0
     assert gauges[gauge.GC_PAUSES[0]] <= gauges[gauge.GC_TIMES[0]]
-    assert gauge.GC_ASKED not in gauges
+    assert gauge.GC_EXPLICIT not in gauges
     assert not times.calls()
 
 
@@ -106,12 +106,12 @@ def test_with_the_collector_off_whatever_is_collected_was_asked_for(times: Colle
 def test_sums_are_told_as_they_change_and_the_longest_begins_anew(times: CollectionTimes) -> None:
     gc.collect()
     first = times.gauges()
-    assert gauge.GC_ASKED_PAUSE in first
-    assert not {gauge.GC_ASKED, gauge.GC_ASKED_PAUSE} & set(times.gauges())
+    assert gauge.GC_EXPLICIT_PAUSE in first
+    assert not {gauge.GC_EXPLICIT, gauge.GC_EXPLICIT_PAUSE} & set(times.gauges())
     gc.collect()
     second = times.gauges()
-    assert second[gauge.GC_ASKED] == first[gauge.GC_ASKED] + 1
-    assert second[gauge.GC_ASKED_TIME] > first[gauge.GC_ASKED_TIME]
+    assert second[gauge.GC_EXPLICIT] == first[gauge.GC_EXPLICIT] + 1
+    assert second[gauge.GC_EXPLICIT_TIME] > first[gauge.GC_EXPLICIT_TIME]
 
 
 def test_what_is_our_own_doing_is_not_counted(times: CollectionTimes) -> None:

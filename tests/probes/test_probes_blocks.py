@@ -61,8 +61,8 @@ def test_whatever_is_neither_live_nor_free_is_pending(state: str) -> None:
 
 def test_equal_stacks_are_kept_once() -> None:
     copy = [dict(f) for f in FRAMES]
-    told = [block(512, frames=FRAMES), block(512, frames=FRAMES), block(512, frames=copy)]
-    (record,) = listed(segment(*told))
+    reported = [block(512, frames=FRAMES), block(512, frames=FRAMES), block(512, frames=copy)]
+    (record,) = listed(segment(*reported))
     assert record.stacks == [[FrameRow("/u/train.py", 3, "step")]]
     assert {b.stack for b in record.segments[0].blocks} == {0}
 
@@ -87,7 +87,7 @@ def test_a_list_survives_the_recording() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "settings"),
+    ("text", "settings"),
     [
         ("", {}),
         ("expandable_segments:True", {"expandable_segments": "True"}),
@@ -99,11 +99,11 @@ def test_a_list_survives_the_recording() -> None:
     ],
 )
 def test_settings_are_told_as_in_a_snapshot(
-    monkeypatch: pytest.MonkeyPatch, told: str, settings: dict[str, str] | None
+    monkeypatch: pytest.MonkeyPatch, text: str, settings: dict[str, str] | None
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch", types.ModuleType("torch"))
     monkeypatch.delenv("PYTORCH_ALLOC_CONF", raising=False)
-    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", told)
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", text)
     found = allocator_settings()
     assert found == settings if settings is not None else found["backend"] == "native"
 

@@ -118,9 +118,9 @@ def nested(**sizes):
 
 def test_all_that_one_call_tells_becomes_gauges():
     pool = {"all": {"current": 5}}
-    told = nested(allocated=10, reserved=40, active=12, requested=9)
-    told["reserved_bytes_by_private_pools"] = {(0, 1): pool, (0, 2): pool}
-    assert figures_of(told) == {
+    reported = nested(allocated=10, reserved=40, active=12, requested=9)
+    reported["reserved_bytes_by_private_pools"] = {(0, 1): pool, (0, 2): pool}
+    assert figures_of(reported) == {
         gauge.DEVICE_ALLOCATED: 10,
         gauge.DEVICE_RESERVED: 40,
         gauge.DEVICE_PEAK: 99,
@@ -140,8 +140,8 @@ def test_releases_that_tell_less_give_fewer_gauges():
 
 
 def test_every_gauge_of_a_device_is_described():
-    told = nested(allocated=1, reserved=1, active=1, requested=1)
-    assert set(figures_of(told)) | set(gauge.DERIVED) <= set(gauge.DESCRIPTIONS)
+    reported = nested(allocated=1, reserved=1, active=1, requested=1)
+    assert set(figures_of(reported)) | set(gauge.DERIVED) <= set(gauge.DESCRIPTIONS)
     assert gauge.DESCRIPTIONS[gauge.DEVICE_RETRIES][0] == "count"
 
 

@@ -27,8 +27,8 @@ def test_the_ground_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr("sysconfig.get_config_var", {"Py_GIL_DISABLED": 1}.get)
     monkeypatch.setattr("os.confstr", {"CS_GNU_LIBC_VERSION": "glibc 2.36"}.get)
     facts = environment()
-    told = {name: facts[name] for name in ("glibc", "huge_pages", "free_threaded")}
-    assert told == {"glibc": "2.36", "huge_pages": "madvise", "free_threaded": "true"}
+    reported = {name: facts[name] for name in ("glibc", "huge_pages", "free_threaded")}
+    assert reported == {"glibc": "2.36", "huge_pages": "madvise", "free_threaded": "true"}
 
 
 def test_what_the_ground_does_not_tell_is_left_out(tmp_path, monkeypatch):
@@ -49,8 +49,8 @@ def test_versions_are_those_that_the_metadata_of_all_that_is_installed_tells():
     names = {distribution.metadata["Name"] for distribution in metadata.distributions()}
     loaded = set(sys.modules)
     names = sorted(name for name in names if name.replace("-", "_").lower() not in loaded)
-    told = environment(names)
-    assert {name: told.get(name) for name in names} == {n: metadata.version(n) for n in names}
+    reported = environment(names)
+    assert {name: reported.get(name) for name in names} == {n: metadata.version(n) for n in names}
 
 
 def test_metadata_without_a_version_or_of_an_older_kind_is_read_too(tmp_path, monkeypatch):
@@ -61,10 +61,10 @@ def test_metadata_without_a_version_or_of_an_older_kind_is_read_too(tmp_path, mo
     (tmp_path / "none-4.dist-info").mkdir()
     (tmp_path / "none-4.dist-info" / "METADATA").write_text("Name: none\n\nVersion: in the text\n")
     monkeypatch.syspath_prepend(tmp_path)
-    told = environment(["old-name", "editable", "broken", "none"])
-    assert (told["old-name"], told["editable"]) == ("1.5", "2.0rc1")
-    assert "broken" not in told
-    assert "none" not in told
+    reported = environment(["old-name", "editable", "broken", "none"])
+    assert (reported["old-name"], reported["editable"]) == ("1.5", "2.0rc1")
+    assert "broken" not in reported
+    assert "none" not in reported
 
 
 def test_allocator_settings_are_told_and_other_variables_are_not(monkeypatch):

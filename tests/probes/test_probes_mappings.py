@@ -221,12 +221,12 @@ def test_thousands_of_mappings_are_all_read(tmp_path: Path) -> None:
 def test_files_that_are_told_by_name_are_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    probe, told = MappingKindsProbe(), set()
+    probe, reported = MappingKindsProbe(), set()
     for number in range(3 * MOST_NAMES):
         file = Mapping(0, 1, b"r--p", f"/data/{number}.bin", LEAST_FILE_BYTES, 0)
         monkeypatch.setattr("leakscope.probes.mappings.read_mappings", lambda file=file: [file])
-        told |= {name for name in probe.read() if gauge.file_of(name)}
-    assert len(told) == MOST_NAMES
+        reported |= {name for name in probe.read() if gauge.file_of(name)}
+    assert len(reported) == MOST_NAMES
 
 
 @pytest.mark.parametrize("file", ["data.arrow", "a%2Eb.c", "no dot"])

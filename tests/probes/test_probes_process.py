@@ -113,8 +113,8 @@ def test_the_highest_resident_memory_is_not_that_of_what_executed_the_program():
         f"os.execv(sys.executable, [sys.executable, '-c', {reads!r}])"
     )
     ended = subprocess.run([sys.executable, "-c", executes], stdout=-1, text=True, check=True)
-    told = ast.literal_eval(ended.stdout)
-    assert told[gauge.RSS] <= told[gauge.RSS_PEAK] < 200 * MB
+    output = ast.literal_eval(ended.stdout)
+    assert output[gauge.RSS] <= output[gauge.RSS_PEAK] < 200 * MB
 
 
 @linux
@@ -274,13 +274,13 @@ def test_children_are_counted_with_their_memory_until_they_end():
     # In a process of its own: children that other tests left share pages with those started here.
     code = f"from {__name__} import tell_of_children; tell_of_children()"
     folder = str(Path(__file__).parent)
-    told = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path.insert(0, {folder!r}); {code}"],
         capture_output=True,
         text=True,
         check=True,
     ).stdout
-    before, during, after = (json.loads(line) for line in told.splitlines())
+    before, during, after = (json.loads(line) for line in output.splitlines())
     assert before == after == {gauge.CHILDREN: 0, gauge.CHILDREN_PSS: 0}
     assert during[gauge.CHILDREN] == 2, "grandchildren count"
     assert during[gauge.CHILDREN_PSS] > 2 * MB

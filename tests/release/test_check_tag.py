@@ -33,7 +33,7 @@ def test_the_version_is_read_without_importing_anything(check: ModuleType) -> No
 
 
 @pytest.mark.parametrize(
-    ("tag", "version", "said"),
+    ("tag", "version", "text"),
     [
         ("v1.2.0", "1.2.0", ""),
         ("v1.2.1", "1.2.0", "the tag must be v1.2.0"),
@@ -42,11 +42,11 @@ def test_the_version_is_read_without_importing_anything(check: ModuleType) -> No
     ],
 )
 def test_tag_version_and_changelog_must_agree(
-    check: ModuleType, tag: str, version: str, said: str
+    check: ModuleType, tag: str, version: str, text: str
 ) -> None:
     trouble = check.trouble(tag, version, CHANGELOG)
-    assert said in trouble
-    assert bool(trouble) is bool(said)
+    assert text in trouble
+    assert bool(trouble) is bool(text)
 
 
 def test_another_tag_ends_the_script_with_an_error() -> None:

@@ -75,8 +75,8 @@ def test_the_gauges_that_are_read_are_those_that_every_unix_has(tmp_path: Path) 
 
 
 def test_doctor_says_what_is_missing_and_not_to_compile(tmp_path: Path) -> None:
-    told = json.loads(run(["-m", "leakscope", "doctor", "--json"], tmp_path).stdout)
-    items = {item["name"]: item for item in told["items"]}
+    output = json.loads(run(["-m", "leakscope", "doctor", "--json"], tmp_path).stdout)
+    items = {item["name"]: item for item in output["items"]}
     assert items["walker of the heap"]["state"] == "missing"
     assert "is for Linux with glibc" in items["walker of the heap"]["advice"]
     for name in ("own and shared", "page map", "C heap", "kills for memory"):

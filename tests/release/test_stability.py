@@ -102,7 +102,7 @@ def remove_a_part(document: Schema) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "text"),
     [
         (remove_a_field, "Culprit.fed_at is gone"),
         (change_a_type, "Culprit.rank has another type"),
@@ -113,10 +113,10 @@ def remove_a_part(document: Schema) -> None:
         (remove_a_part, "Baseline is gone"),
     ],
 )
-def test_what_would_break_a_reader_is_found(change: Callable[[Schema], None], said: str) -> None:
+def test_what_would_break_a_reader_is_found(change: Callable[[Schema], None], text: str) -> None:
     changed = copy.deepcopy(RELEASED)
     change(changed)
-    assert breaks(RELEASED, changed) == [said]
+    assert breaks(RELEASED, changed) == [text]
 
 
 def test_what_is_added_breaks_nobody() -> None:

@@ -56,8 +56,8 @@ def without_notes(report: Report) -> Report:
 @pytest.mark.parametrize("make", REPORTS)
 def test_explanations_obey_their_part_of_the_schema(make) -> None:
     for budget in (1, 300, PLENTY):
-        told = json.loads(render_json(explain_run(make(), "runs/a", budget)))
-        jsonschema.validate(told, {**json_schema(), "$ref": "#/$defs/RunExplanation"})
+        document = json.loads(render_json(explain_run(make(), "runs/a", budget)))
+        jsonschema.validate(document, {**json_schema(), "$ref": "#/$defs/RunExplanation"})
 
 
 @pytest.mark.parametrize("make", REPORTS)
@@ -79,11 +79,11 @@ def test_the_text_takes_no_more_tokens_than_there_may_be(make) -> None:
 
 
 def test_a_larger_budget_takes_nothing_away() -> None:
-    told = [
+    reported = [
         {part.text for part in explain_run(samples.leaking(), "runs/a", budget).parts[:3]}
         for budget in (400, 1000, PLENTY)
     ]
-    assert told[0] == told[1] == told[2]
+    assert reported[0] == reported[1] == reported[2]
 
 
 @pytest.mark.parametrize("make", REPORTS)
@@ -102,22 +102,22 @@ def test_what_is_left_out_is_counted_and_the_command_tells_all_of_it(make) -> No
 
 def test_a_leak_is_told_with_name_line_rate_deadline_change_and_falsifier() -> None:
     report = samples.leaking()
-    lead = report.culprits[0]
+    first = report.culprits[0]
     explained = explain_run(report, "runs/a", PLENTY)
     culprit = explained.parts[1]
-    assert (culprit.kind, culprit.name) == (PartKind.CULPRIT, lead.name)
-    assert culprit.place == lead.fed_at[0]
-    assert (culprit.bytes_per_unit, culprit.interval) == (lead.bytes_per_unit, lead.interval)
-    assert lead.name in culprit.text
-    assert lead.fed_at[0] in culprit.text
+    assert (culprit.kind, culprit.name) == (PartKind.CULPRIT, first.name)
+    assert culprit.place == first.fed_at[0]
+    assert (culprit.bytes_per_unit, culprit.interval) == (first.bytes_per_unit, first.interval)
+    assert first.name in culprit.text
+    assert first.fed_at[0] in culprit.text
     text = render_run_explanation_text(explained)
-    assert lead.forecast is not None
-    assert f"runs out: {lead.forecast.text}" in text
-    assert f"change: {lead.remedy.title}" in text
-    assert lead.falsifier is not None
-    assert f"falsifier: {lead.falsifier.text}" in text
-    assert lead.falsifier.result is not None
-    assert f"Tried: {lead.falsifier.result}" in text
+    assert first.forecast is not None
+    assert f"runs out: {first.forecast.text}" in text
+    assert f"change: {first.remedy.title}" in text
+    assert first.falsifier is not None
+    assert f"falsifier: {first.falsifier.text}" in text
+    assert first.falsifier.result is not None
+    assert f"Tried: {first.falsifier.result}" in text
     order = kinds(explained)
     valued = [PartKind.CULPRIT, PartKind.FORECAST, PartKind.REMEDY, PartKind.LEDGER]
     valued += [PartKind.FALSIFIER, PartKind.CLEARED, PartKind.COST, PartKind.NEXT]
@@ -136,21 +136,25 @@ def test_a_diff_is_told_whole_or_not_at_all() -> None:
 
 def test_how_the_leading_culprit_was_judged_is_told() -> None:
     report = samples.leaking()
-    lead = report.culprits[0]
+    first = report.culprits[0]
     step = {"rule": "growth", "outcome": "growing: steady", "figure": 3e6, "threshold": 4096.0}
-    own = Decision(subject=lead.name, path=lead.path, **step)
+    own = Decision(subject=first.name, path=first.path, **step)
     other = Decision(subject="another", path="main()·another", **step)
     report = msgspec.structs.replace(report, decisions=[own, other])
-    (told,) = [p for p in explain_run(report, "a", PLENTY).parts if p.kind is PartKind.DECISIONS]
-    assert told.text == f"{lead.name}: growth: growing: steady [2.9 MiB, threshold 4 KiB]"
+    (reported,) = [
+        p for p in explain_run(report, "a", PLENTY).parts if p.kind is PartKind.DECISIONS
+    ]
+    assert reported.text == f"{first.name}: growth: growing: steady [2.9 MiB, threshold 4 KiB]"
 
 
 def test_without_a_leak_the_terms_are_told_that_were_judged() -> None:
     step = {"rule": "growth", "outcome": "bounded: stopped"}
     decisions = [Decision(subject="slack", **step), Decision(subject="x", path="main()·x", **step)]
     report = msgspec.structs.replace(samples.clean(), decisions=decisions)
-    told = [p.text for p in explain_run(report, "a", PLENTY).parts if p.kind is PartKind.DECISIONS]
-    assert told == ["free memory in the C heap: growth: bounded: stopped"]
+    reported = [
+        p.text for p in explain_run(report, "a", PLENTY).parts if p.kind is PartKind.DECISIONS
+    ]
+    assert reported == ["free memory in the C heap: growth: bounded: stopped"]
 
 
 def test_a_clean_run_says_below_what_rate_it_can_tell_nothing() -> None:
@@ -178,9 +182,9 @@ def test_a_run_without_memory_says_who_held_it_and_what_would_have_fitted() -> N
 
 def test_of_many_ranks_those_are_named_in_which_something_grows() -> None:
     ranks = [rank_samples.rank(n, grows=["seen"] if n % 2 else []) for n in range(40)]
-    told = text_of(rank_samples.report_of(ranks))
-    assert "ranks: 40 in all; rank 1: seen; rank 3: seen" in told
-    assert "12 more ranks" in told
+    report = text_of(rank_samples.report_of(ranks))
+    assert "ranks: 40 in all; rank 1: seen; rank 3: seen" in report
+    assert "12 more ranks" in report
 
 
 def test_notes_alone_leave_nothing_to_mend_first() -> None:
@@ -206,8 +210,8 @@ def test_a_diff_is_tried_by_the_number_of_its_culprit() -> None:
     assert next_steps(report, "runs/a")[0].command == "leakscope verify runs/a"
     note = msgspec.structs.replace(first, severity=Severity.NOTE)
     remedy = msgspec.structs.replace(second.remedy, diff="--- a\n+++ b\n")
-    lead = msgspec.structs.replace(second, remedy=remedy, severity=Severity.WARNING)
-    report = msgspec.structs.replace(report, culprits=[note, lead, third])
+    leading = msgspec.structs.replace(second, remedy=remedy, severity=Severity.WARNING)
+    report = msgspec.structs.replace(report, culprits=[note, leading, third])
     assert next_steps(report, "runs/a")[0].command == "leakscope verify runs/a --remedy 2"
 
 

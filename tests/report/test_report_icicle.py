@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from page_reader import read_page
 from retained_samples import MIB
 
-from leakscope.analysis.holdings.tree import Weights, grown_weights, held_weights
+from leakscope.analysis.holdings.tree import Weights, grown_weights, retained_weights
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.census import CensusScope
 from leakscope.model.run import NodeKind, Retained, RetainedCensus, RetainedNode, RetainedProcess
@@ -127,7 +127,9 @@ def test_boxes_never_overlap_and_never_reach_beyond_their_holder(
     ]
     retained = Retained(nodes=nodes, censuses=censuses, taken=2, first=0, last=1, shown=1)
     weights = (
-        grown_weights(retained, "host", 0, 1) if is_growth else held_weights(retained, "host", 1)
+        grown_weights(retained, "host", 0, 1)
+        if is_growth
+        else retained_weights(retained, "host", 1)
     )
     laid = lay_out(nodes, weights)
     rows: dict[int, list[tuple[float, float]]] = {}

@@ -20,10 +20,12 @@ from leakscope.report.words import together_words
 MIB = 1 << 20
 
 
-def taken(second: float, pause: float = 0.01, scope: str = "focused", asked: bool = False) -> Taken:
+def taken(
+    second: float, pause: float = 0.01, scope: str = "focused", requested: bool = False
+) -> Taken:
     return Taken(
         time_s=second, boundary=int(second), phase="train", step=int(10 * second), scope=scope,
-        objects=1234, rows=56, pause_s=pause, asked=asked,
+        objects=1234, rows=56, pause_s=pause, requested=requested,
     )  # fmt: skip
 
 
@@ -40,7 +42,9 @@ def test_how_many_errors_were_suppressed_is_always_told(errors: int, shown: str)
 
 
 def test_censuses_are_summed_up_in_a_sentence() -> None:
-    view = measuring_view(overhead(taken(1, 0.2, "full"), taken(2, 0.3), taken(3, asked=True)), 51)
+    view = measuring_view(
+        overhead(taken(1, 0.2, "full"), taken(2, 0.3), taken(3, requested=True)), 51
+    )
     assert view.sentence == (
         "3 censuses, 1 of the whole heap, 1 on request. "
         "The program stood still for 510 ms altogether, 1.0 % of the run."
@@ -69,7 +73,7 @@ def test_of_very_many_censuses_those_that_paused_longest_are_listed_and_that_is_
 
 def test_without_a_census_nothing_is_claimed() -> None:
     view = measuring_view(overhead(), 0.0)
-    assert view.sentence == "No census was taken: nothing could be told by name."
+    assert view.sentence == "No census was taken: nothing could be named."
     assert (view.strip, view.taken) == (None, [])
 
 

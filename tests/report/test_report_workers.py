@@ -67,8 +67,8 @@ def test_growth_of_child_processes_names_nothing_where_no_worker_leaks() -> None
 
 def test_what_a_worker_holds_is_of_its_last_look() -> None:
     card = report_page(in_workers()).culprits[0]
-    assert card.held_on == "on host, in one worker when last looked at"
-    assert report_page(samples.leaking()).culprits[0].held_on == "on host"
+    assert card.device == "on host, in one worker when last looked at"
+    assert report_page(samples.leaking()).culprits[0].device == "on host"
 
 
 def test_a_pass_is_explained_where_workers_count_in_it() -> None:

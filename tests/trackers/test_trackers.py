@@ -306,18 +306,18 @@ class TestTroubles:
         assert not given.faults
 
     @pytest.mark.parametrize(
-        ("closes", "report", "told"),
+        ("closes", "report", "lines"),
         [(True, True, ["tracker-closed"]), (True, False, []), (False, True, [])],
     )
     def test_a_tracker_that_was_closed_before_the_report_is_told(
-        self, writer: Any, closes: bool, report: bool, told: list[str]
+        self, writer: Any, closes: bool, report: bool, lines: list[str]
     ) -> None:
         given = Set("auto", report=report)
         given.reach(0, 0)
         if closes:
             writer.close()
         given.reach(10, 1, BoundaryKind.RUN_END)
-        assert [slug for slug, _ in given.notes] == told
+        assert [slug for slug, _ in given.notes] == lines
         assert not given.faults
 
     def test_a_report_that_is_missing_is_told(self, tmp_path: Path) -> None:
@@ -342,19 +342,19 @@ class TestWhatLeavesTheMachine:
         assert MLflowRun(library, SimpleNamespace(artifact_uri=artifacts)).is_local is is_local
 
     @pytest.mark.parametrize(
-        ("offline", "asked", "logs"),
+        ("offline", "requested", "logs"),
         [(True, "auto", True), (False, "auto", False), (False, "wandb", True)],
     )
     def test_wandb_is_told_online_only_if_asked_for(
-        self, monkeypatch: pytest.MonkeyPatch, offline: bool, asked: str, logs: bool
+        self, monkeypatch: pytest.MonkeyPatch, offline: bool, requested: str, logs: bool
     ) -> None:
-        told: list[dict[str, float]] = []
+        messages: list[dict[str, float]] = []
         run = SimpleNamespace(
-            offline=offline, disabled=False, log=lambda figures, commit: told.append(figures)
+            offline=offline, disabled=False, log=lambda figures, commit: messages.append(figures)
         )
         monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(run=run, patched={}))
-        Set(asked).reach(0, 0)
-        assert bool(told) is logs
+        Set(requested).reach(0, 0)
+        assert bool(messages) is logs
 
     def test_a_run_fed_from_tensorboard_is_not_told_twice(
         self, monkeypatch: pytest.MonkeyPatch

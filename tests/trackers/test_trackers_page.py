@@ -62,8 +62,8 @@ def test_the_snippet_draws_what_the_page_lists(tmp_path: Path) -> None:
 def test_the_example_names_its_leak(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     example = ROOT / "examples" / "with_trackers" / "train.py"
-    told = run([str(example), "--out", "run", "--logs", "logs"], tmp_path)
-    assert "main.outputs grows by" in told
+    reported = run([str(example), "--out", "run", "--logs", "logs"], tmp_path)
+    assert "main.outputs grows by" in reported
     report = msgspec.to_builtins(analyse(open_run(tmp_path / "run")))
     assert not report["errors"]
     assert report["overhead"]["seconds"]["trackers"] > 0

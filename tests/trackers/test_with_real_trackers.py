@@ -34,8 +34,8 @@ INSTALLED = tuple(filter(is_installed, LIBRARIES))
 
 
 def needs(library: str) -> pytest.MarkDecorator:
-    told = f"needs {library}: pip install 'leakscope[trackers]'"
-    return pytest.mark.skipif(library not in INSTALLED, reason=told)
+    text = f"needs {library}: pip install 'leakscope[trackers]'"
+    return pytest.mark.skipif(library not in INSTALLED, reason=text)
 
 
 needs_any = pytest.mark.skipif(not INSTALLED, reason=f"needs one of {', '.join(LIBRARIES)}")
@@ -163,9 +163,11 @@ class TestWandB:
         assert [list(row) for row in stripped[len(alone) :]] in ([], [["_step"]])
 
     def test_memory_is_in_the_programs_rows(self, recorded: Ended) -> None:
-        told = [ours(row)["leakscope/host_mib"] for row in wandb_rows(recorded.folder) if ours(row)]
-        assert len(told) >= 3
-        assert all(50 < figure < 10_000 for figure in told)
+        reported = [
+            ours(row)["leakscope/host_mib"] for row in wandb_rows(recorded.folder) if ours(row)
+        ]
+        assert len(reported) >= 3
+        assert all(50 < figure < 10_000 for figure in reported)
 
     def test_the_report_is_an_artifact_and_its_verdict_in_the_summary(
         self, recorded: Ended

@@ -298,15 +298,15 @@ def findings(one: Verdict) -> str:
 
 def report(changes: list[Change], every: list[Effects], seconds: float) -> dict[str, Any]:
     """Print what each change does, and return it."""
-    told: dict[str, Any] = {}
+    readings: dict[str, Any] = {}
     by_name: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for change in changes:
         kinds: defaultdict[str, dict[str, str]] = defaultdict(dict)
-        for one in every:
-            if change in one.effects:
-                kind, what = one.effects[change]
-                kinds[kind][one.key] = what
-        told[str(change)] = {kind: dict(programs) for kind, programs in kinds.items()}
+        for item in every:
+            if change in item.effects:
+                kind, what = item.effects[change]
+                kinds[kind][item.key] = what
+        readings[str(change)] = {kind: dict(programs) for kind, programs in kinds.items()}
         for kind, programs in kinds.items():
             by_name[change.name][kind] += len(programs)
         counts = ", ".join(f"{len(programs)} {kind}" for kind, programs in sorted(kinds.items()))
@@ -317,7 +317,7 @@ def report(changes: list[Change], every: list[Effects], seconds: float) -> dict[
     tried = dict.fromkeys(change.name for change in changes)
     print(f"\nchange no verdict: {', '.join(n for n in tried if not by_name[n])}")
     print(f"{len(every)} recordings, {len(changes)} changes in {seconds:.0f} s")
-    return told
+    return readings
 
 
 def chosen(wanted: str, known: Iterable[str]) -> list[str]:
@@ -341,10 +341,10 @@ def main() -> None:
     changes += [Change(n, f) for n in chosen(arguments.numbers, numbers()) for f in FACTORS]
     by_size = sorted(files, key=lambda file: -file.stat().st_size)
     with ProcessPoolExecutor(arguments.jobs) as pool:
-        every = sorted(pool.map(partial(examine, changes), by_size), key=lambda one: one.key)
-    told = report(changes, every, time.perf_counter() - begun)
+        every = sorted(pool.map(partial(examine, changes), by_size), key=lambda item: item.key)
+    reported = report(changes, every, time.perf_counter() - begun)
     if arguments.write:
-        arguments.write.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
+        arguments.write.write_text(json.dumps(reported, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

@@ -52,8 +52,8 @@ class Case:
 
     def about(self) -> str:
         """Return the first line of what the program says of itself."""
-        said = ast.get_docstring(ast.parse(self.program.read_text())) or self.name
-        return said.split("\n\n")[0].replace("\n", " ")
+        output = ast.get_docstring(ast.parse(self.program.read_text())) or self.name
+        return output.split("\n\n")[0].replace("\n", " ")
 
 
 def cases() -> list[Case]:
@@ -82,8 +82,8 @@ def pairs() -> list[Case]:
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     found = []
-    for name, told in module.LEAKS.items():
-        truth = Truth((Leak(told.names, line=told.line),))
+    for name, leak in module.LEAKS.items():
+        truth = Truth((Leak(leak.names, line=leak.line),))
         found.append(Case(f"{name}_leaks", PAIRS / f"{name}_leaks.py", truth))
         alike = Case(
             f"{name}_lookalike", PAIRS / f"{name}_lookalike.py", Truth(verdicts=("clean",))

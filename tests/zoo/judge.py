@@ -74,16 +74,16 @@ def judge(archive: Path) -> Judged:
     case = known_cases()[about.name]
     found: dict[str, Any] = json.loads(msgspec.json.encode(report, enc_hook=float))
     kept = read_kept(case) or [{} for _ in case.leaks]
-    one = score(case, Outcome(found, about.seconds, kept))
+    single = score(case, Outcome(found, about.seconds, kept))
     is_same = about.form != "short" or about.program_digest == digest(case.program.read_text())
     return Judged(
         f"{about.name}.{about.form}",
         about.form,
-        one,
-        verdict_of(found, one),
+        single,
+        verdict_of(found, single),
         time.perf_counter() - begun,
         not (is_same and about.recorder_digest == recorder_digest()),
-        {one["kind"]: one["answer"] for one in found["kinds"]},
+        {single["kind"]: single["answer"] for single in found["kinds"]},
     )
 
 
@@ -136,7 +136,7 @@ def archives(folders: Iterable[Path], pattern: str) -> list[Path]:
     for folder in folders:
         for file in sorted(folder.glob(f"*{SUFFIX}")):
             name = file.name.split(".")[0]
-            if name in known_cases() and any(fnmatch.fnmatch(name, one) for one in wanted):
+            if name in known_cases() and any(fnmatch.fnmatch(name, item) for item in wanted):
                 found.setdefault(file.name, file)
     return [found[name] for name in sorted(found)]
 
@@ -146,7 +146,7 @@ def judged(files: list[Path], jobs: int) -> list[Judged]:
     by_size = sorted(files, key=lambda file: -file.stat().st_size)
     with ProcessPoolExecutor(jobs) as pool:
         every = list(pool.map(judge, by_size))
-    return sorted(every, key=lambda one: one.key)
+    return sorted(every, key=lambda item: item.key)
 
 
 def changes(before: Verdict | None, after: Verdict) -> Iterator[str]:
@@ -188,26 +188,26 @@ def shown(value: object) -> str:
 def report_changes(every: list[Judged], accepted: dict[str, Verdict]) -> int:
     """Print what is judged otherwise, program by program, and return how many are."""
     count = 0
-    for one in every:
-        lines = list(changes(accepted.get(one.key), one.verdict))
+    for item in every:
+        lines = list(changes(accepted.get(item.key), item.verdict))
         if lines:
             count += 1
-            print(f"{'right' if one.score.right else 'WRONG':6} {one.key}")
+            print(f"{'right' if item.score.right else 'WRONG':6} {item.key}")
             print("\n".join(f"         {line}" for line in lines))
     return count
 
 
 def print_columns(every: list[Judged]) -> None:
     """Print the figures of each form: short runs at the floor, long ones inside the budget."""
-    for form in sorted({one.form for one in every}, reverse=True):
-        mine = [one.score for one in every if one.form == form]
+    for form in sorted({item.form for item in every}, reverse=True):
+        mine = [item.score for item in every if item.form == form]
         print(f"\n{form}: {len(mine)} recordings\n{told(summarise(mine))}")
 
 
 def write_figures(every: list[Judged]) -> None:
     """Write down the figures of all short runs, which the README tells."""
-    scores = [one.score for one in every if one.form == "short"]
-    clean = sum(one.leaking and one.verdict == "clean" for one in scores)
+    scores = [item.score for item in every if item.form == "short"]
+    clean = sum(item.leaking and item.verdict == "clean" for item in scores)
     figures = {"programs": len(scores), "called_clean": clean, **asdict(summarise(scores))}
     FIGURES.write_text(json.dumps(figures, indent=1) + "\n")
 
@@ -224,15 +224,15 @@ def main() -> int:
     files = archives(arguments.folders or [CACHE, SAMPLE], arguments.only)
     every = judged(files, arguments.jobs)
     if arguments.table:
-        print("\n".join(row(one.score) for one in every))
+        print("\n".join(row(item.score) for item in every))
     accepted: dict[str, Verdict] = json.loads(ACCEPTED.read_text()) if ACCEPTED.exists() else {}
     count = report_changes(every, accepted)
     print_columns(every)
-    outdated = sum(one.is_outdated for one in every)
+    outdated = sum(item.is_outdated for item in every)
     print(f"\n{len(every)} recordings judged in {time.perf_counter() - begun:.1f} s", end="")
     print(f", {outdated} of them outdated" if outdated else "")
     if arguments.accept:
-        accepted |= {one.key: one.verdict for one in every}
+        accepted |= {item.key: item.verdict for item in every}
         text = json.dumps(dict(sorted(accepted.items())), indent=1, ensure_ascii=False)
         ACCEPTED.write_text(text + "\n")
         if len(every) > len(accepted) / 2:  # no mere sample

@@ -127,7 +127,7 @@ def weigh(some: list[Case], jobs: int) -> None:
     with ThreadPoolExecutor(jobs) as pool:
         for case, kept in zip(unknown, pool.map(kept_bytes, unknown), strict=True):
             known = json.loads(KEPT.read_text()) if KEPT.exists() else {}
-            rounded = [{unit: round(size, 1) for unit, size in one.items()} for one in kept]
+            rounded = [{unit: round(size, 1) for unit, size in item.items()} for item in kept]
             known[case.name] = {
                 "program_digest": digest(case.program.read_text()),
                 "kept": rounded,
@@ -142,7 +142,7 @@ def chosen(pattern: str) -> list[Case]:
     return [
         case
         for case in cases()
-        if any(fnmatch.fnmatch(case.name, one) for one in wanted) and case.is_runnable()
+        if any(fnmatch.fnmatch(case.name, item) for item in wanted) and case.is_runnable()
     ]
 
 

@@ -61,11 +61,11 @@ class Robustness:
     @property
     def changed(self) -> list[Ran]:
         """The runs that could tell, with another verdict or first accusation than the usual."""
-        told = (self.usual.verdict, self.usual.first)
+        outcome = (self.usual.verdict, self.usual.first)
         return [
             ran
             for ran in self.runs
-            if (not ran.is_undecided and (ran.verdict, ran.first) != told) or ran.fault
+            if (not ran.is_undecided and (ran.verdict, ran.first) != outcome) or ran.fault
         ]
 
     @property
@@ -97,11 +97,11 @@ def ran(case: Case, variant: Variant, kept: list[dict[str, float]]) -> Ran:
         program.write_text(rewritten(case.program.read_text(), variant, LENGTHS[case.name]))
         hashing = {"PYTHONHASHSEED": str(variant.seed)}
         outcome = replace(reported(program, variant.budget, hashing), kept=kept)
-        one: Score = score(replace(case, program=program), outcome)
-    if one.fault:
-        return Ran(variant.name, one.verdict, "", False, one.fault)
+        single: Score = score(replace(case, program=program), outcome)
+    if single.fault:
+        return Ran(variant.name, single.verdict, "", False, single.fault)
     found = accusations(outcome.report)
-    return Ran(variant.name, one.verdict, called(found[0]) if found else "", one.right)
+    return Ran(variant.name, single.verdict, called(found[0]) if found else "", single.right)
 
 
 def tried(some: list[Case], jobs: int) -> Iterator[Robustness]:
@@ -112,9 +112,9 @@ def tried(some: list[Case], jobs: int) -> Iterator[Robustness]:
             runs = pool.map(
                 lambda variant, case=case, kept=kept: ran(case, variant, kept), VARIANTS
             )
-            one = Robustness(case.name, bool(case.leaks), tuple(runs))
-            print("\n".join(rows(one)), flush=True)
-            yield one
+            single = Robustness(case.name, bool(case.leaks), tuple(runs))
+            print("\n".join(rows(single)), flush=True)
+            yield single
 
 
 def rows(one: Robustness) -> list[str]:
@@ -122,11 +122,11 @@ def rows(one: Robustness) -> list[str]:
     usual = one.usual
     counts = f"{len(one.changed)} changed, {len(one.undecided)} undecided, {len(one.wrong)} wrong"
     head = f"{one.name:28} {usual.verdict:13} {usual.first or '-':36} {counts} of {len(one.runs)}"
-    told = [other for other in one.runs if other in [*one.changed, *one.undecided, *one.wrong]]
+    outcome = [other for other in one.runs if other in [*one.changed, *one.undecided, *one.wrong]]
     return [head] + [
         f"    {other.variant:26} {other.fault or other.verdict:13} {other.first or '-'}"
         f"{'' if other.right else '  (not right)'}"
-        for other in told
+        for other in outcome
     ]
 
 
@@ -134,10 +134,10 @@ def totals(every: list[Robustness]) -> Totals:
     """Return the counts over all programs; the program as it stands is a run like the others."""
     return Totals(
         programs=len(every),
-        runs=sum(len(one.runs) for one in every),
-        changed=sum(len(one.changed) for one in every),
-        undecided=sum(len(one.undecided) for one in every),
-        wrong=sum(len(one.wrong) for one in every),
+        runs=sum(len(item.runs) for item in every),
+        changed=sum(len(item.changed) for item in every),
+        undecided=sum(len(item.undecided) for item in every),
+        wrong=sum(len(item.wrong) for item in every),
     )
 
 
@@ -161,8 +161,8 @@ def main() -> None:
         f"{figures.undecided} undecided, {figures.wrong} wrong"
     )
     arguments.out.mkdir(parents=True, exist_ok=True)
-    told = {"totals": asdict(figures), "programs": [asdict(one) for one in every]}
-    (arguments.out / "robustness.json").write_text(json.dumps(told, indent=1) + "\n")
+    outcome = {"totals": asdict(figures), "programs": [asdict(item) for item in every]}
+    (arguments.out / "robustness.json").write_text(json.dumps(outcome, indent=1) + "\n")
     (arguments.out / "robustness.html").write_text(render_robustness(every, figures))
 
 

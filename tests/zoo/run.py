@@ -36,9 +36,9 @@ def judge(case: Case) -> Score:
 
 def judged(some: list[Case], jobs: int) -> Iterator[Score]:
     with ThreadPoolExecutor(jobs) as pool:
-        for one in pool.map(judge, some):
-            print(row(one), flush=True)
-            yield one
+        for item in pool.map(judge, some):
+            print(row(item), flush=True)
+            yield item
 
 
 def row(one: Score) -> str:
@@ -96,7 +96,7 @@ def main() -> None:
     summary = summarise(scores)
     print(told(summary))
     arguments.out.mkdir(parents=True, exist_ok=True)
-    figures = {"summary": asdict(summary), "cases": [asdict(one) for one in scores]}
+    figures = {"summary": asdict(summary), "cases": [asdict(item) for item in scores]}
     (arguments.out / "zoo.json").write_text(json.dumps(figures, indent=1) + "\n")
     (arguments.out / "zoo.html").write_text(render(scores, summary))
 

@@ -93,10 +93,10 @@ def kept_bytes(case: Case) -> list[dict[str, float]]:
         # Small objects lie in the C heap too, so that what is freed there is all that was kept.
         more = {"COUNT_KEPT": "1", "PYTHONMALLOC": "malloc", "PYTHONPATH": path}
         output, _ = start([str(case.program)], Path(scratch), more)
-    told = [line for line in output.splitlines() if line.startswith("kept bytes ")]
-    if not told:
+    lines = [line for line in output.splitlines() if line.startswith("kept bytes ")]
+    if not lines:
         return [{} for _ in case.leaks]
-    kept = json.loads(told[0].removeprefix("kept bytes "))
+    kept = json.loads(lines[0].removeprefix("kept bytes "))
     if all(isinstance(value, (int, float)) for value in kept.values()):
         return [kept]
     if len(case.leaks) == 1:

@@ -87,8 +87,8 @@ class Score:
 
 def accusations(report: dict[str, Any]) -> list[dict[str, Any]]:
     """Return what the report blames, culprits before findings, without the notes."""
-    told = [*report["culprits"], *report["findings"]]
-    return [one for one in told if one["severity"] != "note"]
+    finding = [*report["culprits"], *report["findings"]]
+    return [item for item in finding if item["severity"] != "note"]
 
 
 def called(accusation: dict[str, Any]) -> str:
@@ -97,7 +97,7 @@ def called(accusation: dict[str, Any]) -> str:
 
 def share_of_growth(report: dict[str, Any], share: str) -> float | None:
     """Return a share of the host memory's growth; none where little grew."""
-    shares = {one["metric"]: one[share] for one in report["growth"]}
+    shares = {item["metric"]: item[share] for item in report["growth"]}
     return next((shares[name] for name in ("pss", "rss") if shares.get(name) is not None), None)
 
 
@@ -124,7 +124,7 @@ def score(case: Case, outcome: Outcome) -> Score:
             score_leak(case, leak, found, kept)
             for leak, kept in zip(case.leaks, outcome.kept, strict=True)
         ],
-        [called(one) for one in found if called(one) not in known],
+        [called(item) for item in found if called(item) not in known],
         share_of_growth(report, "explained_share"),
         share_of_growth(report, "named_share"),
         outcome.seconds,
@@ -137,16 +137,16 @@ def score_leak(
 ) -> LeakScore:
     """Return how well one leak was found among the accusations."""
     size = next(iter(kept.values()), 0.0)
-    for rank, one in enumerate(found, 1):
-        if called(one) in leak.names and one["growth"] == leak.growth:
-            truth, rate = kept.get(one["unit"]), one["bytes_per_unit"]
+    for rank, item in enumerate(found, 1):
+        if called(item) in leak.names and item["growth"] == leak.growth:
+            truth, rate = kept.get(item["unit"]), item["bytes_per_unit"]
             error = abs(rate - truth) / truth if truth and rate is not None else None
             lines = feeding_lines(case.program, leak)
-            places = [place.rpartition(":") for place in one["fed_at"]]
+            places = [place.rpartition(":") for place in item["fed_at"]]
             fed = [int(line) if file.endswith(case.program.name) else 0 for file, _, line in places]
-            said = f"{rate or 0:,.0f} bytes per {one['unit']}, truly {truth or 0:,.0f}"
+            text = f"{rate or 0:,.0f} bytes per {item['unit']}, truly {truth or 0:,.0f}"
             has_line = bool(fed) and fed[0] in lines
-            return LeakScore(called(one), rank, has_line, error, said, size)
+            return LeakScore(called(item), rank, has_line, error, text, size)
     return LeakScore(leak.names[0], None, False, None, "not found", size)
 
 
@@ -173,25 +173,25 @@ class Summary:
 
 def summarise(scores: list[Score]) -> Summary:
     """Return the counts and medians; a case whose verdict may be inconclusive counts if it is."""
-    leaking = [one for one in scores if one.leaking]
-    judged = [one for one in leaking if not (one.inconclusive and one.verdict_right)]
-    explained = [one.explained for one in judged if one.explained is not None]
-    named = [one.named for one in judged if one.named is not None]
-    every = [leak for one in judged for leak in one.leaks]
+    leaking = [item for item in scores if item.leaking]
+    judged = [item for item in leaking if not (item.inconclusive and item.verdict_right)]
+    explained = [item.explained for item in judged if item.explained is not None]
+    named = [item.named for item in judged if item.named is not None]
+    every = [leak for item in judged for leak in item.leaks]
     return Summary(
         leaking=len(judged),
         healthy=len(scores) - len(leaking),
-        first_right=sum(one.first_right for one in judged),
-        line_right=sum(one.line_right for one in judged),
-        rate_right=sum(one.rate_right for one in judged),
+        first_right=sum(item.first_right for item in judged),
+        line_right=sum(item.line_right for item in judged),
+        rate_right=sum(item.rate_right for item in judged),
         leaks=len(every),
         within=sum(leak.rank is not None and leak.rank <= WITHIN for leak in every),
         explained=statistics.median(explained) if explained else 0.0,
         named=statistics.median(named) if named else 0.0,
-        false_alarms=sum(bool(one.wrong) for one in scores if not one.leaking),
-        wrong_beside=sum(bool(one.wrong) for one in judged),
-        inconclusive=sum(one.inconclusive for one in scores),
-        faults=sum(bool(one.fault) for one in scores),
-        seconds=sum(one.seconds for one in scores),
-        measuring_share=statistics.median([one.measuring_share for one in scores] or [0.0]),
+        false_alarms=sum(bool(item.wrong) for item in scores if not item.leaking),
+        wrong_beside=sum(bool(item.wrong) for item in judged),
+        inconclusive=sum(item.inconclusive for item in scores),
+        faults=sum(bool(item.fault) for item in scores),
+        seconds=sum(item.seconds for item in scores),
+        measuring_share=statistics.median([item.measuring_share for item in scores] or [0.0]),
     )

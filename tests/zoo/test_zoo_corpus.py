@@ -27,11 +27,11 @@ WITHOUT_A_LONG_FORM = 25
 
 @pytest.mark.parametrize("archive", RECORDINGS, ids=lambda file: file.name.removesuffix(SUFFIX))
 def test_a_recorded_program_is_judged_as_accepted(archive: Path) -> None:
-    one = judge(archive)
+    single = judge(archive)
     accepted = json.loads(ACCEPTED.read_text())
-    assert list(changes(accepted[one.key], one.verdict)) == []
-    assert one.kinds["leak"] == LEAK_APPLIES[one.verdict["verdict"]]
-    assert set(one.kinds) == {kind.value for kind in KindOfGrowth}
+    assert list(changes(accepted[single.key], single.verdict)) == []
+    assert single.kinds["leak"] == LEAK_APPLIES[single.verdict["verdict"]]
+    assert set(single.kinds) == {kind.value for kind in KindOfGrowth}
 
 
 def test_the_sample_has_leaks_and_healthy_programs() -> None:

@@ -41,7 +41,9 @@ def test_every_program_can_be_varied_line_for_line(name: str) -> None:
     for variant in (Variant(seed=1), Variant(length=2)):
         other = rewritten(text, variant, LENGTHS[name])
         changed = [
-            one for one, two in zip(text.split("\n"), other.split("\n"), strict=True) if one != two
+            item
+            for item, two in zip(text.split("\n"), other.split("\n"), strict=True)
+            if item != two
         ]
         assert bool(changed) == bool(variant.length != 1 or seeds(text))
 
@@ -55,7 +57,7 @@ def ran(variant: str, verdict: str = "leak", first: str = "kept", right: bool = 
 
 
 def test_another_verdict_and_another_culprit_are_changes() -> None:
-    one = Robustness(
+    single = Robustness(
         "keeps",
         leaking=True,
         runs=(
@@ -65,20 +67,20 @@ def test_another_verdict_and_another_culprit_are_changes() -> None:
             ran("length × 2", verdict="clean", first="", right=False),
         ),
     )
-    assert [run.variant for run in one.changed] == ["seed 2", "length × 2"]
-    assert one.wrong == one.changed
+    assert [run.variant for run in single.changed] == ["seed 2", "length × 2"]
+    assert single.wrong == single.changed
 
 
 def test_a_run_that_says_that_it_cannot_tell_is_no_change() -> None:
     unsure = ran("length × 0.5", verdict="inconclusive", first="", right=False)
-    one = Robustness("keeps", leaking=True, runs=(unsure, ran("as it stands"), ran("seed 1")))
-    assert (one.undecided, one.changed, one.wrong) == ([unsure], [], [])
+    single = Robustness("keeps", leaking=True, runs=(unsure, ran("as it stands"), ran("seed 1")))
+    assert (single.undecided, single.changed, single.wrong) == ([unsure], [], [])
 
 
 def test_a_run_without_a_report_is_a_change() -> None:
     broken = Ran("seed 1", "none", "", right=False, fault="exit code 1")
-    one = Robustness("keeps", leaking=True, runs=(ran("as it stands"), broken))
-    assert one.changed == [broken]
+    single = Robustness("keeps", leaking=True, runs=(ran("as it stands"), broken))
+    assert single.changed == [broken]
 
 
 def test_table_and_page_tell_what_changed() -> None:

@@ -35,5 +35,5 @@ def judged(case: Case) -> Outcome:
 def test_a_program_of_the_zoo_is_judged_rightly(case: Case) -> None:
     if not case.is_runnable():
         pytest.skip(f"needs {', '.join(case.truth.needs)}")
-    one = score(case, judged(case))
-    assert one.right, one
+    single = score(case, judged(case))
+    assert single.right, single

@@ -54,22 +54,22 @@ def judged(case: Case, *culprits: dict[str, Any], verdict: str = "leak") -> Scor
 
 
 def test_a_right_report_is_right(tmp_path: Path) -> None:
-    one = judged(a_case(tmp_path, KEPT), culprit("kept", 4))
-    assert one.right
-    assert one.first_right and one.line_right and one.rate_right
-    assert one.wrong == []
+    single = judged(a_case(tmp_path, KEPT), culprit("kept", 4))
+    assert single.right
+    assert single.first_right and single.line_right and single.rate_right
+    assert single.wrong == []
 
 
 def test_a_leak_that_is_missed_is_wrong(tmp_path: Path) -> None:
-    one = judged(a_case(tmp_path, KEPT), verdict="clean")
-    assert not one.right
-    assert one.leaks[0].rank is None
+    single = judged(a_case(tmp_path, KEPT), verdict="clean")
+    assert not single.right
+    assert single.leaks[0].rank is None
 
 
 def test_the_lesser_of_two_leaks_first_is_wrong(tmp_path: Path) -> None:
-    one = judged(a_case(tmp_path, KEPT, OTHER), culprit("other", 7, 10.0), culprit("kept", 4))
-    assert not one.right
-    assert [leak.rank for leak in one.leaks] == [2, 1]
+    single = judged(a_case(tmp_path, KEPT, OTHER), culprit("other", 7, 10.0), culprit("kept", 4))
+    assert not single.right
+    assert [leak.rank for leak in single.leaks] == [2, 1]
 
 
 def test_either_of_two_leaks_as_great_may_come_first(tmp_path: Path) -> None:
@@ -79,8 +79,8 @@ def test_either_of_two_leaks_as_great_may_come_first(tmp_path: Path) -> None:
 
 
 def test_another_line_is_wrong_though_the_name_is_right(tmp_path: Path) -> None:
-    one = judged(a_case(tmp_path, KEPT), culprit("kept", 7))
-    assert one.first_right and not one.line_right and not one.right
+    single = judged(a_case(tmp_path, KEPT), culprit("kept", 7))
+    assert single.first_right and not single.line_right and not single.right
 
 
 def test_a_rate_is_compared_in_the_unit_in_which_it_is_told(tmp_path: Path) -> None:
@@ -90,25 +90,25 @@ def test_a_rate_is_compared_in_the_unit_in_which_it_is_told(tmp_path: Path) -> N
 
 
 def test_growth_of_another_kind_is_another_claim(tmp_path: Path) -> None:
-    one = judged(a_case(tmp_path, KEPT), culprit("kept", 4, growth="within"))
-    assert one.leaks[0].rank is None
+    single = judged(a_case(tmp_path, KEPT), culprit("kept", 4, growth="within"))
+    assert single.leaks[0].rank is None
 
 
 def test_a_wrong_alarm_beside_a_right_one_is_seen(tmp_path: Path) -> None:
-    one = judged(a_case(tmp_path, KEPT), culprit("kept", 4), culprit("innocent", 2))
-    assert one.first_right and one.wrong == ["innocent"] and not one.right
+    single = judged(a_case(tmp_path, KEPT), culprit("kept", 4), culprit("innocent", 2))
+    assert single.first_right and single.wrong == ["innocent"] and not single.right
 
 
 def test_a_note_accuses_nobody(tmp_path: Path) -> None:
     case = a_case(tmp_path, verdicts=("clean",))
-    one = judged(case, culprit("innocent", 2, severity="note"), verdict="clean")
-    assert one.right and one.wrong == []
+    single = judged(case, culprit("innocent", 2, severity="note"), verdict="clean")
+    assert single.right and single.wrong == []
 
 
 def test_a_false_alarm_is_counted(tmp_path: Path) -> None:
-    one = judged(a_case(tmp_path, verdicts=("clean",)), culprit("innocent", 2))
-    assert not one.right
-    assert summarise([one]).false_alarms == 1
+    single = judged(a_case(tmp_path, verdicts=("clean",)), culprit("innocent", 2))
+    assert not single.right
+    assert summarise([single]).false_alarms == 1
 
 
 def test_a_run_too_short_may_be_inconclusive(tmp_path: Path) -> None:
@@ -119,19 +119,19 @@ def test_a_run_too_short_may_be_inconclusive(tmp_path: Path) -> None:
 
 
 def test_a_program_without_a_report_is_shown_with_its_fault(tmp_path: Path) -> None:
-    one = score(a_case(tmp_path, KEPT), Outcome({}, 1.0, fault="exit code 1: boom"))
-    assert not one.right
-    summary = summarise([one])
+    single = score(a_case(tmp_path, KEPT), Outcome({}, 1.0, fault="exit code 1: boom"))
+    assert not single.right
+    summary = summarise([single])
     assert summary.faults == 1 and summary.first_right == 0 and summary.leaks == 0
-    assert "boom" in row(one)
-    assert "boom" in render([one], summary)
+    assert "boom" in row(single)
+    assert "boom" in render([single], summary)
 
 
 def test_the_page_and_the_table_show_what_is_wrong(tmp_path: Path) -> None:
-    one = judged(a_case(tmp_path, KEPT), culprit("<innocent>", 2))
-    summary = summarise([one])
-    assert "WRONG" in row(one) and "<innocent>" in row(one)
-    assert "blamed wrongly: <code>&lt;innocent&gt;</code>" in render([one], summary)
+    single = judged(a_case(tmp_path, KEPT), culprit("<innocent>", 2))
+    summary = summarise([single])
+    assert "WRONG" in row(single) and "<innocent>" in row(single)
+    assert "blamed wrongly: <code>&lt;innocent&gt;</code>" in render([single], summary)
     assert "within three      0 of 1" in told(summary)
 
 

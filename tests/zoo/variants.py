@@ -22,14 +22,14 @@ class Variant:
 
     @property
     def name(self) -> str:
-        told = []
+        messages = []
         if self.seed:
-            told.append(f"seed {self.seed}")
+            messages.append(f"seed {self.seed}")
         if self.length != 1:
-            told.append(f"length × {self.length:g}")
+            messages.append(f"length × {self.length:g}")
         if self.budget != BUDGET:
-            told.append(f"budget {self.budget}")
-        return ", ".join(told) or "as it stands"
+            messages.append(f"budget {self.budget}")
+        return ", ".join(messages) or "as it stands"
 
 
 AS_IT_STANDS = Variant()

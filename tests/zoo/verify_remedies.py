@@ -118,12 +118,12 @@ def verify(offer: Offer) -> Verified:
             text = f"took more than {TIMEOUT_S} s"
             return Verified(offer.kind, offer.name, offer.digest, "not verified", text)
     lines = [line.removeprefix("leakscope: ") for line in done.stderr.splitlines()]
-    said = re.compile(r"(fixed|reduced, not fixed|not fixed|unproven): (.*)")
-    told = next((match for line in lines if (match := said.match(line))), None)
-    if told is None or done.returncode not in (0, 2):
+    printed = re.compile(r"(fixed|reduced, not fixed|not fixed|unproven): (.*)")
+    reported = next((match for line in lines if (match := printed.match(line))), None)
+    if reported is None or done.returncode not in (0, 2):
         text = lines[-1] if lines else f"exit code {done.returncode}"
         return Verified(offer.kind, offer.name, offer.digest, "not verified", text)
-    return Verified(offer.kind, offer.name, offer.digest, told[1], told[2])
+    return Verified(offer.kind, offer.name, offer.digest, reported[1], reported[2])
 
 
 def table(verified: Iterable[Verified]) -> tuple[str, list[str]]:

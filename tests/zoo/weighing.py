@@ -67,8 +67,8 @@ def in_use() -> int:
     mallinfo2 = ctypes.CDLL(None).mallinfo2
     fields = [(name, ctypes.c_size_t) for name in "abcdefghij"]
     mallinfo2.restype = type("MallInfo", (ctypes.Structure,), {"_fields_": fields})
-    told = mallinfo2()
-    return int(told.e + told.h)  # hblkhd and uordblks
+    reported = mallinfo2()
+    return int(reported.e + reported.h)  # hblkhd and uordblks
 
 
 def shell(obj: Any) -> int:

@@ -19,8 +19,8 @@ HERE = Path(__file__).parent
 def render(scores: list[Score], summary: Summary) -> str:
     """Return one page without a script; nothing on it loads from the network."""
     groups = [
-        ("Programs that leak", [one for one in scores if one.leaking]),
-        ("Programs that don't", [one for one in scores if not one.leaking]),
+        ("Programs that leak", [score for score in scores if score.leaking]),
+        ("Programs that don't", [score for score in scores if not score.leaking]),
     ]
     return filled("zoo.html.j2", groups=groups, summary=summary)
 

@@ -36,7 +36,7 @@ MOST_FUNCTIONS = 40
 MOST_REASONS = 4
 MOST_PLACES = 3
 NEAR_SHARE = 0.5
-"""Part of the limit from which on a function is told of though nothing else speaks against it."""
+"""Part of the limit from which a function is reported although nothing else is wrong with it."""
 LEAST_ENTRIES = 4
 _TENSORS = frozenset({"tensor", "graph"})
 _CAUSES = (
@@ -192,7 +192,7 @@ def diagnose_compiled_code(case: RunContext) -> list[Finding]:
     """Return a note for each function that has reached its limit, or is on the way to it.
 
     May be confused with a function that is compiled for a few forms of its arguments and then
-    rests, which is what the limit is there for: one that is far from it isn't told of.
+    rests, which is what the limit is there for: one that is far from it isn't reported.
     """
     kept = case.recording.compiled_code
     if kept is None:
@@ -238,8 +238,10 @@ def _cause_of(entry: CompiledEntry) -> RecompileCause:
 
 def _entry(case: RunContext, function: CompiledFunction, row: CensusRow | None) -> CompiledEntry:
     compiled = list(_compilations(case, function))
-    again = [one for one in compiled if one.number and not one.hit_limit]
-    reasons = Counter(_guard(one.reason) for one in again if one.reason)
+    again = [
+        compilation for compilation in compiled if compilation.number and not compilation.hit_limit
+    ]
+    reasons = Counter(_guard(compilation.reason) for compilation in again if compilation.reason)
     called = _called_at(case, function, compiled)
     lines = set(called)
     retained = None if row is None else row.host_bytes + sum(row.device_bytes.values())
@@ -249,10 +251,12 @@ def _entry(case: RunContext, function: CompiledFunction, row: CensusRow | None) 
         entries=function.entries,
         most=function.most,
         codes=function.codes,
-        compilations=sum(not one.hit_limit for one in compiled),
+        compilations=sum(not compilation.hit_limit for compilation in compiled),
         recompilations=len(again),
-        hit_limit=any(one.hit_limit for one in compiled),
-        guards=next((one.guards for one in reversed(compiled) if one.guards), 0),
+        hit_limit=any(compilation.hit_limit for compilation in compiled),
+        guards=next(
+            (compilation.guards for compilation in reversed(compiled) if compilation.guards), 0
+        ),
         reasons=[
             RecompileReason(cause=cause_of(guard), guard=guard, count=count)
             for guard, count in reasons.most_common(MOST_REASONS)
@@ -268,9 +272,9 @@ def _entry(case: RunContext, function: CompiledFunction, row: CensusRow | None) 
 
 def _compilations(case: RunContext, function: CompiledFunction) -> Iterator[CompilationRecord]:
     key = (function.function, function.file, function.line)
-    for one in case.recording.compilations:
-        if (one.function, one.file, one.line) == key:
-            yield one
+    for compilation in case.recording.compilations:
+        if (compilation.function, compilation.file, compilation.line) == key:
+            yield compilation
 
 
 def _guard(reason: str) -> str:
@@ -282,7 +286,7 @@ def _guard(reason: str) -> str:
 
 
 def cause_of(guard: str) -> RecompileCause:
-    """Return of which kind a guard is, by what dynamo says of it."""
+    """Return the kind of a guard, from dynamo's description."""
     for cause, texts in _CAUSES:
         if any(text in guard for text in texts):
             return cause
@@ -297,14 +301,14 @@ def _called_at(
     Of code that is made again and again, those that have it compiled.
     """
     if function.codes > 1:
-        asked = places_that_call(case.sources, {"torch"}, {"compile"}, repeatedly=True)
-        asked = asked or places_that_call(case.sources, {"torch"}, {"compile"})
-        if asked:
-            return asked[:MOST_PLACES]
+        calls = places_that_call(case.sources, {"torch"}, {"compile"}, repeatedly=True)
+        calls = calls or places_that_call(case.sources, {"torch"}, {"compile"})
+        if calls:
+            return calls[:MOST_PLACES]
     seen = Counter(
-        case.sources.location(one.caller_file, one.caller_line)
-        for one in compiled
-        if one.caller_file
+        case.sources.location(compilation.caller_file, compilation.caller_line)
+        for compilation in compiled
+        if compilation.caller_file
     )
     if seen:
         return [place for place, _ in seen.most_common(MOST_PLACES)]
@@ -318,8 +322,8 @@ def _tensor_bytes(case: RunContext, row: CensusRow) -> int:
     number = table.number.get(row.path)
     below = [] if number is None else table.descendants(number)
     found = [table.latest[path] for path in below if table.latest[path].kind in _TENSORS]
-    outer = [one for one in found if not any(o.path == one.parent for o in found)]
-    return sum(one.host_bytes + sum(one.device_bytes.values()) for one in outer)
+    outer = [tensor for tensor in found if not any(o.path == tensor.parent for o in found)]
+    return sum(tensor.host_bytes + sum(tensor.device_bytes.values()) for tensor in outer)
 
 
 def _key(row: CensusRow) -> tuple[str, int]:

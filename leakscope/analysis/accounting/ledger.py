@@ -193,7 +193,7 @@ def _gain_of_roots(
 
 
 def named_bytes(case: RunContext, device: str) -> FloatArray:
-    """Return by census what has a name of the user's: rows that no other row retains.
+    """Return what user names hold at each census: rows that no other row retains.
 
     What a function held when it was last seen to run counts on when it has returned: nobody
     saw it go. One that had returned before, and had let go of it, did so again. Calls of a
@@ -205,13 +205,13 @@ def named_bytes(case: RunContext, device: str) -> FloatArray:
         columns = case.observations.columns(path)
         if table.is_reached(path) and table.parent(path) is None and len(columns):
             seen = np.nan_to_num(table.retained[device][path, columns])
-            held = case.read_between(table.at, table.at[columns], seen, before=0.0)
+            retained = case.read_between(table.at, table.at[columns], seen, before=0.0)
             alive = table.alive(path)
             if not table.latest[path].user:
-                held[~alive] = 0.0
+                retained[~alive] = 0.0
             elif not alive[columns].all():
-                held[columns[-1] + 1 :] = 0.0
-            total += held
+                retained[columns[-1] + 1 :] = 0.0
+            total += retained
     return total
 
 
@@ -268,7 +268,7 @@ def unexplained_bytes(ledgers: list[Ledger]) -> float:
 
 
 def named_shared_memory(case: RunContext, window: MeasuredWindow) -> float:
-    """Return by how much the shared memory grew that censuses met under some name."""
+    """Return the growth of shared memory that censuses found under some name."""
     if not len(case.table.at):
         return 0.0
     sizes = np.array([census.payload_bytes.get(SHARED, 0) for census in case.table.censuses])

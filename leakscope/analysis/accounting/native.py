@@ -150,8 +150,8 @@ def native_series(case: RunContext) -> tuple[IntArray, FloatArray, FloatArray]:
 def _left_out(record: NativeAllocationsRecord) -> int:
     """Return what rows of libraries hold that were too small for the record."""
     owner = NativeOwner.LIBRARY
-    told = sum(site.bytes for site in record.sites if site.owner is owner)
-    return max(record.by_owner.get(owner.value, told) - told, 0)
+    listed = sum(site.bytes for site in record.sites if site.owner is owner)
+    return max(record.by_owner.get(owner.value, listed) - listed, 0)
 
 
 def _is_a_librarys(site: NativeSite) -> bool:
@@ -191,7 +191,7 @@ def _growth(case: RunContext, key: _Key, heaviest: NativeSite, trend: Trend) -> 
 
 
 def contents_of_growers(case: RunContext, growers: Sequence[Grower]) -> dict[int, NativeGrowth]:
-    """Return by path the native memory that growing containers keep through their items.
+    """Return the native memory that growing containers keep through their items, by path.
 
     What is live is no growth of memory while its pages aren't resident: private memory has to grow.
     """
@@ -268,8 +268,8 @@ def _assigns(case: RunContext, native: NativeGrowth, statement: str) -> bool:
     files = case.sources.files
     path = files.find(native.file)
     lines = files.lines(path) if path else []
-    given = _ASSIGNMENT.match(lines[native.line - 1]) if native.line <= len(lines) else None
-    return given is not None and re.search(rf"\b{given[1]}\b", statement) is not None
+    assigned = _ASSIGNMENT.match(lines[native.line - 1]) if native.line <= len(lines) else None
+    return assigned is not None and re.search(rf"\b{assigned[1]}\b", statement) is not None
 
 
 def _scope_at(case: RunContext, file: str, line: int) -> CodeScope | None:
@@ -334,7 +334,7 @@ LABELS = {
 }
 MOST_KINDS = 3
 SHOWN_BYTES = 1 << 20
-"""Kinds that hold less and gained less aren't told."""
+"""Kinds that hold less and gained less aren't reported."""
 
 
 def find_mappings(case: RunContext) -> list[MappingTerm]:
@@ -350,8 +350,8 @@ def _term(case: RunContext, kind: str) -> MappingTerm | None:
     if not len(sizes):
         return None
     trend = case.trend_of(done, sizes)
-    held, gained = round(float(sizes[-1])), _gained(case, kind)
-    if max(held, abs(gained)) < SHOWN_BYTES:
+    size, gained = round(float(sizes[-1])), _gained(case, kind)
+    if max(size, abs(gained)) < SHOWN_BYTES:
         return None
     file = gauge.file_of(kind)
     label = f"of these {file}" if file else LABELS[kind]
@@ -363,7 +363,7 @@ def _term(case: RunContext, kind: str) -> MappingTerm | None:
         label=label,
         file=file or "",
         bytes=gained,
-        held_bytes=held,
+        held_bytes=size,
         verdict=trend.verdict,
         bytes_per_unit=trend.bytes_per_unit if trend.is_growing else 0.0,
         unit=trend.unit,
@@ -411,7 +411,7 @@ def _readings(case: RunContext, kind: str, until: int) -> tuple[IntArray, FloatA
 
 
 def where_mapped(case: RunContext, since: float) -> str:
-    """Return in which mappings private memory came since some work was done, as a sentence."""
+    """Return a sentence on the mappings in which private memory grew since some work was done."""
     gains = {kind: _gain_since(case, kind, since) for kind in gauge.OWN_KINDS}
     whole = sum(gain for gain in gains.values() if gain > 0)
     least = max(policy.GAUGE_NOISE_BYTES, policy.UNNAMED_SHARE * whole)
@@ -439,7 +439,7 @@ def cleared_files(case: RunContext) -> list[Cleared]:
             continue
         values = case.track.gauge(name)
         every = np.intersect1d(case.track.known(gauge.MAPPED_FILES), case.working)
-        sizes = np.nan_to_num(values[every])  # with few pages it isn't told by name
+        sizes = np.nan_to_num(values[every])  # with few pages it isn't named
         if len(sizes) and sizes.max() - sizes[0] >= policy.NOTEWORTHY_BYTES:
             reason = "mapped file: page cache that the kernel takes back, not a leak"
             size = float(sizes.max())

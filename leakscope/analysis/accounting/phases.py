@@ -94,7 +94,7 @@ def _phase(case: RunContext, phase: str, metric: str) -> PhaseMemory | None:
 def _raised(
     case: RunContext, phase: str, metric: str, seen: float
 ) -> tuple[int | None, int | None]:
-    """Return to what and by how much a phase raised the highest memory, where it is worth telling.
+    """Return the new peak and the rise that a phase caused, where they are large enough to report.
 
     Resident memory moves a little between any two boundaries.
     """
@@ -145,7 +145,7 @@ def phase_height(case: RunContext, phase: str, device: str, climbed: float) -> s
 
 
 def peak_rise(case: RunContext, phase: str, metric: str) -> tuple[float, float | None]:
-    """Return to what and by how much a phase raised the highest memory: torch's mark, the kernel's.
+    """Return the new peak and the rise that a phase caused, from torch's mark or the kernel's.
 
     The mark belongs to the program, which may reset it: only what rises above all before counts.
     Where there is no mark it is 0, by None.
@@ -371,7 +371,7 @@ def _spans(track: BoundaryTable, begun: IntArray) -> list[PhaseSpan]:
 
 
 def _ends(track: BoundaryTable) -> tuple[dict[tuple[int, int], int], dict[tuple[int, int], int]]:
-    """Return by phase and occurrence the last measurement in it, and the last that ended it."""
+    """Return the last measurement in each phase and occurrence, and the last that ended it."""
     passages = list(zip(track.phase.tolist(), track.occurrence.tolist(), strict=True))
     is_end = (track.kind == code_of(BoundaryKind.PHASE_END)).tolist()
     last = {passage: at for at, passage in enumerate(passages)}
@@ -438,7 +438,7 @@ class _Seen:
         )
 
     def sizes(self, role: str, device: str) -> FloatArray:
-        """Return by census what objects of a role hold on a device.
+        """Return what objects of a role hold on a device, by census.
 
         What only censuses of the whole heap see of libraries counts from its first sight on.
         """
@@ -514,7 +514,7 @@ def live_by_component(census: Census, device: str, total: int) -> list[LiveRow]:
     }
     sizes[UNNAMED_LABELS.get(device, "without a name")] = total - sum(sizes.values())
     rows = [_row(name, size, total) for name, size in sizes.items()]
-    return _worth_saying(rows)
+    return _notable(rows)
 
 
 def live_by_name(census: Census, device: str, total: int) -> list[LiveRow]:
@@ -524,9 +524,7 @@ def live_by_name(census: Census, device: str, total: int) -> list[LiveRow]:
     for row in census.rows:
         children[row.parent if row.parent in paths else ""].append(row)
     chosen = [row for top in children[""] for row in _descend(top, children, device)]
-    return _worth_saying(
-        [_row(r.name, reached_bytes(r, device), total, _detail(r)) for r in chosen]
-    )
+    return _notable([_row(r.name, reached_bytes(r, device), total, _detail(r)) for r in chosen])
 
 
 def reached_bytes(row: CensusRow, device: str) -> int:
@@ -564,6 +562,6 @@ def _row(name: str, size: int, total: int, detail: str = "") -> LiveRow:
     return LiveRow(name=name, bytes=size, share=size / total if total else 0.0, detail=detail)
 
 
-def _worth_saying(rows: list[LiveRow]) -> list[LiveRow]:
+def _notable(rows: list[LiveRow]) -> list[LiveRow]:
     large = [row for row in rows if row.bytes > 0 and row.share >= LEAST_SHARE]
     return sorted(large, key=lambda row: -row.bytes)[:MOST_ROWS]

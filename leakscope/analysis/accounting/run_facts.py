@@ -168,7 +168,7 @@ def _taken(case: RunContext) -> list[Taken]:
         for i, census in zip(at, case.table.censuses, strict=True)
     ]
     found += [
-        _to_taken(s.boundary, s.census, s.seconds or s.census.pause_s, asked=True)
+        _to_taken(s.boundary, s.census, s.seconds or s.census.pause_s, requested=True)
         for s in case.recording.snapshots
         if s.census is not None
     ]
@@ -176,7 +176,9 @@ def _taken(case: RunContext) -> list[Taken]:
     return sorted(longest, key=lambda taken: (taken.time_s, taken.boundary))
 
 
-def _to_taken(boundary: Boundary, census: Census, pause_s: float, *, asked: bool = False) -> Taken:
+def _to_taken(
+    boundary: Boundary, census: Census, pause_s: float, *, requested: bool = False
+) -> Taken:
     return Taken(
         time_s=boundary.time_s,
         boundary=boundary.index,
@@ -187,7 +189,7 @@ def _to_taken(boundary: Boundary, census: Census, pause_s: float, *, asked: bool
         objects=census.objects,
         rows=len(census.rows),
         pause_s=pause_s,
-        asked=asked,
+        requested=requested,
     )
 
 

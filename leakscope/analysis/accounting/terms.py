@@ -113,7 +113,7 @@ def judge_terms(
     terms = {kind: _term(case, kind, *xy) for kind, xy in series.items()}
     terms["elsewhere"] = _going_with_memory(case, terms["elsewhere"])
     if "slack" in terms:
-        terms["slack"] = _undecided_by_what_pins_it(case, terms["slack"])
+        terms["slack"] = _inconclusive_if_pinned(case, terms["slack"])
         terms["garbage"] = _undecided_until_freed(case, terms["garbage"])
         unexplained = _counted_by_malloc(case, terms["unexplained"], growers)
         terms["unexplained"] = _undecided_until_collected(case, unexplained)
@@ -216,7 +216,7 @@ def _counted_by_malloc(case: RunContext, unexplained: Term, growers: Sequence[Gr
     return counted
 
 
-def _undecided_by_what_pins_it(case: RunContext, slack: Term) -> Term:
+def _inconclusive_if_pinned(case: RunContext, slack: Term) -> Term:
     """Return growth of free memory as undecided where that of what is in use is.
 
     It goes on growing only between blocks that are kept. So is growth that slows down: a cache that
@@ -252,7 +252,7 @@ def _undecided_until_freed(case: RunContext, garbage: Term) -> Term:
     It has not yet been where the garbage is, so that nobody has seen whether it stays.
     """
     following = next_collection(case)
-    if following is None or not following.comes_in_time:
+    if following is None or not following.is_harmless:
         return garbage
     return undecided(garbage, following.further_work)
 
@@ -282,7 +282,7 @@ class NextCollection:
     """How much more work is done until then."""
 
     @property
-    def comes_in_time(self) -> bool:
+    def is_harmless(self) -> bool:
         """Whether it comes before garbage does harm."""
         return self.garbage_bytes < self.harmful_bytes
 
@@ -450,14 +450,14 @@ def named_series(
 
 
 def _settled_rows(case: RunContext, trends: Mapping[int, Trend]) -> list[FloatArray]:
-    """Return by census the bytes of the outermost rows that are bounded by themselves.
+    """Return the bytes of the outermost rows that are bounded by themselves, by census.
 
     Those that came during the run are left out where they are several: each is bounded, and the
     next one may follow.
     """
     table = case.table
     there: list[FloatArray] = []
-    came: list[FloatArray] = []
+    arrived: list[FloatArray] = []
     begin = int(case.working[0]) if len(case.working) else 0
     for path, trend in trends.items():
         above = table.ancestors(path)
@@ -469,8 +469,8 @@ def _settled_rows(case: RunContext, trends: Mapping[int, Trend]) -> list[FloatAr
         retained = np.nan_to_num(table.retained[HOST][path, columns])
         bytes_at = case.read_between(table.at, table.at[columns], retained, before=0.0)
         is_new = table.at[columns[0]] > begin and retained[0] > policy.ROW_NOISE_BYTES
-        (came if is_new else there).append(bytes_at)
-    return there + (came if len(came) < policy.FEWEST_RISES else [])
+        (arrived if is_new else there).append(bytes_at)
+    return there + (arrived if len(arrived) < policy.FEWEST_RISES else [])
 
 
 def unexplained_series(

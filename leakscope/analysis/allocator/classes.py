@@ -105,9 +105,9 @@ def _class_by_itself(block: Block, is_recorded: bool) -> tuple[BlockClass, str]:
         return BlockClass.PENDING, "freed, but still in use on another stream"
     if block.requested == CUBLAS_WORKSPACE:
         return BlockClass.WORKSPACE, "the size of cuBLAS's workspace"
-    told = kind_of(block.stack)
-    if told is not None:
-        return told, STACK
+    by_stack = kind_of(block.stack)
+    if by_stack is not None:
+        return by_stack, STACK
     if block.stack is not None and block.stack.python:
         return BlockClass.OTHER, STACK
     if block.stack is not None:
@@ -128,7 +128,7 @@ def _by_later(found: Sequence[Live], known: Knowledge) -> None:
 
 
 def _mark_replaced_states(older: Sequence[Live], parameters: Counter[int]) -> None:
-    """Tell the old state of an optimizer that makes its tensors anew: twice each parameter."""
+    """Find the old state of an optimizer that replaces its tensors: twice each parameter."""
     sizes = Counter(live.block.requested for live in older)
     times = min((sizes[size] // count for size, count in parameters.items()), default=0)
     if 2 <= times <= MOST_STATES:
@@ -141,15 +141,15 @@ def _by_sizes(found: Sequence[Live], known_parameters: Counter[int]) -> None:
     older = [live for live in found if live.by == OLDER]
     backward = [live for live in found if live.kind is BlockClass.BACKWARD]
     weights = Counter(live.block.requested for live in found if live.kind is BlockClass.WEIGHTS)
-    times, of_one = _states_of_one([x for x in found if x.kind is BlockClass.OPTIMIZER], backward)
-    if of_one:
-        _confirm(found, BlockClass.OPTIMIZER, of_one, times, _state_words(times, of_one))
-    parameters = known_parameters or of_one or weights
+    times, per_state = _count_states([x for x in found if x.kind is BlockClass.OPTIMIZER], backward)
+    if per_state:
+        _confirm(found, BlockClass.OPTIMIZER, per_state, times, _state_words(times, per_state))
+    parameters = known_parameters or per_state or weights
     if backward and parameters:
         words = "stack of backward, and the sizes of the parameters"
         _mark(backward, parameters, BlockClass.GRADIENTS, words)
     gradients = Counter(x.block.requested for x in backward if x.kind is BlockClass.GRADIENTS)
-    known = known_parameters or of_one or gradients
+    known = known_parameters or per_state or gradients
     if older and known and not known - weights:
         _mark(
             older,
@@ -162,21 +162,21 @@ def _by_sizes(found: Sequence[Live], known_parameters: Counter[int]) -> None:
                 live.kind, live.by = BlockClass.UNKNOWN, "older than the recording, other sizes"
 
 
-def _states_of_one(states: Sequence[Live], backward: Sequence[Live]) -> tuple[int, Counter[int]]:
+def _count_states(states: Sequence[Live], backward: Sequence[Live]) -> tuple[int, Counter[int]]:
     """Return how many tensors an optimizer keeps per parameter, and the sizes of one of them."""
     sizes = Counter(live.block.requested for live in states)
     gradients = Counter(live.block.requested for live in backward)
     for times in range(1, MOST_STATES + 1):
         # Step counters are of a few bytes each and come with no gradient of their size.
-        of_one = Counter({n: c // times for n, c in sizes.items() if c % times == 0})
-        covered = sum(n * c for n, c in of_one.items()) * times
-        if of_one and not of_one - gradients and covered >= 0.99 * sum(sizes.elements()):
-            return times, of_one
+        per_state = Counter({n: c // times for n, c in sizes.items() if c % times == 0})
+        covered = sum(n * c for n, c in per_state.items()) * times
+        if per_state and not per_state - gradients and covered >= 0.99 * sum(sizes.elements()):
+            return times, per_state
     return 0, Counter()
 
 
-def _state_words(times: int, of_one: Counter[int]) -> str:
-    count = sum(of_one.values())
+def _state_words(times: int, per_state: Counter[int]) -> str:
+    count = sum(per_state.values())
     return (
         f"its stack; {human_count(times * count)} tensors = {times} × the sizes of "
         f"{human_count(count)} gradients"

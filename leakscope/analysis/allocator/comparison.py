@@ -142,13 +142,13 @@ def _headline_of(
 ) -> str:
     if kind == LIVE:
         return f"{_live_words(figures, classes, sites)}."
-    beside = _compared_with_tensors(figures, classes)
+    of_tensors = _compared_with_tensors(figures, classes)
     if kind == FRAGMENTATION:
         stuck = _from_to([fixed(figure) for figure in figures])
-        return f"Fragmentation grew{beside}: {stuck} stuck in holes."
+        return f"Fragmentation grew{of_tensors}: {stuck} stuck in holes."
     if kind == CACHE:
         cache = _from_to([returnable(figure) for figure in figures])
-        return f"Cache grew{beside}: {cache}, which empty_cache() returns."
+        return f"Cache grew{of_tensors}: {cache}, which empty_cache() returns."
     reserved = _from_to([figure.reserved for figure in figures])
     return f"{'Less is held' if kind == LESS else 'Nothing grew'}: {reserved} reserved."
 
@@ -173,12 +173,12 @@ def _compared_with_tensors(figures: Sequence[Figures], classes: Sequence[DeviceG
 def _appears_once(row: DeviceGrowth) -> bool:
     """Return whether a class came into being between two of the snapshots and then stood still."""
     last = row.bytes[-1]
-    stood = all(size <= 0.1 * last or size >= 0.9 * last for size in row.bytes)
+    is_constant = all(size <= 0.1 * last or size >= 0.9 * last for size in row.bytes)
     return (
         row.kind in ONCE
         and row.change > policy.NOTEWORTHY_BYTES
         and row.bytes[0] <= 0.1 * last
-        and stood
+        and is_constant
     )
 
 

@@ -1,6 +1,6 @@
 """Device memory of a recorded run: the allocator's blocks joined with who holds them.
 
-Tensor storages are matched with blocks by address; the rest is told by its stack. Block lists of
+Tensor storages are matched with blocks by address; the rest by its stack. Block lists of
 comparable boundaries make the series by which a device is judged.
 """
 
@@ -179,22 +179,22 @@ class BlockOwnership:
 
 
 def find_owners(state: DeviceState) -> BlockOwnership:
-    """Return who holds the live blocks of a device."""
+    """Return the holders of the live blocks of a device."""
     live = [
         (block, segment)
         for segment in state.segments
         for block in segment.blocks
         if block.state is not BlockState.FREE
     ]
-    told = state.record.storages or DeviceStorages(device=state.record.device)
-    owners, stored = _stored(told)
+    storages = state.record.storages or DeviceStorages(device=state.record.device)
+    owners, stored = _stored(storages)
     spans = [BlockSpan(block.address, block.size, block.requested) for block, _ in live]
     joined = join(spans, stored)
     spare_workspaces = _spare_workspaces(live, joined.parts)
     blocks = []
     for (block, segment), parts in zip(live, joined.parts, strict=True):
         role = _by_itself(block, segment, spare_workspaces)
-        by_owner = {(role, "", "") if o == NOBODY else owners[o]: n for o, n in parts.items()}
+        by_owner = {(role, "", "") if o == NO_OWNER else owners[o]: n for o, n in parts.items()}
         blocks.append(OwnedBlock(block, segment, by_owner))
     return BlockOwnership(blocks, joined.astray)
 
@@ -233,14 +233,14 @@ def unexplained_bytes(blocks: Iterable[OwnedBlock]) -> int:
     return sum(n for owned in blocks for key, n in owned.parts.items() if key[0] == UNEXPLAINED)
 
 
-def _stored(told: DeviceStorages) -> tuple[list[tuple[str, str, str]], list[StorageSpan]]:
+def _stored(storages: DeviceStorages) -> tuple[list[tuple[str, str, str]], list[StorageSpan]]:
     """Return the owners by number, and the storages with theirs."""
     numbers: dict[tuple[str, str, str], int] = {}
     stored = []
-    for row in told.storages:
-        known = 0 <= row.holder < len(told.holders)
+    for row in storages.storages:
+        known = 0 <= row.holder < len(storages.holders)
         path, name = (
-            (told.holders[row.holder].path, told.holders[row.holder].name)
+            (storages.holders[row.holder].path, storages.holders[row.holder].name)
             if known
             else (
                 "",
@@ -267,7 +267,7 @@ def _by_itself(block: Block, segment: Segment, has_workspaces: bool) -> str:
 def _spare_workspaces(
     live: Sequence[tuple[Block, Segment]], parts: Sequence[dict[int, int]]
 ) -> bool:
-    sizes = [b.requested for (b, _), p in zip(live, parts, strict=True) if set(p) == {NOBODY}]
+    sizes = [b.requested for (b, _), p in zip(live, parts, strict=True) if set(p) == {NO_OWNER}]
     return sizes.count(LT_WORKSPACE) <= MOST_LT_WORKSPACES
 
 
@@ -313,7 +313,7 @@ def _top_lines(found: Counter[str]) -> list[str]:
     return [place for place, _ in found.most_common() if place][:SHOWN_PLACES]
 
 
-NOBODY = -1
+NO_OWNER = -1
 
 
 class BlockSpan(NamedTuple):
@@ -347,7 +347,7 @@ class StorageJoin(NamedTuple):
 
 
 def join(blocks: Sequence[BlockSpan], storages: Sequence[StorageSpan]) -> StorageJoin:
-    """Return who owns the bytes of each block; blocks don't overlap.
+    """Return the owners of each block's bytes; blocks don't overlap.
 
     What the allocator has added by rounding up is the block's largest owner's.
     """
@@ -383,14 +383,14 @@ def _divided(block: BlockSpan, storages: Sequence[StorageSpan]) -> dict[int, int
         elif left >= block.start + block.requested:
             rounding += right - left
         else:
-            parts[NOBODY] += right - left
+            parts[NO_OWNER] += right - left
     return _rounded_up(parts, rounding)
 
 
 def _rounded_up(parts: dict[int, int], rounding: int) -> dict[int, int]:
     if rounding:
-        owned = {owner: size for owner, size in parts.items() if owner != NOBODY}
-        largest = max(owned, key=lambda owner: (owned[owner], -owner)) if owned else NOBODY
+        owned = {owner: size for owner, size in parts.items() if owner != NO_OWNER}
+        largest = max(owned, key=lambda owner: (owned[owner], -owner)) if owned else NO_OWNER
         parts[largest] = parts.get(largest, 0) + rounding
     return {owner: size for owner, size in parts.items() if size}
 
@@ -450,7 +450,7 @@ def latest(case: RunContext, device: str, name: str) -> float:
 
 
 def private_growth(case: RunContext, device: str) -> float:
-    """Return by how much private pools grew, by torch's own count or else by the block lists."""
+    """Return the growth of private pools, by torch's own count or else by the block lists."""
     if case.track.has_gauge(f"{device}.{gauge.DEVICE_PRIVATE}"):
         return has_risen_by(case, device, gauge.DEVICE_PRIVATE)
     return device_series(case, device).gain("private")

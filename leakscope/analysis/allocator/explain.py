@@ -118,10 +118,10 @@ def _explain_device(snapshot: AllocatorSnapshot, studied: Study) -> DeviceExplan
     findings = findings_of(
         played, judged, classes, sites, phases, facts, is_failed=_has_failed(snapshot)
     ) + traffic_findings(played.entries, facts.seconds)
-    said = device_headline(judged, classes, slack, fault, peak_figures, sites)
+    headline = device_headline(judged, classes, slack, fault, peak_figures, sites)
     return DeviceExplanation(
         device=played.device,
-        headline=said if fault is not None else with_gravest(findings, said),
+        headline=headline if fault is not None else with_gravest(findings, headline),
         subject="end" if fault is None or fault.entry is None else "fault",
         figures=at_the_end,
         pools=pools_of(state),
@@ -201,16 +201,16 @@ def _facts(
 
 
 def _notes(snapshot: AllocatorSnapshot, devices: Sequence[DeviceExplanation]) -> list[str]:
-    told = {a for d in devices if d.trace is not None for a in d.trace.actions}
+    actions = {a for d in devices if d.trace is not None for a in d.trace.actions}
     notes = [
         f"The history holds the unknown action {action or '(none)'!r:.60}; it is ignored."
-        for action in sorted(told - ACTIONS)
+        for action in sorted(actions - ACTIONS)
     ]
     conflicts = sum(d.trace.conflicts for d in devices if d.trace is not None)
     if conflicts:
         notes.append(
             f"{conflicts:,} entries of the history contradict the segments: it is damaged, and "
-            "what is said of the peak and of phases is only roughly right."
+            "the figures for the peak and for phases are only roughly right."
         )
     if devices and not any(segment.blocks for segment in snapshot.segments):
         notes.append("The segments list no blocks.")
@@ -310,24 +310,24 @@ def snapshot_headline(devices: Sequence[DeviceExplanation]) -> str:
     if not devices:
         return "No device memory: the process never used the GPU."
     failed = [device for device in devices if device.fault is not None]
-    lead = max(failed or devices, key=lambda device: device.figures.reserved)
+    chosen = max(failed or devices, key=lambda device: device.figures.reserved)
     if len(devices) == 1:
-        return f"{lead.headline}."
-    return f"cuda:{lead.device}: {lead.headline}."
+        return f"{chosen.headline}."
+    return f"cuda:{chosen.device}: {chosen.headline}."
 
 
 def _of_fault(fault: Fault) -> str:
     figures = fault.figures
     live = f"{human_bytes(figures.active)} of {human_bytes(figures.reserved)} reserved"
-    lead = max(fault.classes, key=lambda row: row.bytes, default=None)
-    most = f", {human_share(lead.share)} of it {_name(lead)}" if lead is not None else ""
+    largest = max(fault.classes, key=lambda row: row.bytes, default=None)
+    most = f", {human_share(largest.share)} of it {_name(largest)}" if largest is not None else ""
     if fault.request is None:
         return f"Full: {live} are live{most}; if memory ran out here, that was capacity"
     kind = "fragmentation" if fault.is_fragmentation else "capacity, not fragmentation"
     has_place = fault.place not in ("", NATIVE, NOT_RECORDED)
     at = f" at {short_line(fault.place)}" if has_place else ""
-    asked = human_bytes(fault.request)
-    return f"Out of memory by {kind}: {asked} asked for{at} with {live} live{most}"
+    requested = human_bytes(fault.request)
+    return f"Out of memory by {kind}: {requested} asked for{at} with {live} live{most}"
 
 
 def _name(row: ClassRow) -> str:
@@ -335,12 +335,12 @@ def _name(row: ClassRow) -> str:
 
 
 def _leading_class(classes: Sequence[ClassRow], figures: Figures, sites: Sequence[SiteRow]) -> str:
-    told = [row for row in classes if row.bytes >= policy.LITTLE_SHARE * figures.active][:2]
-    if [row.kind for row in told] == [BlockClass.UNKNOWN]:
+    shown = [row for row in classes if row.bytes >= policy.LITTLE_SHARE * figures.active][:2]
+    if [row.kind for row in shown] == [BlockClass.UNKNOWN]:
         return ", with no stacks that tell what for"
-    words = [f"{human_bytes(row.bytes)} {_name(row)}" for row in told]
+    words = [f"{human_bytes(row.bytes)} {_name(row)}" for row in shown]
     made = next((s for s in sites if s.kind is BlockClass.OTHER and s.function), None)
-    if made is not None and told and told[0].kind is BlockClass.OTHER:
+    if made is not None and shown and shown[0].kind is BlockClass.OTHER:
         by = made.operation or made.function
         words[0] = f"{human_bytes(made.bytes)} by {by} at {short_line(made.place)}"
     return f" ({', '.join(words)})" if words else ""
@@ -379,7 +379,7 @@ def between_devices(devices: Sequence[DeviceExplanation]) -> list[DeviceFinding]
     )
     if not others or max(others.values()) > policy.MOST_SHARE * peaks.get(failed[0].device, 0):
         return []
-    told = ", ".join(
+    listed = ", ".join(
         f"cuda:{device} {human_bytes(peak)}" for device, peak in sorted(others.items())
     )
     return [
@@ -387,7 +387,7 @@ def between_devices(devices: Sequence[DeviceExplanation]) -> list[DeviceFinding]
             slug="uneven-devices",
             severity=Severity.WARNING,
             title=f"cuda:{failed[0].device} ran out while the other devices had room",
-            text=f"It peaked at {human_bytes(peaks[failed[0].device])}; the others: {told}. "
+            text=f"It peaked at {human_bytes(peaks[failed[0].device])}; the others: {listed}. "
             "Either the work, or the size of the samples in it, is spread unevenly, or the others "
             "had not come as far.",
             remedy="Balance the batch by the size of its samples rather than by their number.",
@@ -517,7 +517,7 @@ def _workspaces(classes: Sequence[ClassRow]) -> DeviceFinding | None:
 
 
 MANY = 50
-"""Segments given back, from which on a program is said to churn."""
+"""Segments given back, from which a program counts as churning."""
 _TAKES = {SEGMENT_ALLOC, SEGMENT_MAP}
 _GIVES = {SEGMENT_FREE, SEGMENT_UNMAP}
 
@@ -541,20 +541,20 @@ def traffic_findings(entries: Sequence[HistoryEntry], seconds: float | None) -> 
 
 
 def _churn(entries: Sequence[HistoryEntry], seconds: float | None) -> DeviceFinding | None:
-    given = [entry for entry in entries if entry.action in _GIVES]
+    freed = [entry for entry in entries if entry.action in _GIVES]
     taken = [entry for entry in entries if entry.action in _TAKES]
-    asked = [entry for entry in given if _is_empty_cache_call(entry.stack)]
-    if len(given) < MANY or len(taken) < MANY or len(asked) < len(given) / 2:
+    explicit = [entry for entry in freed if _is_empty_cache_call(entry.stack)]
+    if len(freed) < MANY or len(taken) < MANY or len(explicit) < len(freed) / 2:
         return None
-    place, _ = Counter(line_of(entry.stack) for entry in asked).most_common(1)[0]
+    place, _ = Counter(line_of(entry.stack) for entry in explicit).most_common(1)[0]
     during = f" in {seconds:.0f} s" if seconds else ""
     return DeviceFinding(
         slug="empty-cache-churn",
         severity=Severity.WARNING,
         title="empty_cache() is called over and over",
         text=(
-            f"{plural(len(given), 'segment')} went back to the driver and {len(taken)} were taken "
-            f"again{during}, {human_bytes(sum(entry.size for entry in given))} in all. Each costs "
+            f"{plural(len(freed), 'segment')} went back to the driver and {len(taken)} were taken "
+            f"again{during}, {human_bytes(sum(entry.size for entry in freed))} in all. Each costs "
             "time and a synchronisation, and the memory is needed again at once: no leak, but slow."
         ),
         remedy=f"Call it once, after what won't come back, not in the loop at {place}.",

@@ -206,7 +206,7 @@ class Need:
     """Stuck bytes that would be whole pages if the segments were expandable."""
     is_expandable: bool
     is_training: bool
-    told_by: str = "as far as stacks and sizes tell"
+    basis: str = "as far as stacks and sizes tell"
     """How it is known what is live for what."""
 
     @property
@@ -325,7 +325,7 @@ def _parameters(need: Need) -> Iterator[Advice]:
             need,
             "Keep the weights in half the bits, or shard them",
             weights // 2,
-            f"They take {human_bytes(weights)}, {need.told_by}.",
+            f"They take {human_bytes(weights)}, {need.basis}.",
         )
 
 

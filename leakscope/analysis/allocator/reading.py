@@ -69,19 +69,19 @@ class _Decoder:
         self.items = 0
 
     def decode(self, plain: Any) -> AllocatorSnapshot:
-        told = self._top_level(plain)
-        segments = [self._segment(item) for item in self._dicts(told, "segments")]
+        raw = self._top_level(plain)
+        segments = [self._segment(item) for item in self._dicts(raw, "segments")]
         traces = {
             device: [self._entry(item) for item in self._listed(trace, "a device's trace")]
-            for device, trace in enumerate(self._list_of(told, "device_traces"))
+            for device, trace in enumerate(self._list_of(raw, "device_traces"))
         }
         snapshot = AllocatorSnapshot(
             name=self.name,
             segments=sorted(segments, key=lambda s: (s.device, s.address)),
             traces=traces,
-            annotations=self._annotations(told),
-            settings=self._settings(told.get("allocator_settings")),
-            version=version_of(told),
+            annotations=self._annotations(raw),
+            settings=self._settings(raw.get("allocator_settings")),
+            version=version_of(raw),
         )
         self._check_sums(snapshot)
         snapshot.oddities = self.oddities.sentences()
@@ -102,29 +102,29 @@ class _Decoder:
             raise self._refusal("it holds neither segments nor a history")
         return plain
 
-    def _segment(self, told: dict[str, Any]) -> Segment:
-        address = self._whole(told, "address")
-        blocks = self._blocks(self._dicts(told, "blocks"), address)
+    def _segment(self, raw: dict[str, Any]) -> Segment:
+        address = self._whole(raw, "address")
+        blocks = self._blocks(self._dicts(raw, "blocks"), address)
         live = [block for block in blocks if block.state is not BlockState.FREE]
-        held = sum(b.size for b in live if b.state is BlockState.ALLOCATED)
+        allocated = sum(b.size for b in live if b.state is BlockState.ALLOCATED)
         return Segment(
-            device=self._whole(told, "device"),
+            device=self._whole(raw, "device"),
             address=address,
-            size=self._whole(told, "total_size", sum(block.size for block in blocks)),
-            stream=self._whole(told, "stream"),
-            pool=self._pool(told.get("segment_pool_id")) or DEFAULT_POOL,
-            is_small=told.get("segment_type") == "small",
-            is_expandable=bool(told.get("is_expandable", False)),
+            size=self._whole(raw, "total_size", sum(block.size for block in blocks)),
+            stream=self._whole(raw, "stream"),
+            pool=self._pool(raw.get("segment_pool_id")) or DEFAULT_POOL,
+            is_small=raw.get("segment_type") == "small",
+            is_expandable=bool(raw.get("is_expandable", False)),
             blocks=blocks,
-            allocated=self._whole(told, "allocated_size", held),
-            active=self._whole(told, "active_size", sum(block.size for block in live)),
-            requested=self._whole(told, "requested_size", sum(block.requested for block in live)),
-            stack=self.stacks.stack(told.get("frames")),
+            allocated=self._whole(raw, "allocated_size", allocated),
+            active=self._whole(raw, "active_size", sum(block.size for block in live)),
+            requested=self._whole(raw, "requested_size", sum(block.requested for block in live)),
+            stack=self.stacks.stack(raw.get("frames")),
         )
 
-    def _blocks(self, told: list[dict[str, Any]], address: int) -> list[Block]:
+    def _blocks(self, raw: list[dict[str, Any]], address: int) -> list[Block]:
         blocks = []
-        for item in told:
+        for item in raw:
             size = self._whole(item, "size")
             state = self._state(item.get("state"))
             blocks.append(
@@ -142,84 +142,84 @@ class _Decoder:
             address = blocks[-1].address + size
         return blocks
 
-    def _stack_of(self, told: dict[str, Any]) -> Any:
-        if "frames" in told:
-            return self.stacks.stack(told["frames"], told.get("forward_frames"))
-        history = told.get("history")
+    def _stack_of(self, raw: dict[str, Any]) -> Any:
+        if "frames" in raw:
+            return self.stacks.stack(raw["frames"], raw.get("forward_frames"))
+        history = raw.get("history")
         if not isinstance(history, list) or not history or not isinstance(history[0], dict):
             return None
         return self.stacks.stack(history[0].get("frames"))
 
-    def _state(self, told: Any) -> BlockState:
-        state = TORCH_BLOCK_STATES.get(told) if isinstance(told, str) else None
+    def _state(self, raw: Any) -> BlockState:
+        state = TORCH_BLOCK_STATES.get(raw) if isinstance(raw, str) else None
         if state is None:
-            self.oddities.note(f"blocks in the unknown state {text(told)!r:.60} are taken as live")
+            self.oddities.note(f"blocks in the unknown state {text(raw)!r:.60} are taken as live")
             return BlockState.ALLOCATED
         return state
 
-    def _entry(self, told: Any) -> HistoryEntry:
-        if not isinstance(told, dict):
+    def _entry(self, raw: Any) -> HistoryEntry:
+        if not isinstance(raw, dict):
             self.oddities.note("entries of the history that are no entries are left out")
             return HistoryEntry("", 0, 0, 0)
-        time_us = told.get("time_us")
+        time_us = raw.get("time_us")
         return HistoryEntry(
-            action=text(told.get("action")),
-            address=self._whole(told, "addr", 0),
-            size=self._whole(told, "size", 0),
-            stream=self._whole(told, "stream", 0),
+            action=text(raw.get("action")),
+            address=self._whole(raw, "addr", 0),
+            size=self._whole(raw, "size", 0),
+            stream=self._whole(raw, "stream", 0),
             time_us=time_us if _is_time(time_us) else None,
-            stack=self.stacks.stack(told.get("frames"), told.get("forward_frames")),
-            device_free=self._whole(told, "device_free") if "device_free" in told else None,
-            pool=self._pool(told["pool_id"]) if "pool_id" in told else None,
+            stack=self.stacks.stack(raw.get("frames"), raw.get("forward_frames")),
+            device_free=self._whole(raw, "device_free") if "device_free" in raw else None,
+            pool=self._pool(raw["pool_id"]) if "pool_id" in raw else None,
         )
 
-    def _annotations(self, told: dict[str, Any]) -> list[Annotation]:
+    def _annotations(self, raw: dict[str, Any]) -> list[Annotation]:
         marks = [
             Annotation(text(item.get("name")), item.get("stage") == "START", item["time_us"])
-            for item in self._dicts(told, "external_annotations")
+            for item in self._dicts(raw, "external_annotations")
             if _is_time(item.get("time_us")) and item.get("stage") in ("START", "END")
         ]
         return sorted(marks, key=lambda mark: mark.time_us)
 
-    def _settings(self, told: Any) -> dict[str, str]:
-        if not isinstance(told, dict):
+    def _settings(self, raw: Any) -> dict[str, str]:
+        if not isinstance(raw, dict):
             return {}
         plain = (str, int, float, bool)
         return {
             text(name): text(str(value))
-            for name, value in list(told.items())[:100]
+            for name, value in list(raw.items())[:100]
             if isinstance(name, str) and isinstance(value, plain)
         }
 
-    def _pool(self, told: Any) -> tuple[int, int] | None:
-        if isinstance(told, dict):
-            told = told.get("$tuple")
+    def _pool(self, raw: Any) -> tuple[int, int] | None:
+        if isinstance(raw, dict):
+            raw = raw.get("$tuple")
         if (
-            isinstance(told, (tuple, list))
-            and len(told) == 2
-            and all(isinstance(part, int) and abs(part) < _LARGEST for part in told)
+            isinstance(raw, (tuple, list))
+            and len(raw) == 2
+            and all(isinstance(part, int) and abs(part) < _LARGEST for part in raw)
         ):
-            return (told[0], told[1])
-        if told is not None:
+            return (raw[0], raw[1])
+        if raw is not None:
             self.oddities.note("a pool's id is no pair of numbers")
         return None
 
-    def _whole(self, told: dict[str, Any], key: str, otherwise: int = 0) -> int:
-        value = told.get(key, otherwise)
+    def _whole(self, raw: dict[str, Any], key: str, otherwise: int = 0) -> int:
+        value = raw.get(key, otherwise)
         if type(value) is int and 0 <= value < _LARGEST:
             return value
         self.oddities.note(f"{key} is no number of bytes or the like: {value!r:.40}")
         return otherwise
 
-    def _dicts(self, told: dict[str, Any], key: str) -> list[dict[str, Any]]:
-        items = self._list_of(told, key)
+    def _dicts(self, raw: dict[str, Any], key: str) -> list[dict[str, Any]]:
+        items = self._list_of(raw, key)
         kept = [item for item in items if isinstance(item, dict)]
         if len(kept) < len(items):
             self.oddities.note(f"{key} holds what is none; it is left out")
         return kept
 
-    def _list_of(self, told: dict[str, Any], key: str) -> list[Any]:
-        return self._listed(told.get(key, []), key)
+    def _list_of(self, raw: dict[str, Any], key: str) -> list[Any]:
+        return self._listed(raw.get(key, []), key)
 
     def _listed(self, items: Any, key: str) -> list[Any]:
         if not isinstance(items, (list, tuple)):
@@ -470,31 +470,31 @@ class StackTable:
         """Learn stacks that a file writes down apart, as indices into a list of frames."""
         frames = frame_table if isinstance(frame_table, list) else []
         for indices in stacks if isinstance(stacks, list) else []:
-            told = indices if isinstance(indices, list) else []
-            known = [frames[i] for i in told if isinstance(i, int) and 0 <= i < len(frames)]
+            raw = indices if isinstance(indices, list) else []
+            known = [frames[i] for i in raw if isinstance(i, int) and 0 <= i < len(frames)]
             self._tabled.append(self._interned(known, ()))
 
-    def stack(self, told: Any, forward: Any = None) -> Stack | None:
+    def stack(self, raw: Any, forward: Any = None) -> Stack | None:
         """Return the stack that a list of frames means; None where there is none."""
-        if not told and not forward:
+        if not raw and not forward:
             return None
-        if isinstance(told, dict):
-            return self._from_table(told.get(_SHARED))
-        if not isinstance(told, list):
+        if isinstance(raw, dict):
+            return self._from_table(raw.get(_SHARED))
+        if not isinstance(raw, list):
             self._oddities.note("frames that are no list are left out")
             return None
         lines = tuple(text(line) for line in forward) if isinstance(forward, list) else ()
         if lines:
-            return self._interned(told, lines)
-        identity = id(told)
+            return self._interned(raw, lines)
+        identity = id(raw)
         if identity not in self._of_list:
-            self._of_list[identity] = self._of_shared_frames(told)
+            self._of_list[identity] = self._of_shared_frames(raw)
         return self._of_list[identity]
 
-    def _of_shared_frames(self, told: list[Any]) -> Stack | None:
-        identities = tuple(map(id, told))
+    def _of_shared_frames(self, raw: list[Any]) -> Stack | None:
+        identities = tuple(map(id, raw))
         if identities not in self._of_identities:
-            self._of_identities[identities] = self._interned(told, ())
+            self._of_identities[identities] = self._interned(raw, ())
         return self._of_identities[identities]
 
     def _from_table(self, index: Any) -> Stack | None:
@@ -503,9 +503,9 @@ class StackTable:
         self._oddities.note("a stack is named that the file doesn't hold")
         return None
 
-    def _interned(self, told: list[Any], forward: tuple[str, ...]) -> Stack | None:
-        frames = tuple(self._frame(item) for item in told[:DEEPEST] if isinstance(item, dict))
-        if len(frames) < len(told):
+    def _interned(self, raw: list[Any], forward: tuple[str, ...]) -> Stack | None:
+        frames = tuple(self._frame(item) for item in raw[:DEEPEST] if isinstance(item, dict))
+        if len(frames) < len(raw):
             self._oddities.note("frames that are no frames, or deeper than a thousand, left out")
         if not frames and not forward:
             return None
@@ -515,12 +515,12 @@ class StackTable:
             stack = self._of_frames[key] = Stack(frames, forward)
         return stack
 
-    def _frame(self, told: dict[str, Any]) -> StackFrame:
-        line = told.get("line")
+    def _frame(self, raw: dict[str, Any]) -> StackFrame:
+        line = raw.get("line")
         key = (
-            text(told.get("filename")),
+            text(raw.get("filename")),
             line if isinstance(line, int) and 0 <= line < 1 << 31 else 0,
-            text(told.get("name")),
+            text(raw.get("name")),
         )
         frame = self._frames.get(key)
         if frame is None:
@@ -528,40 +528,40 @@ class StackTable:
         return frame
 
 
-def text(told: Any) -> str:
+def text(raw: Any) -> str:
     """Return a text of bearable length, empty where there is none."""
-    return told[:LONGEST_TEXT] if isinstance(told, str) else ""
+    return raw[:LONGEST_TEXT] if isinstance(raw, str) else ""
 
 
 LOOKED_AT = 50
 _ENTRY_KEYS = (("pool_id", "2.12"), ("user_metadata", "2.10"), ("compile_context", "2.8"))
 
 
-def version_of(told: dict[str, Any]) -> str:
+def version_of(raw: dict[str, Any]) -> str:
     """Return ``2.5 or newer``, or the one release, as far as the keys tell; else empty."""
-    entries = list(islice(_dicts(_nested(told, "device_traces")), LOOKED_AT))
+    entries = list(islice(_dicts(_nested(raw, "device_traces")), LOOKED_AT))
     for key, release in _ENTRY_KEYS:
         if any(key in entry for entry in entries):
             return f"{release} or newer"
-    if "external_annotations" in told:
+    if "external_annotations" in raw:
         return "2.5 or newer"
-    if "allocator_settings" in told:
+    if "allocator_settings" in raw:
         return "2.3 or 2.4"
-    blocks = list(islice(_dicts(_of_segments(told)), LOOKED_AT))
+    blocks = list(islice(_dicts(_of_segments(raw)), LOOKED_AT))
     if any("history" in block for block in blocks):
         return "2.0"
     return "2.1 or newer" if blocks else ""
 
 
-def _nested(told: dict[str, Any], key: str) -> Iterator[Any]:
-    traces = told.get(key)
+def _nested(raw: dict[str, Any], key: str) -> Iterator[Any]:
+    traces = raw.get(key)
     lists = [item for item in traces if isinstance(item, list)] if isinstance(traces, list) else []
     # A few of each device: the ring of one may be empty.
     return chain.from_iterable(islice(item, LOOKED_AT) for item in lists)
 
 
-def _of_segments(told: dict[str, Any]) -> Iterator[Any]:
-    segments = told.get("segments")
+def _of_segments(raw: dict[str, Any]) -> Iterator[Any]:
+    segments = raw.get("segments")
     listed = segments if isinstance(segments, list) else []
     blocks = (item.get("blocks") for item in listed if isinstance(item, dict))
     return chain.from_iterable(item for item in blocks if isinstance(item, list))

@@ -75,13 +75,13 @@ class Replay:
 
     def state_after(self, index: int) -> list[Segment]:
         """Return the segments with their blocks as they stood after an entry; -1 is the start."""
-        held = {address: _copy(was) for address, was in self.start.items()}
+        live = {address: _copy(was) for address, was in self.start.items()}
         memory = self._memory_at_start()
         frees_at_once = not _has(self.entries, FREE_REQUESTED)
         for number, entry in enumerate(self.entries[: index + 1]):
-            _apply(entry, number, held, frees_at_once)
+            _apply(entry, number, live, frees_at_once)
             memory.apply(entry, _GAINS, _LOSSES)
-        return memory.segments(held)
+        return memory.segments(live)
 
     def _memory_at_start(self) -> MapOfMemory:
         memory = MapOfMemory(self.device, self.final)
@@ -107,7 +107,7 @@ def replay(snapshot: AllocatorSnapshot, device: int) -> Replay:
 
 
 def _undo(played: Replay) -> None:
-    held = {
+    live = {
         block.address: LiveAllocation(block.requested, block.state, block.stack, block.size)
         for segment in played.final
         for block in segment.blocks
@@ -117,19 +117,19 @@ def _undo(played: Replay) -> None:
     for entry in reversed(played.entries):
         address = entry.address
         if entry.action == ALLOC:
-            if held.pop(address, None) is None:
+            if live.pop(address, None) is None:
                 played.conflicts += 1
         elif entry.action == FREE_COMPLETED:
-            played.conflicts += address in held
+            played.conflicts += address in live
             state = BlockState.ALLOCATED if frees_at_once else BlockState.PENDING
-            held[address] = LiveAllocation(entry.size, state, None)
+            live[address] = LiveAllocation(entry.size, state, None)
         elif entry.action == FREE_REQUESTED:
-            was = held.get(address)
+            was = live.get(address)
             if was is None or was.state is not BlockState.PENDING:
                 played.conflicts += 1
-                was = held[address] = LiveAllocation(entry.size, BlockState.ALLOCATED, None)
+                was = live[address] = LiveAllocation(entry.size, BlockState.ALLOCATED, None)
             was.state = BlockState.ALLOCATED
-    played.start = held
+    played.start = live
 
 
 def _play(played: Replay) -> None:
@@ -158,22 +158,24 @@ def _play(played: Replay) -> None:
 
 
 def _apply(
-    entry: HistoryEntry, number: int, held: dict[int, LiveAllocation], frees_at_once: bool
+    entry: HistoryEntry, number: int, live: dict[int, LiveAllocation], frees_at_once: bool
 ) -> None:
     if entry.action == ALLOC:
-        held[entry.address] = LiveAllocation(
+        live[entry.address] = LiveAllocation(
             entry.size, BlockState.ALLOCATED, entry.stack, born=number
         )
     elif entry.action == FREE_COMPLETED:
-        held.pop(entry.address, None)
+        live.pop(entry.address, None)
     elif entry.action == FREE_REQUESTED and not frees_at_once:
-        was = held.get(entry.address)
+        was = live.get(entry.address)
         if was is not None:
             was.state = BlockState.PENDING
 
 
-def _copy(held: LiveAllocation) -> LiveAllocation:
-    return LiveAllocation(held.requested, held.state, held.stack, held.size, held.born)
+def _copy(allocation: LiveAllocation) -> LiveAllocation:
+    return LiveAllocation(
+        allocation.requested, allocation.state, allocation.stack, allocation.size, allocation.born
+    )
 
 
 def _has(entries: list[HistoryEntry], action: str) -> bool:
@@ -235,22 +237,22 @@ class MapOfMemory:
         elif entry.action in losses:
             self._remove(entry.address, entry.address + entry.size)
 
-    def segments(self, held: Mapping[int, LiveAllocation]) -> list[Segment]:
+    def segments(self, live: Mapping[int, LiveAllocation]) -> list[Segment]:
         """Return the segments with the live blocks and the holes between them."""
         regions = sorted(self._regions.values(), key=lambda region: region.start)
         starts = [region.start for region in regions]
         inside: list[list[int]] = [[] for _ in regions]
         astray: list[int] = []
-        for address in sorted(held):
+        for address in sorted(live):
             place = bisect_right(starts, address) - 1
             fits = place >= 0 and address < regions[place].end
             (inside[place] if fits else astray).append(address)
         found = [
-            self._segment(region, addresses, held)
+            self._segment(region, addresses, live)
             for region, addresses in zip(regions, inside, strict=True)
         ]
         # Only a damaged history has live blocks outside of any segment.
-        return found + [self._stray(address, held[address]) for address in astray]
+        return found + [self._stray(address, live[address]) for address in astray]
 
     def _add(self, entry: HistoryEntry) -> None:
         start, end = entry.address, entry.address + entry.size
@@ -294,7 +296,7 @@ class MapOfMemory:
         return _Kind(entry.stream, entry.pool or DEFAULT_POOL, is_small, expandable)
 
     def _segment(
-        self, region: _Region, addresses: list[int], held: Mapping[int, LiveAllocation]
+        self, region: _Region, addresses: list[int], live: Mapping[int, LiveAllocation]
     ) -> Segment:
         blocks: list[Block] = []
         end = region.start
@@ -302,16 +304,18 @@ class MapOfMemory:
             if address > end:
                 blocks.append(Block(end, address - end, 0, BlockState.FREE))
             beyond = addresses[place + 1] if place + 1 < len(addresses) else region.end
-            blocks.append(_block(address, held[address], beyond, region.kind))
+            blocks.append(_block(address, live[address], beyond, region.kind))
             end = address + blocks[-1].size
         if end < region.end:
             blocks.append(Block(end, region.end - end, 0, BlockState.FREE))
         return _totalled(self.device, region, blocks)
 
-    def _stray(self, address: int, held: LiveAllocation) -> Segment:
-        size = held.size or _rounded(held.requested)
+    def _stray(self, address: int, allocation: LiveAllocation) -> Segment:
+        size = allocation.size or _rounded(allocation.requested)
         kind = _Kind(0, UNKNOWN_POOL, False, False)
-        block = Block(address, size, held.requested, held.state, held.stack, held.born)
+        block = Block(
+            address, size, allocation.requested, allocation.state, allocation.stack, allocation.born
+        )
         return _totalled(self.device, _Region(address, address, kind), [block])
 
 
@@ -320,13 +324,15 @@ def _region(segment: Segment) -> _Region:
     return _Region(segment.address, segment.address + segment.size, kind)
 
 
-def _block(address: int, held: LiveAllocation, beyond: int, kind: _Kind) -> Block:
-    size = held.size or _rounded(held.requested)
+def _block(address: int, allocation: LiveAllocation, beyond: int, kind: _Kind) -> Block:
+    size = allocation.size or _rounded(allocation.requested)
     rest = beyond - address - size
-    keeps_rest = not held.size and not kind.is_small and not kind.is_expandable
+    keeps_rest = not allocation.size and not kind.is_small and not kind.is_expandable
     if rest < 0 or (keeps_rest and rest <= UNSPLIT):
         size += rest
-    return Block(address, size, held.requested, held.state, held.stack, held.born)
+    return Block(
+        address, size, allocation.requested, allocation.state, allocation.stack, allocation.born
+    )
 
 
 def _totalled(device: int, region: _Region, blocks: list[Block]) -> Segment:
@@ -409,7 +415,7 @@ def phase_at(stretches: Sequence[PhaseStretch], entry: int) -> str:
 def ends_of_steps(
     played: Replay, stretches: Sequence[PhaseStretch], annotations: Sequence[Annotation]
 ) -> list[int]:
-    """Return the last entry of each optimizer step, told by marks or else by stacks."""
+    """Return the last entry of each optimizer step, found by marks or else by stacks."""
     ends = [m.time_us for m in annotations if m.name.startswith(STEP) and not m.is_start]
     times = [entry.time_us for entry in played.entries]
     if not ends or None in times:

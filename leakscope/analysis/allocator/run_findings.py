@@ -84,7 +84,7 @@ def _unnamed(ledgers: list[Ledger], device: str) -> float:
     return left / whole if whole > 0 else 1.0
 
 
-def _held_without_name(case: RunContext, device: str, root: RootKind) -> int:
+def _unnamed_bytes(case: RunContext, device: str, root: RootKind) -> int:
     """Return what the last full census found on a device under no name, by who keeps it."""
     full = [c for c in case.table.censuses if c.scope is CensusScope.FULL]
     rows = full[-1].rows if full else []
@@ -92,8 +92,8 @@ def _held_without_name(case: RunContext, device: str, root: RootKind) -> int:
 
 
 def _seen(garbage: int, native: int) -> str:
-    told = [(garbage, "awaited the collector"), (native, "was held by native code alone")]
-    parts = [f"{human_bytes(size)} {what}" for size, what in told if size >= policy.GROWTH_BYTES]
+    sources = [(garbage, "awaited the collector"), (native, "was held by native code alone")]
+    parts = [f"{human_bytes(size)} {what}" for size, what in sources if size >= policy.GROWTH_BYTES]
     return f" At the last full census {' and '.join(parts)}." if parts else ""
 
 
@@ -122,8 +122,8 @@ def _unnamed_growth_of(
     if left < max(policy.GROWTH_BYTES, policy.MOST_SHARE * trend.net_bytes):
         return None
     share = left / trend.net_bytes
-    garbage = _held_without_name(case, device, RootKind.GARBAGE)
-    native = _held_without_name(case, device, RootKind.NATIVE)
+    garbage = _unnamed_bytes(case, device, RootKind.GARBAGE)
+    native = _unnamed_bytes(case, device, RootKind.NATIVE)
     return to_finding(
         "device_leak",
         f"Live memory without a name grows on {device}",

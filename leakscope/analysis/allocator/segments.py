@@ -157,8 +157,8 @@ def _max_split(
     segments: Sequence[Segment], figures: Figures, settings: Mapping[str, str]
 ) -> Advice:
     if settings.get("max_split_size", "-1") not in ("-1", "0", ""):
-        told = settings["max_split_size"]
-        evidence = f"It is set already, to {told} bytes."
+        setting = settings["max_split_size"]
+        evidence = f"It is set already, to {setting} bytes."
         return Advice(title="max_split_size_mb", helps=False, evidence=evidence, bytes=0)
     reached = {size: _kept_whole(segments, size) for size in SPLIT_SIZES}
     most = max(reached.values())

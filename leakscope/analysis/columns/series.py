@@ -182,7 +182,7 @@ class BoundaryTable:
 
     @cached_property
     def devices(self) -> list[str]:
-        """Devices other than the host that gauges speak of."""
+        """Devices other than the host that have gauges."""
         found = sorted({name.rpartition(".")[0] for name in self.gauge_names if "." in name})
         return found[:MOST_DEVICES]
 
@@ -369,7 +369,7 @@ class RowTable:
         return found[::-1]
 
     def children(self) -> dict[int, list[int]]:
-        """Return by path the rows that it retains directly."""
+        """Return the rows that it retains directly, by path."""
         found: dict[int, list[int]] = defaultdict(list)
         for path in range(len(self.paths)):
             above = self.parent(path)

@@ -29,7 +29,7 @@ from leakscope.analysis.holdings import join_retained
 from leakscope.analysis.verdict.wording import listed
 from leakscope.model.comparison import (
     ANOTHER_SCRIPT,
-    WORTH_A_WORD,
+    NOTABLE_DIFFERENCE,
     ChangeKind,
     Comparison,
     CulpritChange,
@@ -93,7 +93,7 @@ def compare(before: Report, after: Report) -> Comparison:
 
 
 def _renamed(change: CulpritChange, renamed: Mapping[str, Suspect]) -> CulpritChange:
-    """Return a change with what is to be said of a culprit that may only have another name now."""
+    """Return a change with a sentence where the culprit may only have been renamed."""
     was = renamed.get(change.signature)
     if was is None or change.change is not ChangeKind.NEW or change.is_unproven:
         return change
@@ -102,7 +102,7 @@ def _renamed(change: CulpritChange, renamed: Mapping[str, Suspect]) -> CulpritCh
 
 
 def _only_in_other_script(change: CulpritChange, after: Report) -> CulpritChange:
-    """Return what is said of a culprit that only one of two scripts has: neither new nor fixed."""
+    """Return the sentence on a culprit that only one of two scripts has: neither new nor fixed."""
     text = f"{change.name} was not seen in the other script, which did other work."
     if change.change is ChangeKind.NEW:
         text = only_in_one_script_text(change, PurePath(after.run.script).name)
@@ -133,27 +133,27 @@ _LABELS = {
     ChangeKind.REDUCED: "Reduced",
     ChangeKind.UNCHANGED: "Unchanged",
 }
-"""In the order in which they are told."""
+"""In the order of the report."""
 
 
 def verdict_in_words(
     changes: Sequence[CulpritChange], peaks: Sequence[ValueChange], before: Report, after: Report
 ) -> list[str]:
-    """Return sentences on a change: the first is the verdict, the others what else is to be said.
+    """Return sentences on a change: the first is the verdict, the others add details.
 
-    That memory ran out comes first, then what is new or worse. That another script ran is told at
+    That memory ran out comes first, then what is new or worse. That another script ran comes at
     the end; at the beginning, where that one did other work.
     """
     grave = [change for change in changes if change.severity is not Severity.NOTE]
-    told = [*_parts(grave), *_only_in_one_script(grave)] or [_nothing_grave(before, after)]
+    sentences = [*_parts(grave), *_only_in_one_script(grave)] or [_no_serious_change(before, after)]
     if is_another_program(before, after):
-        return [_another_script(before, after), *_ends(before, after), *told]
+        return [_another_script(before, after), *_ends(before, after), *sentences]
     is_settled = any(not change.is_unproven for change in grave)
     if is_settled and (peak := _peak_clause(grave, peaks, before)):
-        told = _with_peak(told, peak)
+        sentences = _with_peak(sentences, peak)
     scripts = scripts_apart(before, after)
-    beside = [f"The scripts differ: {scripts[0]}, then {scripts[1]}."] if scripts else []
-    return [*_ends(before, after), *told, *beside]
+    script_notes = [f"The scripts differ: {scripts[0]}, then {scripts[1]}."] if scripts else []
+    return [*_ends(before, after), *sentences, *script_notes]
 
 
 def _parts(grave: Sequence[CulpritChange]) -> list[str]:
@@ -178,11 +178,11 @@ def _part(label: str, changes: Sequence[CulpritChange]) -> str:
     return f"{label}: {changes[0].text.removesuffix('.')}{others}."
 
 
-def _with_peak(told: list[str], peak: str) -> list[str]:
+def _with_peak(sentences: list[str], peak: str) -> list[str]:
     """Return the sentences and how the peak changed: inside the verdict, if it is all there is."""
-    if len(told) == 1:
-        return [f"{told[0].removesuffix('.')}; {peak}."]
-    return [*told, f"{peak[0].upper()}{peak[1:]}."]
+    if len(sentences) == 1:
+        return [f"{sentences[0].removesuffix('.')}; {peak}."]
+    return [*sentences, f"{peak[0].upper()}{peak[1:]}."]
 
 
 def _another_script(before: Report, after: Report) -> str:
@@ -204,18 +204,18 @@ def _only_in_one_script(changes: Sequence[CulpritChange]) -> list[str]:
     apart = [change for change in changes if change.is_elsewhere]
     own = [change for change in apart if change.change is ChangeKind.NEW]
     names = [change.name for change in apart if change.change is not ChangeKind.NEW]
-    told = [_part("Only there", own)] if own else []
+    sentences = [_part("Only there", own)] if own else []
     if not names:
-        return told
+        return sentences
     more = len(names) - MOST_NAMES
     shown = names[:MOST_NAMES] + ([f"{more:,} more"] if more > 0 else [])
     return [
-        *told,
+        *sentences,
         f"Not seen there: {listed(shown)}; what was not done can't have been mended.",
     ]
 
 
-def _nothing_grave(before: Report, after: Report) -> str:
+def _no_serious_change(before: Report, after: Report) -> str:
     """Return that nothing was found, and which run doesn't tell enough for that to mean much."""
     open_ones = [report.verdict is RunVerdict.INCONCLUSIVE for report in (before, after)]
     if all(open_ones):
@@ -236,7 +236,7 @@ def _peak_clause(
     for peak in ordered:
         if not peak.before_bytes or not peak.after_bytes:
             continue
-        if abs(peak.after_bytes / peak.before_bytes - 1) < WORTH_A_WORD:
+        if abs(peak.after_bytes / peak.before_bytes - 1) < NOTABLE_DIFFERENCE:
             continue
         verb = "fell" if peak.after_bytes < peak.before_bytes else "rose"
         on = "" if peak.device == "host" else f" on {peak.device}"
@@ -260,7 +260,7 @@ def rank_pairs(before: Sequence[RankMemory], after: Sequence[RankMemory]) -> lis
 def worker_pairs(before: Sequence[WorkerMemory], after: Sequence[WorkerMemory]) -> list[WorkerPair]:
     """Return the workers of both runs by loader and number.
 
-    A loader that starts its workers anew has several processes in one place: the heaviest is told.
+    A loader that restarts its workers has several processes in one place: the heaviest is reported.
     """
     first, second = _heaviest(before), _heaviest(after)
     return [

@@ -14,7 +14,7 @@ from leakscope.analysis.compare.work import by_step, units_done
 from leakscope.analysis.growth import policy
 from leakscope.analysis.processes.endings import ENDINGS
 from leakscope.model import gauge
-from leakscope.model.comparison import WORTH_A_WORD, ChangeKind, CulpritChange, ValueChange
+from leakscope.model.comparison import NOTABLE_DIFFERENCE, ChangeKind, CulpritChange, ValueChange
 from leakscope.model.report import (
     Culprit,
     Finding,
@@ -113,7 +113,7 @@ def name_of(suspect: Suspect) -> str:
 def _in_unit_of(
     before: Suspect | None, after: Suspect | None, report: Report
 ) -> tuple[float, tuple[float, float]] | None:
-    """Return the rate after, in the unit before; None where there is none or it can't be told."""
+    """Return the rate after, in the unit before; None where there is none or it is unknown."""
     if after is None:
         return None
     factor = 1.0
@@ -166,7 +166,7 @@ def differs(
     """Return whether two rates differ: no overlap of their intervals, and more than 5 %."""
     apart = before_interval[1] < after_interval[0] or after_interval[1] < before_interval[0]
     largest = max(abs(before), abs(after))
-    return apart and abs(after - before) > WORTH_A_WORD * largest
+    return apart and abs(after - before) > NOTABLE_DIFFERENCE * largest
 
 
 def _unproven(before: Suspect | None, after: Suspect | None, first: Report, second: Report) -> str:
@@ -199,7 +199,7 @@ def _proves_nothing(suspect: Suspect, seen_in: Report, run: Report, which: str) 
 
 
 def _too_short(suspect: Suspect, seen_in: Report, run: Report) -> str:
-    """Return in which way a run was too short to show what the other did; empty where it wasn't."""
+    """Return how a run was too short to show what the other did; empty where it wasn't."""
     looks = seen_in.overhead.censuses, run.overhead.censuses
     enough = 2 * policy.FEWEST_GROWING  # some lie at begin and end
     seldom = isinstance(suspect, Culprit) and looks[1] < enough <= looks[0]
@@ -230,7 +230,7 @@ def _doubt(
     rate: tuple[float, tuple[float, float]] | None,
     significant: bool,
 ) -> str:
-    """Return why it can't be said for certain what became of a culprit; empty where it can."""
+    """Return why it is uncertain what became of a culprit; empty where it is certain."""
     if before is None or significant:
         return ""
     if after is None:
@@ -238,7 +238,7 @@ def _doubt(
         return f"its rate in the first run may have been {lowest} per {before.unit}"
     if rate is None:
         return f"rates per {before.unit} and per {after.unit} can't be held against each other"
-    if abs(rate[0] - before.bytes_per_unit) <= WORTH_A_WORD * abs(before.bytes_per_unit):
+    if abs(rate[0] - before.bytes_per_unit) <= NOTABLE_DIFFERENCE * abs(before.bytes_per_unit):
         return ""
     return (
         f"the intervals of both rates overlap: {_between(before.interval)} in the first run, "
@@ -272,7 +272,7 @@ def _sentence(
         was = ", as before"
     if isinstance(after, Culprit):
         return f"{_called(after)}{moved} {_GROWS[change]} {rate_text(after)}{was}."
-    return f"{_called(after)} {_STANDS[change]}{now}{was}."
+    return f"{_called(after)} {_FINDING_CHANGES[change]}{now}{was}."
 
 
 _GROWS = {
@@ -281,13 +281,13 @@ _GROWS = {
     ChangeKind.UNCHANGED: "still grows by",
     ChangeKind.WORSE: "grows faster: by",
 }
-_STANDS = {
+_FINDING_CHANGES = {
     ChangeKind.FIXED: "does no harm any more",
     ChangeKind.REDUCED: "is less than it was",
     ChangeKind.UNCHANGED: "is still so",
     ChangeKind.WORSE: "is more than it was",
 }
-"""What is said of findings: their titles are sentences or parts of them, which can't grow."""
+"""Words for findings: their titles are sentences or parts of them, which can't grow."""
 
 
 def _new(suspect: Suspect, unproven: str) -> str:
@@ -301,7 +301,7 @@ def _new(suspect: Suspect, unproven: str) -> str:
 
 
 def only_in_one_script_text(suspect: CulpritChange, script: str) -> str:
-    """Return what is said of a culprit that only another script has, one that did other work."""
+    """Return the sentence on a culprit that only another script has, one that did other work."""
     rate, unit = suspect.after_bytes_per_unit or 0.0, suspect.unit
     grows = f" and grows by {human_bytes(rate)} per {unit}" if rate and unit else ""
     return f"{suspect.name} is {script}'s own{grows}."
@@ -381,13 +381,17 @@ def pair(before: Report, after: Report) -> Pairs:
 
 
 def perhaps_renamed(pairs: Pairs) -> dict[str, Suspect]:
-    """Return of what only the second run has, by its signature, what of the first it may be.
+    """Return which culprit of the first run each new one of the second may be, by signature.
 
     That is what grew just as fast in the same place or under the same last name, and no more. What
     could be two things is left out, and so are notes: floats are gathered everywhere alike.
     """
-    gone = [one for one, other in pairs if one is not None and other is None and _is_no_note(one)]
-    come = [other for one, other in pairs if other is not None and one is None]
+    gone = [
+        earlier
+        for earlier, later in pairs
+        if earlier is not None and later is None and _is_no_note(earlier)
+    ]
+    come = [later for earlier, later in pairs if later is not None and earlier is None]
     alike = [(b, a) for b in gone for a in come if _is_no_note(a) and _grow_alike(b, a)]
     befores = Counter(before.signature for before, _ in alike)
     afters = Counter(after.signature for _, after in alike)
@@ -397,7 +401,7 @@ def perhaps_renamed(pairs: Pairs) -> dict[str, Suspect]:
 def match(
     left: Sequence[Traits], right: Sequence[Traits], likenesses: Iterable[Likeness]
 ) -> dict[int, int]:
-    """Return who is who, by index and each at most once.
+    """Return the pairs of indices that belong together; each index occurs at most once.
 
     The first likeness decides, then the next for what is left. Of several that are alike the
     earlier ones go together.
@@ -406,11 +410,11 @@ def match(
     for key in likenesses:
         taken = set(partners.values())
         free: dict[Hashable, list[int]] = {}
-        for index, one in enumerate(right):
-            if index not in taken and key(one) is not None:
-                free.setdefault(key(one), []).append(index)
-        for index, one in enumerate(left):
-            candidates = free.get(key(one), [])
+        for index, traits in enumerate(right):
+            if index not in taken and key(traits) is not None:
+                free.setdefault(key(traits), []).append(index)
+        for index, traits in enumerate(left):
+            candidates = free.get(key(traits), [])
             if index not in partners and candidates:
                 partners[index] = candidates.pop(0)
     return partners
@@ -430,43 +434,43 @@ def traits_of(suspect: Suspect) -> Traits:
     )
 
 
-def by_signature(one: Traits) -> Hashable:
+def by_signature(traits: Traits) -> Hashable:
     """Return what is the same while nothing on the way from the root was renamed."""
-    return (one.signature, one.growth, one.device) if one.signature else None
+    return (traits.signature, traits.growth, traits.device) if traits.signature else None
 
 
-def by_name(one: Traits) -> Hashable:
+def by_name(traits: Traits) -> Hashable:
     """Return what is the same while it is called the same; of a finding, its kind."""
-    if one.is_finding:
-        return ("finding", one.kind, one.phase, one.device)
-    return (one.name, one.kind, one.device)
+    if traits.is_finding:
+        return ("finding", traits.kind, traits.phase, traits.device)
+    return (traits.name, traits.kind, traits.device)
 
 
-def by_nature(one: Traits) -> Hashable:
+def by_nature(traits: Traits) -> Hashable:
     """Return what is the same under the same last name in the same class."""
-    if one.is_finding:
+    if traits.is_finding:
         return None
-    return (one.type, one.kind, last_name(one), owner_class(one), one.device)
+    return (traits.type, traits.kind, last_name(traits), owner_class(traits), traits.device)
 
 
 def _is_no_note(suspect: Suspect) -> bool:
     return isinstance(suspect, Culprit) and suspect.severity is not Severity.NOTE
 
 
-def _grow_alike(one: Suspect, other: Suspect) -> bool:
+def _grow_alike(earlier: Suspect, later: Suspect) -> bool:
     """Return whether two grow as fast, in the same place or under the same last name."""
-    first, second = traits_of(one), traits_of(other)
+    first, second = traits_of(earlier), traits_of(later)
     kinds = [(t.kind, t.type, t.growth, t.device, t.phase) for t in (first, second)]
-    if kinds[0] != kinds[1] or one.unit != other.unit:
+    if kinds[0] != kinds[1] or earlier.unit != later.unit:
         return False
     same_place = _owner(first) == _owner(second) or last_name(first) == last_name(second)
-    return same_place and _rates_alike(one, other)
+    return same_place and _rates_alike(earlier, later)
 
 
-def _rates_alike(one: Suspect, other: Suspect) -> bool:
-    """Return whether two rates differ by nothing to speak of."""
-    least = WORTH_A_WORD * max(abs(one.bytes_per_unit), abs(other.bytes_per_unit))
-    return abs(one.bytes_per_unit - other.bytes_per_unit) <= least
+def _rates_alike(earlier: Suspect, later: Suspect) -> bool:
+    """Return whether two rates are practically equal."""
+    least = NOTABLE_DIFFERENCE * max(abs(earlier.bytes_per_unit), abs(later.bytes_per_unit))
+    return abs(earlier.bytes_per_unit - later.bytes_per_unit) <= least
 
 
 def _owner(culprit: Traits) -> str:
@@ -540,8 +544,8 @@ def peak_changes(before: Report, after: Report) -> list[ValueChange]:
 
 
 def _height(phase: PhaseMemory, compared: Sequence[PhaseMemory]) -> int:
-    is_told = all(one.most_bytes is not None for one in compared)
-    return phase.most_bytes or 0 if is_told else phase.peak_bytes
+    has_most = all(compared_phase.most_bytes is not None for compared_phase in compared)
+    return phase.most_bytes or 0 if has_most else phase.peak_bytes
 
 
 def _values(

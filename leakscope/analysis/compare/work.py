@@ -69,13 +69,13 @@ def _scripts(before: Report, after: Report) -> Iterator[str]:
 
 
 def _counts(before: Work, after: Work) -> Iterator[str]:
-    for noun, one, other in (
+    for noun, earlier, later in (
         ("step", before.steps, after.steps),
         ("epoch", before.epochs, after.epochs),
         ("validation", before.validations, after.validations),
     ):
-        if one != other:
-            yield f"The first run did {plural(one, noun)}, the second {other:,}."
+        if earlier != later:
+            yield f"The first run did {plural(earlier, noun)}, the second {later:,}."
     if before.processes != after.processes:
         had = plural(before.processes, "process")
         yield f"The first run had {had}, the second {after.processes:,}."
@@ -91,12 +91,12 @@ def _durations(before: Work, after: Work) -> Iterator[str]:
 
 def _batches(before: Work, after: Work) -> Iterator[str]:
     for phase in {**before.batches, **after.batches}:
-        one, other = before.batches.get(phase), after.batches.get(phase)
-        if one is None or other is None:
-            which = "first" if other is None else "second"
+        earlier, later = before.batches.get(phase), after.batches.get(phase)
+        if earlier is None or later is None:
+            which = "first" if later is None else "second"
             yield f"Only the {which} run had the phase {phase}."
-        elif one != other:
-            yield f"In {phase} the first run had {plural(one, 'batch')}, the second {other:,}."
+        elif earlier != later:
+            yield f"In {phase} the first run had {plural(earlier, 'batch')}, the second {later:,}."
 
 
 def arguments_of(command: Sequence[str]) -> dict[str, str]:
@@ -139,16 +139,16 @@ def _is_number(text: str) -> bool:
 def _arguments(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
     first, second = arguments_of(before), arguments_of(after)
     for name in {**first, **second}:
-        one, other = first.get(name, NOT_GIVEN), second.get(name, NOT_GIVEN)
-        if one != other and is_decisive(one, other):
-            yield f"{name} differs: {one} in the first run, {other} in the second."
+        earlier, later = first.get(name, NOT_GIVEN), second.get(name, NOT_GIVEN)
+        if earlier != later and is_decisive(earlier, later):
+            yield f"{name} differs: {earlier} in the first run, {later} in the second."
 
 
 def _environment_differences(before: dict[str, str], after: dict[str, str]) -> Iterator[str]:
     for key, words in ENVIRONMENT.items():
-        one, other = before.get(key), after.get(key)
-        if one is not None and other is not None and one != other:
-            yield f"{words} differs: {one} in the first run, {other} in the second."
+        earlier, later = before.get(key), after.get(key)
+        if earlier is not None and later is not None and earlier != later:
+            yield f"{words} differs: {earlier} in the first run, {later} in the second."
 
 
 def _conditions(before: Report, after: Report) -> Iterator[str]:
@@ -179,25 +179,25 @@ def work_facts(before: Report, after: Report) -> list[WorkFact]:
 
 
 def _fact(topic: Topic, name: str, before: str, after: str, *, matters: bool = True) -> WorkFact:
-    told = bool(before) and bool(after)
+    is_known = bool(before) and bool(after)
     return WorkFact(
         topic=topic,
         name=name,
         before=before,
         after=after,
-        differs=told and before != after,
+        differs=is_known and before != after,
         matters=matters,
     )
 
 
 def _work(before: Report, after: Report) -> Iterator[WorkFact]:
-    one, other = before.work, after.work
+    earlier, later = before.work, after.work
     for name in ("steps", "epochs", "validations", "processes"):
-        counts = getattr(one, name), getattr(other, name)
+        counts = getattr(earlier, name), getattr(later, name)
         if any(counts):
             yield _fact(Topic.WORK, name, *(f"{count:,}" for count in counts))
-    for phase in {**one.batches, **other.batches}:
-        batches = (f"{work.batches.get(phase, 0):,}" for work in (one, other))
+    for phase in {**earlier.batches, **later.batches}:
+        batches = (f"{work.batches.get(phase, 0):,}" for work in (earlier, later))
         yield _fact(Topic.WORK, f"batches in {phase}", *batches)
     if before.ranks or after.ranks:
         ranks = (f"{max(len(report.ranks), 1):,}" for report in (before, after))
@@ -218,16 +218,16 @@ def _first_size(report: Report, name: str) -> int:
 
 def _program(before: Report, after: Report) -> Iterator[WorkFact]:
     yield _fact(Topic.PROGRAM, "script", before.run.script, after.run.script, matters=False)
-    one, other = (arguments_of(report.run.command) for report in (before, after))
-    for name in {**one, **other}:
-        values = one.get(name, NOT_GIVEN), other.get(name, NOT_GIVEN)
+    earlier, later = (arguments_of(report.run.command) for report in (before, after))
+    for name in {**earlier, **later}:
+        values = earlier.get(name, NOT_GIVEN), later.get(name, NOT_GIVEN)
         yield _fact(Topic.PROGRAM, name, *values, matters=is_decisive(*values))
 
 
 def _environment_facts(before: Report, after: Report) -> Iterator[WorkFact]:
-    one, other = before.run.environment, after.run.environment
-    for name in sorted({**one, **other}):
-        values = one.get(name, ""), other.get(name, "")
+    earlier, later = before.run.environment, after.run.environment
+    for name in sorted({**earlier, **later}):
+        values = earlier.get(name, ""), later.get(name, "")
         yield _fact(Topic.ENVIRONMENT, name.replace("_", " "), *values, matters=name in ENVIRONMENT)
 
 
@@ -277,5 +277,5 @@ def rate_in(rate: float, unit: str, phase: str, wanted: str, work: Work) -> floa
     """Return a rate per ``unit`` as a rate per ``wanted``; None where the run can't tell."""
     if unit == wanted:
         return rate
-    own, other = units_done(work, unit, phase), units_done(work, wanted, phase)
-    return rate * own / other if own > 0 and other > 0 else None
+    own, later = units_done(work, unit, phase), units_done(work, wanted, phase)
+    return rate * own / later if own > 0 and later > 0 else None

@@ -44,7 +44,7 @@ DIAGNOSES: tuple[Callable[[RunContext, SearchResult, list[Ledger]], list[Finding
     unnamed.diagnose_watched,
 )
 _KINDS_FROM_WITHIN = {"unexplained", "children"}
-"""What they say of their process is the whole of what can be said of one that is only watched."""
+"""They are all that can be reported of a process that is only watched."""
 _EXPLAINING_KINDS = {
     "open_figures",
     "registry",
@@ -75,8 +75,8 @@ def find_findings(
     found += [finding for diagnose in DIAGNOSES for finding in diagnose(case, growth, ledgers)]
     found = native_references.with_registries(case, growth, ledgers, found)
     piled_up = gauge_rules.diagnose_pileups(case, growth, ledgers, culprits)
-    told = {f.kind for f in piled_up} | {f"{c.piled_up.kind}s" for c in culprits if c.piled_up}
-    found = [f for f in found if f.kind != "threads" or "threads" not in told] + piled_up
+    reported = {f.kind for f in piled_up} | {f"{c.piled_up.kind}s" for c in culprits if c.piled_up}
+    found = [f for f in found if f.kind != "threads" or "threads" not in reported] + piled_up
     if case.is_watched:
         found = [f for f in found if f.kind not in _KINDS_FROM_WITHIN]
     if any(f.kind in _EXPLAINING_KINDS for f in found if f.severity is not Severity.NOTE):
@@ -92,4 +92,4 @@ def _recognised(case: RunContext, finding: Finding) -> Finding:
     if match is None:
         return finding
     remedy = prefer_known_remedy(match.known, finding.remedy)
-    return msgspec.structs.replace(finding, known=match.told, remedy=remedy)
+    return msgspec.structs.replace(finding, known=match.recognised, remedy=remedy)

@@ -77,8 +77,8 @@ def diagnose_garbage(
     dominates = often and most >= policy.COSTLY_BYTES and most > policy.MOST_SHARE * rise > 0
     term = growth.terms.get("garbage")
     following = next_collection(case)
-    is_bounded = following is not None and following.comes_in_time
-    rises = not is_bounded and is_what_rises(case, ledgers, policy.NOTEWORTHY_BYTES)
+    is_bounded = following is not None and following.is_harmless
+    rises = not is_bounded and explains_growth(case, ledgers, policy.NOTEWORTHY_BYTES)
     piles_up = (term is not None and term.grows) or rises
     is_harmful = piles_up or (dominates and not is_bounded)
     if not is_harmful and _has_ended(sizes):
@@ -118,7 +118,7 @@ def _has_ended(sizes: FloatArray) -> bool:
     return len(later) >= policy.FEWEST_READINGS and float(later.max()) < policy.NOTEWORTHY_BYTES
 
 
-def is_what_rises(case: RunContext, ledgers: list[Ledger], least: float) -> bool:
+def explains_growth(case: RunContext, ledgers: list[Ledger], least: float) -> bool:
     """Return whether memory rises without a name, and garbage was what it had risen by.
 
     ``least`` is what it must have risen by for a look to count, in bytes.
@@ -218,7 +218,7 @@ def diagnose_collector(
     # The last look may be the highest by chance where the program collects by itself now and then.
     rises = most > 0 and most == garbage[-1] and case.gauge_trend(case.host_metric).is_growing
     piles_up = most >= policy.NOTEWORTHY_BYTES and (trend.is_growing or rises)
-    if off and not trend.is_growing and is_what_rises(case, ledgers, policy.NOTEWORTHY_BYTES):
+    if off and not trend.is_growing and explains_growth(case, ledgers, policy.NOTEWORTHY_BYTES):
         piles_up, trend = True, case.gauge_trend(case.host_metric)
     if off:
         title, call = "The cyclic garbage collector is switched off", "gc.enable()"
@@ -314,11 +314,11 @@ def slack_remedy(case: RunContext) -> Remedy:
 def _in_arenas(case: RunContext, free: float) -> str:
     """Return where many threads have arenas that hold much: those keep what is freed in them."""
     _, arenas = kind_series(case, gauge.MAPPED_ARENAS)
-    held = float(arenas[-1]) if len(arenas) else 0.0
-    if case.allocator != "glibc" or held < policy.MOST_SHARE * free:
+    live = float(arenas[-1]) if len(arenas) else 0.0
+    if case.allocator != "glibc" or live < policy.MOST_SHARE * free:
         return ""
     return (
-        f" Arenas that threads have to themselves hold {human_bytes(held)}: what one thread frees "
+        f" Arenas that threads have to themselves hold {human_bytes(live)}: what one thread frees "
         "there serves no other."
     )
 
@@ -387,7 +387,7 @@ def diagnose_collector_time(
 ) -> list[Finding]:
     """Return a finding where collections take a good part of the time, or ever longer.
 
-    Never more than a note: it costs time, and what grows is told by its own name. May be confused
+    Never more than a note: it costs time; what grows is reported by its own name. May be confused
     with the collections while a program imports, which are over when it works.
     """
     wall = _seconds_at_work(case)
@@ -429,7 +429,7 @@ def _spent(case: RunContext, names: tuple[str, ...]) -> float:
 
 
 def _at(case: RunContext, name: str, position: int) -> float:
-    """Return a sum at a measurement: it is recorded where it has changed, and begins at nought."""
+    """Return a sum at a measurement: it is recorded where it has changed, and starts at 0."""
     known = case.track.known(name)
     before = known[known <= position]
     return float(case.track.gauge(name)[before[-1]]) if len(before) else 0.0
@@ -437,8 +437,10 @@ def _at(case: RunContext, name: str, position: int) -> float:
 
 def _full_pauses(case: RunContext) -> tuple[FloatArray, FloatArray]:
     """Return units done, and microseconds of the longest full collection that ended before."""
-    by_itself, asked = (case.track.gauge(n) for n in (gauge.GC_PAUSES[2], gauge.GC_ASKED_PAUSE))
-    longest = np.fmax(by_itself, asked)
+    by_itself, explicit = (
+        case.track.gauge(n) for n in (gauge.GC_PAUSES[2], gauge.GC_EXPLICIT_PAUSE)
+    )
+    longest = np.fmax(by_itself, explicit)
     read = case.working[np.isfinite(longest[case.working])]
     return case.work_done[read], longest[read]
 
@@ -453,7 +455,7 @@ def _lengths(pauses: FloatArray) -> str:
 
 
 def _longer(case: RunContext, trend: Trend) -> str:
-    """Return by how much they take longer per unit of work, and in an hour where one passed."""
+    """Return the extra time per unit of work, and per hour where one passed."""
     more = f" That is {_time(trend.bytes_per_unit / 1e6)} more per {trend.unit}"
     hours = _seconds_at_work(case) / 3600
     done = float(np.ptp(case.work_done[case.working]))

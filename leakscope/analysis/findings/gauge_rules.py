@@ -130,11 +130,11 @@ def _gauge_finding(
     last: float,
     ledgers: list[Ledger],
 ) -> Finding:
-    say = human_count if rule.counts else human_bytes
+    human = human_count if rule.counts else human_bytes
     figures = {
-        "gained": say(trend.net_bytes),
-        "held": say(last),
-        "rate": say(trend.bytes_per_unit),
+        "gained": human(trend.net_bytes),
+        "held": human(last),
+        "rate": human(trend.bytes_per_unit),
         "unit": trend.unit,
     }
     shown_trend, total, severity = trend, last, rule.severity
@@ -288,7 +288,7 @@ def _mapped_shared_memory(
 
 
 def _named_shared_bytes(case: RunContext) -> float:
-    """Return by how much the shared memory grew that has a name."""
+    """Return the growth of shared memory that has a name."""
     sizes = [census.payload_bytes.get(SHARED, 0) for census in case.table.censuses]
     return float(max(sizes) - sizes[0]) if sizes else 0.0
 

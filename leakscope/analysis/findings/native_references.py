@@ -334,18 +334,18 @@ def with_registries(
     if not growing:
         return found
     filling = _functions(case.sources, {line for each in growing for line in each.places})
-    held = [f for f in found if f.severity is not Severity.NOTE and f.kind in _NAMES_MEMORY]
+    nameable = [f for f in found if f.severity is not Severity.NOTE and f.kind in _NAMES_MEMORY]
     taken = [
         f
-        for f in held
+        for f in nameable
         if f.remedy.title in _KNOWS_NO_HOLDER
         and filling.intersection(_functions(case.sources, set(f.fed_at)))
     ]
-    held = [f for f in held if f not in taken]
-    lines = {line for finding in held for line in finding.fed_at}
+    nameable = [f for f in nameable if f not in taken]
+    lines = {line for finding in nameable for line in finding.fed_at}
     growing = [each for each in growing if not lines.intersection(each.places)]
     growing.sort(key=lambda each: (not each.places, -each.entries))
-    nameless = without_name(case, growth, ledgers) - sum(f.total_bytes for f in held)
+    nameless = without_name(case, growth, ledgers) - sum(f.total_bytes for f in nameable)
     filled = []
     for each in growing:
         is_memory = nameless >= policy.NOTEWORTHY_BYTES and _moves_with_memory(case, each)
@@ -407,10 +407,10 @@ def _moves_with_memory(case: RunContext, growing: _Growing) -> bool:
     done, memory = case.gauge_series(case.host_metric)
     if len(x) < policy.FEWEST_READINGS or len(done) < policy.FEWEST_READINGS:
         return False
-    beside = np.interp(x, done, memory)
-    if np.ptp(beside) <= 0 or np.ptp(counts) <= 0:
+    memory_there = np.interp(x, done, memory)
+    if np.ptp(memory_there) <= 0 or np.ptp(counts) <= 0:
         return False
-    return bool(np.corrcoef(counts, beside)[0, 1] >= policy.MAIN_SHARE)
+    return bool(np.corrcoef(counts, memory_there)[0, 1] >= policy.MAIN_SHARE)
 
 
 def _is_named_by_rows(case: RunContext, growth: SearchResult, registry: CountedRegistry) -> bool:

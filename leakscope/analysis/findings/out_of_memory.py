@@ -173,9 +173,9 @@ def _killed_sentence(case: RunContext, found: Shortage) -> str:
     last = case.track.boundaries[-1] if len(case.track) else None
     header = case.recording.header
     whole = "The program" if header.world_size < 2 else f"Rank {header.rank}"
-    who = f"{whole} was" if found.cause == KILLED else "A DataLoader worker was"
+    victim = f"{whole} was" if found.cause == KILLED else "A DataLoader worker was"
     where = "" if last is None else f" {_when(case, last)}"
-    text = f"{who} killed by the kernel's out-of-memory killer{where}"
+    text = f"{victim} killed by the kernel's out-of-memory killer{where}"
     if found.free is None or found.limit is None:
         return f"{text}."
     used = human_bytes(found.limit - found.free)
@@ -253,8 +253,8 @@ def counts_epochs(case: RunContext) -> bool:
     counts as the first, nothing says where epochs begin.
     """
     track = case.track
-    came_again = bool(len(track)) and int(track.occurrence.max()) > 0
-    return not came_again or int(track.epoch.max()) > 0
+    has_repeated = bool(len(track)) and int(track.occurrence.max()) > 0
+    return not has_repeated or int(track.epoch.max()) > 0
 
 
 def describe_moment(moment: Boundary | OutOfMemoryRecord, *, epochs: bool = True) -> str:
@@ -307,9 +307,9 @@ def _is_about(exact: int | None, stated: int | None) -> bool:
 def _by_kernel(case: RunContext, cause: str) -> Shortage:
     steps = int(case.track.step[-1]) if len(case.track) else 0
     census, evidence, since = _last_census(case, steps)
-    stood = memory_at_the_end(case.run, case.recording)
+    at_end = memory_at_the_end(case.run, case.recording)
     live = int(case.used_at_end()) if len(case.track) else 0
-    used, limit = (None, case.limit_bytes) if stood is None else stood
+    used, limit = (None, case.limit_bytes) if at_end is None else at_end
     free = None if used is None or limit is None else max(0, limit - used)
     figures = Figures(active=live)
     return Shortage(cause, HOST, None, census, evidence, figures, live, free, limit, since)
@@ -389,7 +389,7 @@ def _need(found: Shortage) -> Need:
         pages=0 if snapshot is None else snapshot.pages,
         is_expandable=snapshot is not None and snapshot.expandable,
         is_training=True,
-        told_by="by the names that hold them",
+        basis="by the names that hold them",
     )
 
 

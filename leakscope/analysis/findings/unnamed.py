@@ -281,7 +281,7 @@ def _of_shapes(case: RunContext, term: Term) -> Finding:
 
 
 def in_use(ledger: Ledger) -> int:
-    """Return by how much all that has a name, or is known otherwise, grew in use."""
+    """Return the growth of used memory that has a name or is known otherwise."""
     return sum(max(entry.bytes, 0) for entry in ledger.entries if entry.kind in _IN_USE)
 
 

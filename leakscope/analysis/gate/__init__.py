@@ -64,8 +64,8 @@ def check(report: Report, allowed: Allowed) -> Check:
     suspects: list[Suspect] = [*report.culprits, *report.findings]
     growths = [_judged(suspect, report, allowed) for suspect in suspects]
     growths, together = _settled(growths, suspects, report, allowed)
-    growths.sort(key=lambda one: _ORDER.index(one.standing))
-    failed = [one for one in growths if one.standing is CheckReason.FAILED]
+    growths.sort(key=lambda growth: _ORDER.index(growth.standing))
+    failed = [growth for growth in growths if growth.standing is CheckReason.FAILED]
     outcome = _outcome(report, failed)
     remarks = [*allowed.remarks]
     remarks += remarks_on(allowed.suppressions, allowed.ignored, suspects, allowed.today)
@@ -87,42 +87,44 @@ def check(report: Report, allowed: Allowed) -> Check:
 def stale_baseline_entries(
     growths: Sequence[Checked], report: Report, baseline: Baseline | None
 ) -> tuple[list[Known], list[Known]]:
-    """Return the baseline's entries that excuse nothing, and those of which nothing can be said."""
+    """Return the baseline's entries that excuse nothing, and those that can't be judged."""
     if baseline is None:
         return [], []
     used = {
-        one.known_key for one in growths if one.standing in (CheckReason.KNOWN, CheckReason.FAILED)
+        growth.known_key
+        for growth in growths
+        if growth.standing in (CheckReason.KNOWN, CheckReason.FAILED)
     }
     return no_longer_needed(baseline, used, report)
 
 
 def _judged(suspect: Suspect, report: Report, allowed: Allowed) -> Checked:
     """Return how something stands before the baseline is asked: that is for what fails."""
-    one = _as_checked(suspect)
-    over, said = _against_limit(suspect, one, report, allowed.limit)
+    checked = _as_checked(suspect)
+    over, sentence = _against_limit(suspect, checked, report, allowed.limit)
     if suspect.severity is Severity.NOTE and over is not True:
-        return _with_standing(one, CheckReason.NOTE, "A note never fails a check.")
+        return _with_standing(checked, CheckReason.NOTE, "A note never fails a check.")
     pattern = next((p for p in allowed.ignored if matches(p, names_of(suspect))), None)
     if pattern is not None:
-        return _with_standing(one, CheckReason.IGNORED, f"{pattern} is ignored.")
+        return _with_standing(checked, CheckReason.IGNORED, f"{pattern} is ignored.")
     for suppression in allowed.suppressions:
         if not is_expired(suppression, allowed.today) and excuses(suppression, suspect):
             until = f" until {suppression.expires}" if suppression.expires else ""
             return _with_standing(
-                one, CheckReason.SUPPRESSED, f"It is suppressed{until}.", suppression.reason
+                checked, CheckReason.SUPPRESSED, f"It is suppressed{until}.", suppression.reason
             )
     if over is False:
-        return _with_standing(one, CheckReason.ALLOWED, said)
-    return _with_standing(one, CheckReason.FAILED, said)
+        return _with_standing(checked, CheckReason.ALLOWED, sentence)
+    return _with_standing(checked, CheckReason.FAILED, sentence)
 
 
 def _against_limit(
-    suspect: Suspect, one: Checked, report: Report, limit: GrowthLimit | None
+    suspect: Suspect, checked: Checked, report: Report, limit: GrowthLimit | None
 ) -> tuple[bool | None, str]:
-    """Return whether something grows faster than the limit, None where that can't be said."""
+    """Return whether something grows faster than the limit, None where that is unknown."""
     if limit is None:
         return None, ""
-    if one.growth != "across" or one.bytes_per_unit <= 0:
+    if checked.growth != "across" or checked.bytes_per_unit <= 0:
         return None, "The limit speaks only of growth that stays."
     rate, low = _rates_by(limit, suspect, report)
     if rate is None or low is None:
@@ -157,16 +159,16 @@ def _settled(
     rates = {n: _rates_by(limit, suspects[n], report)[0] or 0.0 for n in alone if limit}
     groups = combined_excess(alone, growths, rates, limit)
     doubtful = frozenset[int]().union(*(group.members for group in groups))
-    asked = [
-        _with_standing(one, CheckReason.FAILED, one.why) if n in doubtful else one
-        for n, one in enumerate(growths)
+    judged = [
+        _with_standing(growth, CheckReason.FAILED, growth.why) if n in doubtful else growth
+        for n, growth in enumerate(growths)
     ]
-    settled = _against_baseline(asked, report, allowed)
+    settled = _against_baseline(judged, report, allowed)
     left = sorted(n for n in doubtful if settled[n].standing is CheckReason.FAILED)
     for n in left:
         settled[n] = growths[n]
     groups = combined_excess(left, settled, rates, limit)
-    is_all = all(one.standing is not CheckReason.FAILED for one in settled)
+    is_all = all(growth.standing is not CheckReason.FAILED for growth in settled)
     for group in groups:
         for n in group.members:
             why = f"{growths[n].why} But {group.sentence}."
@@ -179,30 +181,30 @@ def _against_baseline(
 ) -> list[Checked]:
     """Return all of them; what failed until now and is known no longer does."""
     if allowed.baseline is None:
-        return [_as_unknown(one, "Nothing allows it.") for one in growths]
+        return [_as_unknown(growth, "Nothing allows it.") for growth in growths]
     return [
-        _as_unknown(one, "The baseline doesn't have it.")
-        if known is None or one.standing is not CheckReason.FAILED
-        else _judge_known(one, known, report, allowed)
-        for one, known in zip(growths, entries_of(growths, allowed.baseline), strict=True)
+        _as_unknown(growth, "The baseline doesn't have it.")
+        if known is None or growth.standing is not CheckReason.FAILED
+        else _judge_known(growth, known, report, allowed)
+        for growth, known in zip(growths, entries_of(growths, allowed.baseline), strict=True)
     ]
 
 
-def _as_unknown(one: Checked, why: str) -> Checked:
-    return _with_standing(one, one.standing, one.why or why, one.excuse)
+def _as_unknown(checked: Checked, why: str) -> Checked:
+    return _with_standing(checked, checked.standing, checked.why or why, checked.excuse)
 
 
-def _judge_known(one: Checked, known: Known, report: Report, allowed: Allowed) -> Checked:
-    if known.signature != one.signature:
-        one = msgspec.structs.replace(one, known_as=known.signature)
-    excused, why = baseline_excuse(one, known, allowed.tolerance, report.work)
+def _judge_known(checked: Checked, known: Known, report: Report, allowed: Allowed) -> Checked:
+    if known.signature != checked.signature:
+        checked = msgspec.structs.replace(checked, known_as=known.signature)
+    excused, why = baseline_excuse(checked, known, allowed.tolerance, report.work)
     return _with_standing(
-        one, CheckReason.KNOWN if excused else CheckReason.FAILED, why, known.reason
+        checked, CheckReason.KNOWN if excused else CheckReason.FAILED, why, known.reason
     )
 
 
-def _with_standing(one: Checked, standing: CheckReason, why: str, excuse: str = "") -> Checked:
-    return msgspec.structs.replace(one, standing=standing, why=why, excuse=excuse)
+def _with_standing(checked: Checked, standing: CheckReason, why: str, excuse: str = "") -> Checked:
+    return msgspec.structs.replace(checked, standing=standing, why=why, excuse=excuse)
 
 
 def _as_checked(suspect: Suspect) -> Checked:
@@ -244,7 +246,7 @@ def _headline(
 ) -> str:
     if together:
         return f"Not allowed: {together}."
-    failed = [one for one in growths if one.standing is CheckReason.FAILED]
+    failed = [growth for growth in growths if growth.standing is CheckReason.FAILED]
     if failed:
         more = f" And {len(failed) - 1} more." if len(failed) > 1 else ""
         return f"Not allowed: {_describe_checked(failed[0])}.{more}"
@@ -252,21 +254,23 @@ def _headline(
         if strict:
             return "The run is inconclusive, which shows nothing: --no-strict lets it pass."
         return "The run is inconclusive and passes, as --no-strict has it."
-    counted = [(s.value, sum(one.standing is s for one in growths)) for s in _ORDER]
+    counted = [(s.value, sum(growth.standing is s for growth in growths)) for s in _ORDER]
     excused = [f"{count} {name}" for name, count in counted if count and name != "note"]
     return "Nothing grows that isn't allowed" + (f" ({', '.join(excused)})." if excused else ".")
 
 
-def _describe_checked(one: Checked) -> str:
+def _describe_checked(checked: Checked) -> str:
     """Return what grows by how much and where; a finding's title is no name that could grow."""
-    name = clipped(one.name, LONGEST_NAME)
-    has_rate = one.bytes_per_unit > 0 and bool(one.unit)
-    rate = f"{human_bytes(one.bytes_per_unit)} per {one.unit}" if has_rate else ""
-    if one.path:
+    name = clipped(checked.name, LONGEST_NAME)
+    has_rate = checked.bytes_per_unit > 0 and bool(checked.unit)
+    rate = f"{human_bytes(checked.bytes_per_unit)} per {checked.unit}" if has_rate else ""
+    if checked.path:
         return (
-            name + (f" grows by {rate}" if rate else "") + (f" ({one.place})" if one.place else "")
+            name
+            + (f" grows by {rate}" if rate else "")
+            + (f" ({checked.place})" if checked.place else "")
         )
-    details = ", ".join(part for part in (rate, one.place) if part)
+    details = ", ".join(part for part in (rate, checked.place) if part)
     return f"{name} ({details})" if details else name
 
 
@@ -341,7 +345,11 @@ class CombinedExcess:
 
 def individually_allowed(growths: Sequence[Checked]) -> list[int]:
     """Return the index of each culprit that the limit allows."""
-    return [n for n, one in enumerate(growths) if one.path and one.standing is CheckReason.ALLOWED]
+    return [
+        n
+        for n, growth in enumerate(growths)
+        if growth.path and growth.standing is CheckReason.ALLOWED
+    ]
 
 
 def combined_excess(

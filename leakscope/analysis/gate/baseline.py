@@ -20,15 +20,17 @@ from leakscope.model.report import Culprit, Report, RunVerdict, Work
 from leakscope.model.text import human_bytes, human_share
 
 
-def baseline_excuse(one: Checked, known: Known, tolerance: float, work: Work) -> tuple[bool, str]:
+def baseline_excuse(
+    checked: Checked, known: Known, tolerance: float, work: Work
+) -> tuple[bool, str]:
     """Return whether the baseline excuses what grows, and why or why not.
 
     It doesn't where it grows faster than the baseline's rate by more than the tolerance, and its
     interval lies above that rate as well: a rate that is known badly accuses nobody.
     """
     was = f"{human_bytes(known.bytes_per_unit)} per {known.unit}"
-    rate = rate_in(one.bytes_per_unit, one.unit, one.phase, known.unit, work)
-    low = rate_in(one.interval[0], one.unit, one.phase, known.unit, work)
+    rate = rate_in(checked.bytes_per_unit, checked.unit, checked.phase, known.unit, work)
+    low = rate_in(checked.interval[0], checked.unit, checked.phase, known.unit, work)
     if rate is None or low is None:
         return True, f"The baseline has it ({was}); this run can't tell the rate per {known.unit}."
     if rate > known.bytes_per_unit * (1 + tolerance) and low > known.bytes_per_unit:
@@ -37,7 +39,7 @@ def baseline_excuse(one: Checked, known: Known, tolerance: float, work: Work) ->
             f"It got faster than the baseline allows: {now} instead of {was}, "
             f"more than {human_share(tolerance)} above."
         )
-    how = "" if known.signature == one.signature else " under another signature"
+    how = "" if known.signature == checked.signature else " under another signature"
     return True, f"The baseline has it{how}, at {was}."
 
 
@@ -63,43 +65,50 @@ def new_baseline(
     """
     before = {known.key: known for known in previous.culprits} if previous else {}
     entries = {known.key: known for known in unsettled}
-    for one in growths:
-        if one.standing is CheckReason.KNOWN and one.known_key in before:
-            entries[one.key] = _renamed(before[one.known_key], one)
-        elif one.standing in (CheckReason.FAILED, CheckReason.KNOWN):
-            entry, twin = _remembered(one, before.get(one.known_key)), entries.get(one.key)
+    for checked in growths:
+        if checked.standing is CheckReason.KNOWN and checked.known_key in before:
+            entries[checked.key] = _renamed(before[checked.known_key], checked)
+        elif checked.standing in (CheckReason.FAILED, CheckReason.KNOWN):
+            entry, twin = (
+                _remembered(checked, before.get(checked.known_key)),
+                entries.get(checked.key),
+            )
             if twin is None or twin.bytes_per_unit < entry.bytes_per_unit:
-                entries[one.key] = entry
+                entries[checked.key] = entry
     ordered = sorted(entries.values(), key=lambda known: (known.name, known.key))
     return Baseline(culprits=ordered)
 
 
-def _remembered(one: Checked, before: Known | None) -> Known:
+def _remembered(checked: Checked, before: Known | None) -> Known:
     return Known(
-        name=one.name,
-        signature=one.signature,
-        growth=one.growth,
-        device=one.device,
-        phase=one.phase,
-        path=one.path,
-        kind=one.kind,
-        type=one.type,
-        bytes_per_unit=_rounded(one.bytes_per_unit),
-        unit=one.unit,
-        in_workers=one.in_workers,
+        name=checked.name,
+        signature=checked.signature,
+        growth=checked.growth,
+        device=checked.device,
+        phase=checked.phase,
+        path=checked.path,
+        kind=checked.kind,
+        type=checked.type,
+        bytes_per_unit=_rounded(checked.bytes_per_unit),
+        unit=checked.unit,
+        in_workers=checked.in_workers,
         reason=before.reason if before else "",
     )
 
 
-def _renamed(before: Known, one: Checked) -> Known:
+def _renamed(before: Known, checked: Checked) -> Known:
     """Return an entry that holds, by what it is recognised by now."""
-    if one.known_as:
+    if checked.known_as:
         before = msgspec.structs.replace(
-            before, name=one.name, signature=one.signature, phase=one.phase, path=one.path
+            before,
+            name=checked.name,
+            signature=checked.signature,
+            phase=checked.phase,
+            path=checked.path,
         )
     elif before.kind:
         return before
-    return msgspec.structs.replace(before, kind=one.kind, type=one.type)
+    return msgspec.structs.replace(before, kind=checked.kind, type=checked.type)
 
 
 def _rounded(rate: float) -> float:
@@ -122,9 +131,9 @@ def entries_of(growths: Sequence[Checked], baseline: Baseline) -> list[Known | N
     the run has its own.
     """
     own = {known.key: known for known in reversed(baseline.culprits)}
-    found = [own.get(one.key) for one in growths]
-    here = {one.key for one in growths}
-    strangers = [n for n, one in enumerate(growths) if _is_sought(one) and found[n] is None]
+    found = [own.get(checked.key) for checked in growths]
+    here = {checked.key for checked in growths}
+    strangers = [n for n, checked in enumerate(growths) if _is_sought(checked) and found[n] is None]
     free = [known for known in baseline.culprits if known.key not in here and known.kind]
     for in_workers in (False, True):
         left = [n for n in strangers if growths[n].in_workers is in_workers]
@@ -138,28 +147,28 @@ def entries_of(growths: Sequence[Checked], baseline: Baseline) -> list[Known | N
     return found
 
 
-def _is_sought(one: Checked) -> bool:
-    return one.standing is CheckReason.FAILED and one.kind not in ENDINGS
+def _is_sought(checked: Checked) -> bool:
+    return checked.standing is CheckReason.FAILED and checked.kind not in ENDINGS
 
 
 def _alike(likeness: Likeness) -> Likeness:
-    def of(one: Traits) -> Hashable:
-        found = likeness(one)
-        return found and (found, one.growth, one.is_finding and one.name)
+    def of(traits: Traits) -> Hashable:
+        found = likeness(traits)
+        return found and (found, traits.growth, traits.is_finding and traits.name)
 
     return of
 
 
-def _traits_of(one: Checked | Known) -> Traits:
+def _traits_of(checked: Checked | Known) -> Traits:
     return Traits(
-        signature=one.signature,
-        name=one.name,
-        kind=one.kind,
-        type=one.type,
-        growth=one.growth,
-        device=one.device,
-        phase=one.phase,
-        is_finding=not one.path,
+        signature=checked.signature,
+        name=checked.name,
+        kind=checked.kind,
+        type=checked.type,
+        growth=checked.growth,
+        device=checked.device,
+        phase=checked.phase,
+        is_finding=not checked.path,
     )
 
 
@@ -175,14 +184,14 @@ def matches(pattern: str, texts: Iterable[str]) -> bool:
 
 
 def names_of(suspect: Suspect) -> list[str]:
-    """Return by what names a pattern may mean a culprit or a finding."""
+    """Return the names by which a pattern may match a culprit or a finding."""
     if isinstance(suspect, Culprit):
         return [rule_of(suspect), suspect.name, suspect.path, *suspect.also_named]
     return [rule_of(suspect), suspect.title]
 
 
 def rule_of(suspect: Suspect) -> str:
-    """Return the kind of diagnosis: that of a culprit is told by how it grows and what it keeps."""
+    """Return the kind of diagnosis: for a culprit, how it grows and what it keeps."""
     if not isinstance(suspect, Culprit):
         return suspect.kind
     if suspect.graph_nodes:
@@ -222,15 +231,15 @@ def remarks_on(
     today: date,
 ) -> list[str]:
     """Return a sentence for each suppression that expired and each excuse that matches nothing."""
-    told = []
-    for one in suppressions:
-        subject = f"The suppression of {subject_of(one)} ({one.reason})"
-        if is_expired(one, today):
-            told.append(f"{subject} expired on {one.expires} and no longer counts.")
-        elif not any(excuses(one, suspect) for suspect in suspects):
-            told.append(f"{subject} matches nothing in this run: {_mended(one)}.")
+    remarks = []
+    for suppression in suppressions:
+        subject = f"The suppression of {subject_of(suppression)} ({suppression.reason})"
+        if is_expired(suppression, today):
+            remarks.append(f"{subject} expired on {suppression.expires} and no longer counts.")
+        elif not any(excuses(suppression, suspect) for suspect in suspects):
+            remarks.append(f"{subject} matches nothing in this run: {_mended(suppression)}.")
     idle = [p for p in ignored if not any(matches(p, names_of(suspect)) for suspect in suspects)]
-    return told + [f"The ignored pattern {p} matches nothing in this run." for p in idle]
+    return remarks + [f"The ignored pattern {p} matches nothing in this run." for p in idle]
 
 
 def _mended(suppression: Suppression) -> str:
@@ -243,7 +252,7 @@ def _mended(suppression: Suppression) -> str:
 
 
 def subject_of(suppression: Suppression) -> str:
-    """Return what a suppression speaks of, as its author wrote it."""
+    """Return the target of a suppression, as its author wrote it."""
     return " in ".join(
         text for text in (suppression.pattern, suppression.signature, suppression.path) if text
     )

@@ -7,7 +7,7 @@ with the growth model's cost for each, so that a jump or a warm-up weighs as one
 One counter's rate is a weighted median. Of two counters the best fit passes through two of the
 rises exactly, as one of least absolute deviations does, so pairs of rises are tried. An event is
 preferred to the work only where it explains the series better by a margin; what explains it as well
-can't be told from it by this run. No verdict is changed by that: it says with what something grows.
+can't be separated from it here. No verdict is changed by that: it says with what something grows.
 """
 
 from __future__ import annotations
@@ -84,11 +84,11 @@ class EventFit:
 
 
 def fit_events(y: FloatArray, counters: list[Regressor], noise: float) -> EventFit | None:
-    """Return with what a series grows; None where it doesn't, or nothing was counted.
+    """Return what a series grows with; None where it doesn't grow, or nothing was counted.
 
     Args:
         y: What is kept at each reading.
-        counters: The unit of work in which its rate is told, then other work, then events.
+        counters: The unit of work of its rate, then other work, then events.
         noise: Changes up to this much mean nothing, in the unit of y.
 
     """
@@ -132,7 +132,7 @@ def counters_at(track: BoundaryTable, unit: str, done: FloatArray, at: IntArray)
 
     Args:
         track: The recording.
-        unit: The unit of work in which the growth is told, which comes first.
+        unit: The unit of work of the growth's rate, which comes first.
         done: How much of it was done there.
         at: The measurements.
 

@@ -76,14 +76,14 @@ def moved(case: RunContext, grower: Grower) -> Figure | None:
     shared = np.minimum(-np.diff(values[suspects], axis=1), gains).clip(min=0).sum(axis=1)
     kin = {*table.ancestors(grower.path), grower.path}
 
-    def gave(suspect: int) -> bool:
+    def released(suspect: int) -> bool:
         """Return whether what it lost has left all that holds it, too."""
         above = table.ancestors(suspect)
         return suspect not in kin and grower.path not in above and lost[[*{*above} - kin]].all()
 
     shares = [
         share / rise for suspect, share in zip(suspects.tolist(), shared, strict=True)
-        if share >= policy.MAIN_SHARE * rise and gave(suspect)
+        if share >= policy.MAIN_SHARE * rise and released(suspect)
     ]  # fmt: skip
     return Figure(max(shares), policy.MAIN_SHARE) if shares else None
 
@@ -391,8 +391,8 @@ def may_come_with_shapes(
     if len(known) < policy.FEWEST_READINGS or len(x) < policy.FEWEST_READINGS:
         return False
     seen = np.interp(x, case.work_done[known], case.track.gauge(gauge.SHAPES)[known])
-    met = seen[-1] - seen[0]
-    if met < policy.FEWEST_GROWING or seen[len(seen) * 2 // 3] > policy.SHAPE_CACHE_ENTRIES:
+    new_shapes = seen[-1] - seen[0]
+    if new_shapes < policy.FEWEST_GROWING or seen[len(seen) * 2 // 3] > policy.SHAPE_CACHE_ENTRIES:
         return False
     is_rest, work = np.diff(seen) == 0, np.diff(x)
     if work.sum() <= 0:

@@ -46,7 +46,7 @@ ALIKE_FACTOR = 2.5
 """Two pieces are one growth if the steeper one is at most so many times as steep."""
 FEW_READINGS = 9
 """Up to so many the interval of slopes is too coarse, and Kendall's score decides instead; up to so
-many a curve can't be told from a kink."""
+many a curve looks like a kink."""
 Z_OF_FEW = 2.15
 """What it must reach: five readings do that if each is higher than all before, seven if of 21 pairs
 two are not. Noise does in one series of a hundred."""
@@ -115,7 +115,7 @@ ELSEWHERE_NOISE_BYTES = float(1 << 16)
 COUNT_NOISE = 0.5
 """Counts are exact."""
 
-# Steps of bytes: from each on something more is said.
+# Steps of bytes: from each on, something more is reported.
 
 LITTLE_BYTES = float(2 << 20)
 """What rose by less than this leaves no run undecided, and what a phase gathers up to it is not

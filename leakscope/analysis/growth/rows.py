@@ -148,7 +148,7 @@ def find_across(
     return growers, trends
 
 
-_OF_ONE_SIZE = frozenset({"tensor", "array", "bytes", "str"})
+_FIXED_SIZE_KINDS = frozenset({"tensor", "array", "bytes", "str"})
 """Kinds of objects that don't grow: what is larger at the same name is another one."""
 
 
@@ -159,7 +159,7 @@ def _is_replaced_unread(observations: Observations, path: int, columns: IntArray
     track, table = observations.track, observations.table
     at, count = table.at[columns], table.count[path, columns]
     last = int(at[-1])
-    is_replaced = table.latest[path].kind in _OF_ONE_SIZE
+    is_replaced = table.latest[path].kind in _FIXED_SIZE_KINDS
     if not is_replaced or last > track.last_work or np.unique(count[np.isfinite(count)]).size > 1:
         return False
     same = (track.phase == track.phase[last]) & (track.occurrence == track.occurrence[last])
@@ -397,7 +397,7 @@ def passages(track: BoundaryTable, table: RowTable, phase: str) -> Passages:
 
 
 def find_within(track: BoundaryTable, table: RowTable, device: str) -> dict[str, dict[int, Grower]]:
-    """Return by phase the paths that climb through it and fall back."""
+    """Return the paths that climb through each phase and fall back, by phase."""
     found = {}
     for phase in track.phases:
         through = passages(track, table, phase)

@@ -283,7 +283,7 @@ def _goes_on(pool: Trend) -> bool:
 
 
 def _climbing(case: RunContext, grown: set[int]) -> list[dict[int, Grower]]:
-    """Return by device and phase what climbs and is not among the paths that grow across phases."""
+    """Return what climbs, by device and phase, without the paths that grow across phases."""
     return [
         {path: g for path, g in climbing.items() if path not in grown}
         for device in case.table.retained

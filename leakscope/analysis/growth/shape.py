@@ -184,9 +184,9 @@ def theil_sen(x: FloatArray, y: FloatArray, z: float | None = None) -> Slope:
     slopes = (y[second] - y[first])[moved] / worked[moved]
     order = np.argsort(slopes)
     # Readings lie close together where a run begins: each counts by the work that it stands for.
-    stands_for = np.gradient(x)
-    stands_for = np.maximum(stands_for, USUAL_GAPS * np.median(stands_for))
-    weights = (stands_for[first] * stands_for[second])[moved][order]
+    spacing = np.gradient(x)
+    spacing = np.maximum(spacing, USUAL_GAPS * np.median(spacing))
+    weights = (spacing[first] * spacing[second])[moved][order]
     share = np.cumsum(weights) / weights.sum()
     z = policy.Z_INTERVAL if z is None else z
     half = z * math.sqrt(_kendall_variance(y)) / (2 * len(slopes))
@@ -368,7 +368,7 @@ def is_in_jumps(x: FloatArray, y: FloatArray) -> bool:
 
 
 def rises_of(least: FloatArray, noise: float) -> int:
-    """Return in how many rises what is kept came, such as are more than noise or a part of it all.
+    """Return the number of rises, larger than noise and than a part of the total, that were kept.
 
     One over much work is one still: nobody saw whether it came bit by bit.
     """

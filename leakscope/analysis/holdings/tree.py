@@ -156,7 +156,7 @@ def _add_contents(tree: RetainedTree, row: CensusRow) -> None:
 
 
 def _parts(tree: RetainedTree) -> _Parts:
-    """Return by path and type the rows directly below, which contents of that type count too."""
+    """Return the rows directly below, by path and type; contents of that type count them too."""
     found: _Parts = {}
     for node in tree.nodes:
         above = tree.nodes[node.parent] if node.kind is NodeKind.ROW else None
@@ -219,19 +219,21 @@ def _contents(
     left: dict[tuple[str, ...], int] = {}
     for content in row.holds:
         alike = parts.get(content.type, [])
-        held = max(min(content.bytes, size), 0)
+        content_bytes = max(min(content.bytes, size), 0)
         if len(alike) == 1 and alike[0].label.startswith("["):
-            named[alike[0].path] = max(held, named[alike[0].path])
+            named[alike[0].path] = max(content_bytes, named[alike[0].path])
         else:
-            rest = held - sum(named[node.path] for node in alike)
+            rest = content_bytes - sum(named[node.path] for node in alike)
             left[NodeKind.CONTENT.value, row.path, content.type] = max(rest, 0)
     if sum(left.values()) + sum(named.values()) > size:
         return {}
-    return left | {(NodeKind.ROW.value, path): held for path, held in named.items()}
+    return left | {
+        (NodeKind.ROW.value, path): content_bytes for path, content_bytes in named.items()
+    }
 
 
 def _raise_parents(tree: RetainedTree, column: list[int]) -> None:
-    """Let no parent hold less than its children together: autograd nodes are counted by estimate,
+    """Raise each parent to at least the sum of its children: autograd nodes are estimates,
     and rows of one path may lie under several objects.
     """
     sums = [0] * len(column)
@@ -499,14 +501,14 @@ class Weights:
     widths: list[int]
 
 
-def held_weights(retained: Retained, device: str, census: int) -> Weights:
+def retained_weights(retained: Retained, device: str, census: int) -> Weights:
     """Return what each node held at a census."""
     sizes = retained.censuses[census].bytes.get(device, [0] * len(retained.nodes))
     return Weights([*sizes], [size or 0 for size in sizes])
 
 
 def grown_weights(retained: Retained, device: str, first: int, last: int) -> Weights:
-    """Return by how much each node grew; it is as wide as all that changed in it, up or down.
+    """Return the growth of each node; its width is all that changed in it, up or down.
 
     Where only one of both censuses looked at the whole heap, what both saw is compared: then the
     whole is the sum of its parts.

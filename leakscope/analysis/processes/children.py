@@ -40,13 +40,13 @@ from leakscope.model.text import human_bytes, plural
 
 MOST_JUDGED = 16
 """Children that measured most, beyond which others are taken to be like them."""
-MOST_TOLD = 64
+MOST_LISTED = 64
 POINTS = 60
 """Of the course of a process."""
 LEAVES = 3.0
 """The course of one leaves that of its like where it gained so many times as much as the next."""
 MOST_ELSEWHERE = 4
-"""Processes whose memory is told beside that of the one that the report is of."""
+"""Processes whose memory is listed next to that of the reported one."""
 KILLED_WITH = "ended by its parent, or with it"
 MAIN = "main process"
 MANAGER = "multiprocessing.managers.BaseManager._run_server"
@@ -57,7 +57,7 @@ _KNOWN_TARGETS = {
     "concurrent.futures.process._process_worker": "worker of a ProcessPoolExecutor",
     "joblib.externals.loky.process_executor._process_worker": "worker of joblib",
 }
-"""What children of libraries run, in the words of who uses these."""
+"""Names for what children of libraries run."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +73,7 @@ class JudgedProcess:
         """Leave open what rose in a child that lived too short to be cleared."""
         if self.report.verdict is RunVerdict.CLEAN and self._rose_unsettled():
             left = (
-                f"Memory grew by {human_bytes(self.gained)}{self._most_of_it()}, too short a time "
+                f"Memory grew by {human_bytes(self.gained)}{self._main_name()}, too short a time "
                 "to tell a leak from a warm-up: let it run longer."
             )
             opened = msgspec.structs.replace(
@@ -85,10 +85,12 @@ class JudgedProcess:
         is_child = self.header.child is not None
         return is_child and not self.case.pool.is_bounded and self.gained >= policy.HARMLESS_BYTES
 
-    def _most_of_it(self) -> str:
+    def _main_name(self) -> str:
         """Return the name that holds most of what rose, if one holds half of it."""
-        seen = [one for one in self.report.cleared if one.total_bytes >= self.gained / 2]
-        most = max(seen, key=lambda one: one.total_bytes, default=None)
+        seen = [
+            cleared for cleared in self.report.cleared if cleared.total_bytes >= self.gained / 2
+        ]
+        most = max(seen, key=lambda cleared: cleared.total_bytes, default=None)
         is_constant = most is None or most.reason.startswith("constant")
         return "" if most is None or is_constant else f", {most.name} holds most of it"
 
@@ -159,7 +161,7 @@ def children_to_judge(run: Run) -> list[Recording]:
     """Return those that are judged: the ones that measured most."""
     measured = [r for r in recorded_children(run) if r.measurements]
     most = sorted(measured, key=lambda r: -len(r.measurements))[:MOST_JUDGED]
-    chosen = [one for one in measured if any(one is other for other in most)]
+    chosen = [candidate for candidate in measured if any(candidate is other for other in most)]
     for recording in chosen:
         recording.sources = run.main.sources | recording.sources
         recording.titles = run.main.titles | recording.titles
@@ -172,7 +174,7 @@ def label_of(run: Run, recording: Recording) -> str:
     if header.child is None:
         return MAIN
     every = recorded_children(run)
-    number = next((n for n, one in enumerate(every, 1) if one.header is header), 0)
+    number = next((n for n, r in enumerate(every, 1) if r.header is header), 0)
     named = f"child {number} of {len(every)}" if len(every) > 1 else "the child process"
     return f"{named}, rank {header.group_rank}" if header.group_rank is not None else named
 
@@ -221,34 +223,34 @@ def without_what_is_replaced(children: Sequence[JudgedProcess]) -> list[JudgedPr
     is bounded.
     """
     alike: dict[tuple[int, str], list[JudgedProcess]] = defaultdict(list)
-    for one in children:
-        alike[one.header.parent, one.header.target].append(one)
+    for process in children:
+        alike[process.header.parent, process.header.target].append(process)
     cleared: dict[int, JudgedProcess] = {}
     for group in alike.values():
-        replaced = [one for one in group if _has_successor(one, group)]
+        replaced = [process for process in group if _has_successor(process, group)]
         if len(replaced) < FEWEST_REPLACED:
             continue
-        most = max(one.gained_in_all for one in replaced)
-        for one in group:
-            if one in replaced or one.gained_in_all <= MUCH_LONGER * most:
-                cleared[id(one)] = _cleared_of_growth(one, len(replaced))
-    return [cleared.get(id(one), one) for one in children]
+        most = max(process.gained_in_all for process in replaced)
+        for process in group:
+            if process in replaced or process.gained_in_all <= MUCH_LONGER * most:
+                cleared[id(process)] = _cleared_of_growth(process, len(replaced))
+    return [cleared.get(id(process), process) for process in children]
 
 
-def _has_successor(one: JudgedProcess, group: Sequence[JudgedProcess]) -> bool:
+def _has_successor(process: JudgedProcess, group: Sequence[JudgedProcess]) -> bool:
     """Return whether a worker ended, and one that does the same began then."""
-    end = one.case.recording.end
-    if end is None or not end.time_s or not one.header.started:
+    end = process.case.recording.end
+    if end is None or not end.time_s or not process.header.started:
         return False
-    ended = one.header.started + end.time_s
-    begun = [other.header.started - other.header.lived_s for other in group if other is not one]
+    ended = process.header.started + end.time_s
+    begun = [other.header.started - other.header.lived_s for other in group if other is not process]
     return any(-AROUND_S <= began - ended <= SUCCEEDS_S for began in begun)
 
 
-def _cleared_of_growth(one: JudgedProcess, replaced: int) -> JudgedProcess:
-    report = one.report
+def _cleared_of_growth(process: JudgedProcess, replaced: int) -> JudgedProcess:
+    report = process.report
     if report.verdict not in (RunVerdict.LEAK, RunVerdict.INCONCLUSIVE):
-        return one
+        return process
     grown = [c for c in report.culprits if c.growth == "across" and c.severity is not Severity.NOTE]
     reason = f"goes with its process: {replaced} such processes were replaced meanwhile"
     cleared = [
@@ -270,11 +272,11 @@ def _cleared_of_growth(one: JudgedProcess, replaced: int) -> JudgedProcess:
         missing=[],
         cleared=[*cleared, *report.cleared],
     )
-    return _with_report(one, left)
+    return _with_report(process, left)
 
 
-def _with_report(one: JudgedProcess, report: Report) -> JudgedProcess:
-    changed = copy.copy(one)
+def _with_report(process: JudgedProcess, report: Report) -> JudgedProcess:
+    changed = copy.copy(process)
     object.__setattr__(changed, "report", report)
     return changed
 
@@ -282,75 +284,83 @@ def _with_report(one: JudgedProcess, report: Report) -> JudgedProcess:
 def conclude_processes(main: JudgedProcess, children: Sequence[JudgedProcess]) -> Report:
     """Return one report of all processes: of the one that decides, with what grows in any."""
     every = [main, *(_in_words_of(main, child) for child in children)]
-    lead, verdict = _leading(every)
-    culprits = _merged_culprits(every, lead)
-    findings = _merged_findings(every, lead)
+    deciding, verdict = _leading(every)
+    culprits = _merged_culprits(every, deciding)
+    findings = _merged_findings(every, deciding)
     rows = process_rows(every)
-    missing = [] if verdict is not RunVerdict.INCONCLUSIVE else _missing(lead)
-    elsewhere = [one.report.retained for one in _worst_first(every) if one is not lead]
+    missing = [] if verdict is not RunVerdict.INCONCLUSIVE else _missing(deciding)
+    elsewhere = [
+        process.report.retained for process in _worst_first(every) if process is not deciding
+    ]
     return msgspec.structs.replace(
-        lead.report,
+        deciding.report,
         verdict=verdict,
         culprits=culprits,
         findings=findings,
         missing=missing,
         processes=rows,
-        process=lead.label,
+        process=deciding.label,
         odd_process=_odd(every),
         errors=main.report.errors,
         run=main.report.run,
         ranks=main.report.ranks,
-        rank=main.report.rank if lead is main else None,
+        rank=main.report.rank if deciding is main else None,
         odd_rank=main.report.odd_rank,
         rank_courses=main.report.rank_courses,
-        workers=[row for one in every for row in one.report.workers],
-        cleared=_merged_cleared(every, lead),
-        out_of_memory=main.report.out_of_memory or lead.report.out_of_memory,
-        notes=[*_notes(every, lead), *main.report.notes, *_of_others(main, lead)],
+        workers=[row for process in every for row in process.report.workers],
+        cleared=_merged_cleared(every, deciding),
+        out_of_memory=main.report.out_of_memory or deciding.report.out_of_memory,
+        notes=[*_notes(every, deciding), *main.report.notes, *_of_others(main, deciding)],
         retained_elsewhere=[
-            *lead.report.retained_elsewhere,
-            *[one for one in elsewhere if one is not None],
+            *deciding.report.retained_elsewhere,
+            *[process for process in elsewhere if process is not None],
         ][:MOST_ELSEWHERE],
     )
 
 
-def _of_others(main: JudgedProcess, lead: JudgedProcess) -> list[str]:
-    return [] if lead is main else [n for n in lead.report.notes if n not in main.report.notes]
+def _of_others(main: JudgedProcess, deciding: JudgedProcess) -> list[str]:
+    return (
+        [] if deciding is main else [n for n in deciding.report.notes if n not in main.report.notes]
+    )
 
 
 def _leading(every: list[JudgedProcess]) -> tuple[JudgedProcess, RunVerdict]:
     """Return the process that decides, and the verdict of the run."""
     main = every[0]
-    leaking = [one for one in _worst_first(every) if one.is_serious]
+    leaking = [process for process in _worst_first(every) if process.is_serious]
     if leaking:
         return leaking[0], RunVerdict.LEAK
     if main.report.verdict is RunVerdict.OUT_OF_MEMORY:
         return main, RunVerdict.OUT_OF_MEMORY
-    is_open = [one for one in every if one.report.verdict is RunVerdict.INCONCLUSIVE]
-    deciding = [one for one in is_open if one.decides]
-    if deciding:
-        return max(deciding, key=lambda one: one.gained), RunVerdict.INCONCLUSIVE
-    clear = [one for one in every if one.report.verdict is RunVerdict.CLEAN]
+    is_open = [process for process in every if process.report.verdict is RunVerdict.INCONCLUSIVE]
+    able_to_decide = [process for process in is_open if process.decides]
+    if able_to_decide:
+        return max(able_to_decide, key=lambda process: process.gained), RunVerdict.INCONCLUSIVE
+    clear = [process for process in every if process.report.verdict is RunVerdict.CLEAN]
     if clear:
-        return max(clear, key=lambda one: (one.worked, -every.index(one))), RunVerdict.CLEAN
-    most = max(every, key=lambda one: (one.worked, len(one.case.track), -every.index(one)))
+        return max(
+            clear, key=lambda process: (process.worked, -every.index(process))
+        ), RunVerdict.CLEAN
+    most = max(
+        every, key=lambda process: (process.worked, len(process.case.track), -every.index(process))
+    )
     return most, RunVerdict.INCONCLUSIVE
 
 
 def _worst_first(every: list[JudgedProcess]) -> list[JudgedProcess]:
     """Return the processes, that with the gravest and largest growth first."""
-    return sorted(every, key=lambda one: (-_grade(one), -_impact(one)))
+    return sorted(every, key=lambda process: (-_grade(process), -_impact(process)))
 
 
-def _grade(one: JudgedProcess) -> int:
-    grades = [c.severity for c in one.report.culprits]
-    grades += [f.severity for f in one.report.findings if f.kind not in ENDINGS]
+def _grade(process: JudgedProcess) -> int:
+    grades = [c.severity for c in process.report.culprits]
+    grades += [f.severity for f in process.report.findings if f.kind not in ENDINGS]
     return max((-SEVERITY_ORDER[grade] for grade in grades), default=-len(SEVERITY_ORDER))
 
 
-def _impact(one: JudgedProcess) -> float:
-    named = [c.gained_bytes for c in one.report.culprits if c.severity is not Severity.NOTE]
-    return max([*map(float, named), one.gained if one.is_serious else 0.0], default=0.0)
+def _impact(process: JudgedProcess) -> float:
+    named = [c.gained_bytes for c in process.report.culprits if c.severity is not Severity.NOTE]
+    return max([*map(float, named), process.gained if process.is_serious else 0.0], default=0.0)
 
 
 _KEPT_BY_MANAGER = "multiprocessing."
@@ -372,11 +382,11 @@ def _in_words_of(main: JudgedProcess, child: JudgedProcess) -> JudgedProcess:
 def _of_manager(culprit: Culprit, known: list[Managed]) -> Culprit:
     if not culprit.path.startswith(_KEPT_BY_MANAGER):
         return culprit
-    alike = [one for one in known if one.kind == culprit.type] or known
-    alike = [one for one in alike if one.filled_at] or alike
-    name = alike[0].name if len({one.name for one in alike}) == 1 else _MANAGED
-    made = [one.made_at for one in alike]
-    filled = [place for one in alike for place in one.filled_at]
+    alike = [process for process in known if process.kind == culprit.type] or known
+    alike = [process for process in alike if process.filled_at] or alike
+    name = alike[0].name if len({process.name for process in alike}) == 1 else _MANAGED
+    made = [process.made_at for process in alike]
+    filled = [place for process in alike for place in process.filled_at]
     remedy = Remedy(
         title="Bound or empty what the Manager keeps",
         text="What is put into a list, dict or queue of a Manager stays in its server until it is "
@@ -393,15 +403,15 @@ def _of_manager(culprit: Culprit, known: list[Managed]) -> Culprit:
     )
 
 
-def _merged_culprits(every: list[JudgedProcess], lead: JudgedProcess) -> list[Culprit]:
+def _merged_culprits(every: list[JudgedProcess], deciding: JudgedProcess) -> list[Culprit]:
     """Return each culprit once, as the process has it in which it comes to most."""
     found: dict[str, list[tuple[JudgedProcess, Culprit]]] = defaultdict(list)
-    for one in every:
-        for culprit in one.report.culprits:
-            found[culprit.signature].append((one, culprit))
+    for process in every:
+        for culprit in process.report.culprits:
+            found[culprit.signature].append((process, culprit))
     merged = [_of_processes(same, every) for same in found.values()]
     merged.sort(
-        key=lambda c: (SEVERITY_ORDER[c.severity], -c.gained_bytes, c.process != lead.label)
+        key=lambda c: (SEVERITY_ORDER[c.severity], -c.gained_bytes, c.process != deciding.label)
     )
     return [msgspec.structs.replace(c, rank=n) for n, c in enumerate(merged, 1)]
 
@@ -410,9 +420,9 @@ def _of_processes(
     found: list[tuple[JudgedProcess, Culprit]], every: list[JudgedProcess]
 ) -> Culprit:
     found = sorted(found, key=lambda f: (SEVERITY_ORDER[f[1].severity], -f[1].gained_bytes))
-    one, culprit = found[0]
+    process, culprit = found[0]
     if len(found) == 1:
-        where = f"It grows in {in_words(one)}."
+        where = f"It grows in {in_words(process)}."
     else:
         rates = [human_bytes(c.bytes_per_unit) for _, c in found]
         names = listed([each.label for each, _ in found[:4]])
@@ -424,17 +434,17 @@ def _of_processes(
     return msgspec.structs.replace(
         culprit,
         sentence=f"{culprit.sentence} {where}".strip(),
-        process=one.label,
+        process=process.label,
         processes=[each.label for each, _ in found],
     )
 
 
-def in_words(one: JudgedProcess) -> str:
+def in_words(process: JudgedProcess) -> str:
     """Return ``child 2 of 2 (RolloutWorker.run, process 4711)``."""
-    header = one.header
+    header = process.header
     if header.child is None:
-        return f"the {MAIN}" if one.label == MAIN else one.label
-    return f"{one.label} ({short_target(header)}, process {header.pid})"
+        return f"the {MAIN}" if process.label == MAIN else process.label
+    return f"{process.label} ({short_target(header)}, process {header.pid})"
 
 
 def short_target(header: HeaderRecord) -> str:
@@ -445,44 +455,46 @@ def short_target(header: HeaderRecord) -> str:
     return _KNOWN_TARGETS.get(header.target, header.target or header.name)
 
 
-def _merged_findings(every: list[JudgedProcess], lead: JudgedProcess) -> list[Finding]:
+def _merged_findings(every: list[JudgedProcess], deciding: JudgedProcess) -> list[Finding]:
     """Return the findings of the process that leads, and of the others what counts for the run."""
     kept: list[Finding] = []
-    for one in [lead, *(other for other in every if other is not lead)]:
-        for finding in one.report.findings:
-            is_told = one is lead or finding.kind in ENDINGS or finding.severity != Severity.NOTE
+    for process in [deciding, *(other for other in every if other is not deciding)]:
+        for finding in process.report.findings:
+            is_listed = (
+                process is deciding or finding.kind in ENDINGS or finding.severity != Severity.NOTE
+            )
             is_same = any(f.signature == finding.signature and f.kind == finding.kind for f in kept)
-            if is_told and not is_same:
-                where = f"This is in {in_words(one)}."
+            if is_listed and not is_same:
+                where = f"This is in {in_words(process)}."
                 if finding.kind == "children":  # of those that the parent alone sees
                     where = "They are processes that don't record themselves."
                 text = f"{finding.text} {where}"
-                kept.append(msgspec.structs.replace(finding, text=text, process=one.label))
+                kept.append(msgspec.structs.replace(finding, text=text, process=process.label))
     kept.sort(key=lambda f: SEVERITY_ORDER[f.severity])
     return [msgspec.structs.replace(f, rank=n) for n, f in enumerate(kept, 1)]
 
 
-def _merged_cleared(every: list[JudgedProcess], lead: JudgedProcess) -> list[Cleared]:
-    known = {one.signature for one in lead.report.cleared}
-    grows = {culprit.signature for one in every for culprit in one.report.culprits}
+def _merged_cleared(every: list[JudgedProcess], deciding: JudgedProcess) -> list[Cleared]:
+    known = {cleared_there.signature for cleared_there in deciding.report.cleared}
+    grows = {culprit.signature for process in every for culprit in process.report.culprits}
     more = [
-        msgspec.structs.replace(cleared, reason=f"{cleared.reason}, in {one.label}")
-        for one in every
-        if one is not lead
-        for cleared in one.report.cleared
+        msgspec.structs.replace(cleared, reason=f"{cleared.reason}, in {process.label}")
+        for process in every
+        if process is not deciding
+        for cleared in process.report.cleared
         if cleared.signature not in known
     ]
-    merged = [*lead.report.cleared, *more[: policy.FEWEST_READINGS]]
+    merged = [*deciding.report.cleared, *more[: policy.FEWEST_READINGS]]
     return [cleared for cleared in merged if cleared.signature not in grows]
 
 
-def _missing(lead: JudgedProcess) -> list[str]:
-    where = f"the {MAIN}" if lead.label == MAIN else lead.label
-    first, *others = lead.report.missing or ["Nothing could be told."]
+def _missing(deciding: JudgedProcess) -> list[str]:
+    where = f"the {MAIN}" if deciding.label == MAIN else deciding.label
+    first, *others = deciding.report.missing or ["Nothing could be decided."]
     return [f"In {where}: {first}", *others]
 
 
-def _notes(every: list[JudgedProcess], lead: JudgedProcess) -> list[str]:
+def _notes(every: list[JudgedProcess], deciding: JudgedProcess) -> list[str]:
     main = every[0]
     notes = []
     if main.supervises:
@@ -490,22 +502,22 @@ def _notes(every: list[JudgedProcess], lead: JudgedProcess) -> list[str]:
             f"The main process only supervises: its own memory rests, and "
             f"{plural(len(every) - 1, 'child process')} did the work."
         )
-    if lead is not main:
-        notes.append(f"Ledger, timeline and phases are those of {in_words(lead)}.")
+    if deciding is not main:
+        notes.append(f"Ledger, timeline and phases are those of {in_words(deciding)}.")
     if odd := _odd(every):
         notes.append(odd)
     return notes
 
 
 def _odd(every: list[JudgedProcess]) -> str:
-    """Return in a sentence which child leaves the course of its like, if one does."""
+    """Return a sentence on the child that differs from others of its kind, if one does."""
     alike: dict[str, list[JudgedProcess]] = defaultdict(list)
-    for one in every:
-        if one.header.child is not None:
-            alike[one.header.target].append(one)
+    for process in every:
+        if process.header.child is not None:
+            alike[process.header.target].append(process)
     for same in alike.values():
-        read = [one for one in same if len(one.case.working) >= policy.FEWEST_READINGS]
-        most, *others = sorted(read, key=lambda one: -one.gained) or same
+        read = [process for process in same if len(process.case.working) >= policy.FEWEST_READINGS]
+        most, *others = sorted(read, key=lambda process: -process.gained) or same
         if len(read) < len(same) or not others or most.gained < policy.HARMLESS_BYTES:
             continue
         if most.gained >= LEAVES * others[0].gained:
@@ -520,24 +532,24 @@ def _odd(every: list[JudgedProcess]) -> str:
 def process_rows(every: Sequence[JudgedProcess]) -> list[ProcessMemory]:
     """Return a row for each process, the main one first, and one for what isn't recorded."""
     main, run = every[0], every[0].case.run
-    by_pid = {(one.header.host, one.header.pid): one for one in every}
+    by_pid = {(process.header.host, process.header.pid): process for process in every}
     rows = [_row(main, main)]
-    for recording in recorded_children(run)[:MOST_TOLD]:
+    for recording in recorded_children(run)[:MOST_LISTED]:
         header = recording.header
-        one = by_pid.get((header.host, header.pid))
-        rows.append(_unjudged_row(run, recording) if one is None else _row(one, main))
+        process = by_pid.get((header.host, header.pid))
+        rows.append(_unjudged_row(run, recording) if process is None else _row(process, main))
     return [*rows, *_unrecorded_row(main)]
 
 
-def _row(one: JudgedProcess, main: JudgedProcess) -> ProcessMemory:
-    case, header, report = one.case, one.header, one.report
+def _row(process: JudgedProcess, main: JudgedProcess) -> ProcessMemory:
+    case, header, report = process.case, process.header, process.report
     known = np.flatnonzero(np.isfinite(case.private))
     sizes, times = case.private[known], case.track.time_s[known]
     later = case.recording.began_after(main.case.recording) or 0.0
     trend = case.pool
     serious = [c.name for c in report.culprits if c.severity is not Severity.NOTE]
     return ProcessMemory(
-        label=one.label,
+        label=process.label,
         name=header.name,
         runs=short_target(header) if header.child is not None else _command(report),
         pid=header.pid,
@@ -552,8 +564,8 @@ def _row(one: JudgedProcess, main: JudgedProcess) -> ProcessMemory:
         bytes_per_unit=trend.bytes_per_unit if trend.is_growing else 0.0,
         unit=trend.unit,
         verdict=report.verdict.value,
-        decides=one.decides,
-        supervises=one.supervises,
+        decides=process.decides,
+        supervises=process.supervises,
         grows=serious,
         places=[c.fed_at[0] for c in report.culprits if c.fed_at and c.name in serious],
         ended=_ended(case.run, case.recording),
@@ -612,7 +624,7 @@ def _unrecorded_row(main: JudgedProcess) -> list[ProcessMemory]:
 
 
 def _ended(run: Run, recording: Recording) -> str:
-    """Return how a process ended; a child without a closing record was told to, or killed."""
+    """Return how a process ended; a child without a closing record was terminated or killed."""
     header = recording.header
     if header.child is None:
         return how_it_ended(run, recording)
@@ -620,7 +632,7 @@ def _ended(run: Run, recording: Recording) -> str:
     if died:
         code = died[-1].exit_code
         if -code in REQUESTS_TO_END:
-            return f"told to end ({signal.Signals(-code).name})"
+            return f"terminated ({signal.Signals(-code).name})"
         return f"died by signal {-code}" if code < 0 else f"exit code {code}"
     if recording.end is None and not recording.goes_on:
         return KILLED_WITH

@@ -27,7 +27,7 @@ EXCEPTION, KILLED, WORKER_KILLED = "exception", "killed", "worker_killed"
 OOM_KILLED = "killed by the kernel's out-of-memory killer"
 LONGEST = 160
 """Characters of an exception's message in a sentence."""
-BESIDE = "; rank "
+OTHER_RANK = "; rank "
 """Between what became of other ranks and how the first one ended."""
 _CAUGHT = re.compile(r"\bCaught \w+ in ")
 """How torch begins the message of an exception that was raised elsewhere: its traceback follows."""
@@ -43,7 +43,7 @@ grows."""
 
 
 def shortage_at_the_end(run: Run, recording: Recording) -> str | None:
-    """Return by which cause memory ended the run; None if it didn't, as far as is known."""
+    """Return how lack of memory ended the run; None if it didn't, as far as is known."""
     outcome, end = outcome_of(run, recording), recording.end
     if outcome.get("oom_killed"):
         return KILLED
@@ -77,10 +77,10 @@ def how_it_ended(run: Run, recording: Recording) -> str:
         return f"exception: {end.exception}" if end.exception else "exception"
     if end is not None:
         return f"exit code {end.exit_code}" if end.status == "exit" else end.status
-    stood = _stood(run, recording) if is_nearly_full(run, recording) else ""
-    stood = f"; memory stood at {stood}" if stood else ""
+    memory = _memory_at_end(run, recording) if is_nearly_full(run, recording) else ""
+    memory = f"; memory stood at {memory}" if memory else ""
     if outcome.get("signal") == signal.SIGKILL:
-        return f"killed by SIGKILL{stood}"
+        return f"killed by SIGKILL{memory}"
     if outcome.get("signal"):
         return f"killed by signal {outcome['signal']}"
     if "exit_code" in outcome:
@@ -88,8 +88,8 @@ def how_it_ended(run: Run, recording: Recording) -> str:
     if recording.goes_on:
         return STILL_RUNNING
     if recording.goes_on is None:
-        return f"killed, or still running on {recording.header.host} (no closing record){stood}"
-    return f"killed (no closing record){stood}"
+        return f"killed, or still running on {recording.header.host} (no closing record){memory}"
+    return f"killed (no closing record){memory}"
 
 
 def in_a_sentence(ended: str) -> str:
@@ -99,11 +99,11 @@ def in_a_sentence(ended: str) -> str:
         ended: What :func:`how_it_ended` says, or what :func:`killed.how_all_ended` does.
 
     """
-    if ended.startswith("rank ") and BESIDE in ended:
-        killed, _, own = ended.partition(BESIDE)
+    if ended.startswith("rank ") and OTHER_RANK in ended:
+        killed, _, own = ended.partition(OTHER_RANK)
         rank, _, how = own.partition(": ")
-        told = re.sub("^the (program|run)", f"rank {rank}", in_a_sentence(how))
-        return f"{killed}; then {told}" if told else killed
+        sentence = re.sub("^the (program|run)", f"rank {rank}", in_a_sentence(how))
+        return f"{killed}; then {sentence}" if sentence else killed
     ended = clipped(_in_brief(ended), LONGEST)
     if ended.startswith(f"{EXCEPTION}: "):
         return f"the program ended by {ended.removeprefix(f'{EXCEPTION}: ')}"
@@ -132,7 +132,7 @@ def _in_brief(ended: str) -> str:
 
 
 def is_killed(run: Run, recording: Recording) -> bool:
-    """Return whether the program was killed, or vanished, and nobody knows by whom."""
+    """Return whether the program was killed, or vanished, for an unknown reason."""
     outcome = outcome_of(run, recording)
     if recording.end is not None or recording.goes_on or outcome.get("oom_killed"):
         return False
@@ -141,8 +141,8 @@ def is_killed(run: Run, recording: Recording) -> bool:
 
 def is_nearly_full(run: Run, recording: Recording) -> bool:
     """Return whether memory was nearly used up when it was last measured."""
-    stood = memory_at_the_end(run, recording)
-    return stood is not None and stood[0] >= policy.PEAK_OF_LIMIT * stood[1]
+    at_end = memory_at_the_end(run, recording)
+    return at_end is not None and at_end[0] >= policy.PEAK_OF_LIMIT * at_end[1]
 
 
 def memory_at_the_end(run: Run, recording: Recording) -> tuple[int, int] | None:
@@ -159,9 +159,9 @@ def memory_at_the_end(run: Run, recording: Recording) -> tuple[int, int] | None:
     return total - available[gauge.SYSTEM_AVAILABLE], total
 
 
-def _stood(run: Run, recording: Recording) -> str:
-    stood = memory_at_the_end(run, recording)
-    return "" if stood is None else f"{human_bytes(stood[0])} of {human_bytes(stood[1])}"
+def _memory_at_end(run: Run, recording: Recording) -> str:
+    at_end = memory_at_the_end(run, recording)
+    return "" if at_end is None else f"{human_bytes(at_end[0])} of {human_bytes(at_end[1])}"
 
 
 MOST_NAMED = 8
@@ -173,19 +173,21 @@ def how_all_ended(run: Run, recording: Recording) -> str:
     killed.pop(recording.header.rank, None)
     if not killed:
         return how
-    return f"{_list_killed(killed)}{BESIDE}{recording.header.rank}: {how}"
+    return f"{_list_killed(killed)}{OTHER_RANK}{recording.header.rank}: {how}"
 
 
 def killed_notes(run: Run) -> tuple[str, ...]:
     """Return a sentence on the other ranks that a signal ended, if some were.
 
-    Those that the kernel killed for memory are told as such elsewhere.
+    Those that the kernel killed for memory are reported elsewhere.
     """
     killed = {rank: how for rank, how in killed_ranks(run).items() if how != OOM_KILLED}
     if not killed:
         return ()
-    told = _list_killed(killed)
-    return (f"{told[:1].upper()}{told[1:]}: what other ranks ended by may follow from that.",)
+    sentence = _list_killed(killed)
+    return (
+        f"{sentence[:1].upper()}{sentence[1:]}: what other ranks ended by may follow from that.",
+    )
 
 
 def killed_ranks(run: Run) -> dict[int, str]:
@@ -214,9 +216,9 @@ def _list_killed(killed: dict[int, str]) -> str:
     starved = [rank for rank, how in killed.items() if how == OOM_KILLED]
     struck = [rank for rank in killed if rank not in starved]
     names = " and ".join(sorted({killed[rank] for rank in struck}))
-    told = [f"{named_ranks(starved)} {_were(starved)} {OOM_KILLED}"] if starved else []
-    told += [f"{named_ranks(struck)} {_were(struck)} killed ({names})"] if struck else []
-    return listed(told)
+    parts = [f"{named_ranks(starved)} {_were(starved)} {OOM_KILLED}"] if starved else []
+    parts += [f"{named_ranks(struck)} {_were(struck)} killed ({names})"] if struck else []
+    return listed(parts)
 
 
 def _were(ranks: list[int]) -> str:
@@ -253,7 +255,7 @@ class Attempts:
         """The attempt that began last."""
         return self.runs[-1]
 
-    def told(self) -> list[RankAttempt]:
+    def listed(self) -> list[RankAttempt]:
         """Return the attempts as a report tells of them; none where there was one alone."""
         if len(self.runs) < 2:
             return []
@@ -272,17 +274,17 @@ class Attempts:
         ]
 
     def note(self) -> str:
-        """Return in a sentence that there was more than one attempt; empty where there wasn't."""
-        told = self.told()
-        if not told:
+        """Return a sentence that there was more than one attempt; empty where there wasn't."""
+        started = self.listed()
+        if not started:
             return ""
         others = "; ".join(
-            f"attempt {one.number} made {plural(one.steps, 'step')} ({one.ended})"
-            for one in told
-            if not one.is_judged
+            f"attempt {attempt.number} made {plural(attempt.steps, 'step')} ({attempt.ended})"
+            for attempt in started
+            if not attempt.is_judged
         )
         return (
-            f"The launcher started the training {len(told)} times. This report is about attempt "
+            f"The launcher started the training {len(started)} times. This report is about attempt "
             f"{self.judged + 1}, which got furthest: {plural(_steps(self.run), 'step')}. Apart "
             f"from it, {others}. Each attempt began with new processes."
         )
@@ -296,7 +298,7 @@ def find_attempts(run: Run) -> Attempts:
         return Attempts([run], 0)
     runs = [_run_of(run, [run.recordings[place] for place in group]) for group in groups]
     _give_outcome(run, runs)
-    steps = [_steps(one) for one in runs]
+    steps = [_steps(attempt) for attempt in runs]
     furthest = max(range(len(runs)), key=lambda place: (steps[place], place))
     return Attempts(runs, furthest)
 
@@ -304,14 +306,14 @@ def find_attempts(run: Run) -> Attempts:
 def group_attempts(headers: list[HeaderRecord]) -> list[list[int]]:
     """Return the places of headers, attempt by attempt, in the order in which they began.
 
-    Where machines join or leave, a launcher starts all ranks anew and counts no restart: the number
+    Where machines join or leave, a launcher restarts all ranks and counts no restart: the number
     of ranks is another one then, or a rank appears again.
     """
     counted: dict[tuple[int, int], list[int]] = defaultdict(list)
     for place, header in enumerate(headers):
         if header.is_primary:
             counted[header.attempt, header.world_size].append(place)
-    rounds = [one for places in counted.values() for one in _rounds(headers, places)]
+    rounds = [attempt for places in counted.values() for attempt in _rounds(headers, places)]
     rounds.sort(key=lambda places: min(headers[place].started for place in places))
     for place, header in enumerate(headers):
         if not header.is_primary and rounds:
@@ -333,7 +335,7 @@ def _round_of(
 
 
 def _rounds(headers: list[HeaderRecord], places: list[int]) -> Iterator[list[int]]:
-    """Yield the places of one count of restarts, anew where a rank appears again."""
+    """Yield the places of one count of restarts; a new group begins where a rank appears again."""
     current: list[int] = []
     seen: set[int] = set()
     for place in sorted(places, key=lambda place: headers[place].started):
@@ -358,9 +360,9 @@ def _run_of(run: Run, recordings: list[Recording]) -> Run:
 def _give_outcome(run: Run, runs: list[Run]) -> None:
     """Give what the supervisor saw to the attempt that it saw, the last of its number."""
     number = run.outcome.get("attempt", 0)
-    for one in reversed(runs):
-        if one.main.header.attempt == number:
-            one.outcome = run.outcome
+    for attempt in reversed(runs):
+        if attempt.main.header.attempt == number:
+            attempt.outcome = run.outcome
             return
 
 
@@ -388,8 +390,8 @@ def _has_known_reason(run: Run, recording: Recording) -> bool:
     another rank.
     """
     outcome = outcome_of(run, recording)
-    asked = outcome.get("signal") in REQUESTS_TO_END
-    return recording.end is not None or (bool(outcome) and not asked)
+    was_requested = outcome.get("signal") in REQUESTS_TO_END
+    return recording.end is not None or (bool(outcome) and not was_requested)
 
 
 def _how_it_ended(run: Run) -> str:

@@ -55,14 +55,14 @@ class Ranks:
     chosen: ChosenRank | None = None
     """The same of many ranks, which needn't be here."""
     merged: MergedCulprits | None = None
-    """What the culprits were told from."""
+    """What the culprits were merged from."""
 
     def as_of(self, case: RunContext, culprits: list[Culprit]) -> Ranks:
-        """Return the same as told of the rank that was chosen, which nothing is judged for anew."""
+        """Return the same, reported for the chosen rank; nothing is judged again."""
         if self.merged is None or self.chosen is None:
             return self
         own = case.recording.header.rank
-        self.merged.tell_as(own, culprits)
+        self.merged.report_as(own, culprits)
         return replace(
             self,
             culprits=self.merged.of([row.rank for row in self.rows]),
@@ -110,30 +110,30 @@ def conclude_ranks(
     if len(rows) < 2:
         alone = tuple(problems[:MOST_PROBLEMS_OF_RUN])
         return Ranks(culprits, [], problems=alone, notes=killed_notes(case.run))
-    told = merged.of([row.rank for row in rows])
+    of_ranks = merged.of([row.rank for row in rows])
     rows.sort(key=lambda row: row.rank)
     problems.sort(key=lambda problem: (problem.where != RANKS, problem.where))
-    odd = odd_one_out(courses)
+    odd = find_odd_rank(courses)
     return Ranks(
-        told,
+        of_ranks,
         with_beginnings(rows),
         odd,
         tuple(problems[:MOST_PROBLEMS_OF_RUN]),
         shown_rank_series(courses, odd.rank if odd else None),
         _notes(rows, case),
-        None if len(rows) > MANY else worst_here(ranks_here(case.run), case, merged, told),
-        choose_rank(case, merged, told, rows, odd) if len(rows) > MANY else None,
+        None if len(rows) > MANY else worst_here(ranks_here(case.run), case, merged, of_ranks),
+        choose_rank(case, merged, of_ranks, rows, odd) if len(rows) > MANY else None,
         merged,
     )
 
 
-def _missing(run: Run, told: set[int], world_size: int) -> list[Problem]:
+def _missing(run: Run, reported: set[int], world_size: int) -> list[Problem]:
     """Return that ranks are missing, where the directory was to have them.
 
     A program that has but one of its ranks record itself means to.
     """
-    missing = [rank for rank in range(world_size) if rank not in told]
-    if not missing or (len(told) < 2 and not run.outcome):
+    missing = [rank for rank in range(world_size) if rank not in reported]
+    if not missing or (len(reported) < 2 and not run.outcome):
         return []
     return [
         Problem(
@@ -151,13 +151,13 @@ def _notes(rows: list[RankMemory], case: RunContext) -> tuple[str, ...]:
 
 
 def _killed(rows: list[RankMemory], own: int) -> tuple[str, ...]:
-    """Return that ranks besides the one that is told of were killed for memory, if some were."""
+    """Return a note that ranks other than the reported one were killed for memory, if some were."""
     killed = [row.rank for row in rows if row.ended == OOM_KILLED and row.rank != own]
     if not killed:
         return ()
-    told = named_ranks(killed)
+    names = named_ranks(killed)
     were = "was" if len(killed) == 1 else "were"
-    return (f"{told[:1].upper()}{told[1:]} {were} {OOM_KILLED}: memory ran out there.",)
+    return (f"{names[:1].upper()}{names[1:]} {were} {OOM_KILLED}: memory ran out there.",)
 
 
 def _summaries(
@@ -172,7 +172,7 @@ def _summaries(
 
 def recording_of_rank(run: Run, rank: int) -> Recording | None:
     """Return the longest recording of a rank in a run that measured something."""
-    return next((one for one in ranks_here(run) if one.header.rank == rank), None)
+    return next((recording for recording in ranks_here(run) if recording.header.rank == rank), None)
 
 
 def ranks_here(run: Run) -> list[Recording]:
@@ -221,7 +221,7 @@ def summarise_rank(
 def summarise(case: RunContext, culprits: list[Culprit]) -> RankSummary:
     """Return what a report keeps of a rank that was judged already."""
     recording = case.recording
-    elsewhere = all(recording is not one for one in case.run.recordings)
+    elsewhere = all(recording is not own for own in case.run.recordings)
     return RankSummary(
         _row(case, culprits),
         [_small(culprit) for culprit in culprits[:MOST_CULPRITS]],
@@ -275,7 +275,7 @@ class ChosenRank:
 
 
 def worst_here(
-    recordings: list[Recording], case: RunContext, merged: MergedCulprits, told: list[Culprit]
+    recordings: list[Recording], case: RunContext, merged: MergedCulprits, culprits: list[Culprit]
 ) -> Recording | None:
     """Return the rank to tell of where it is another one, of ranks whose recordings are here.
 
@@ -283,11 +283,11 @@ def worst_here(
     out it is the one in which the worst culprit grows.
     """
     own = case.recording.header.rank
-    others = [one for one in recordings if one.header.rank != own]
+    others = [recording for recording in recordings if recording.header.rank != own]
     ranks = [case.recording, *others]
-    ran_out = [one for one in ranks if shortage_at_the_end(case.run, one)]
-    rank = _blamed(merged, told)
-    blamed = [one for one in ran_out or ranks if one.header.rank == rank]
+    ran_out = [recording for recording in ranks if shortage_at_the_end(case.run, recording)]
+    rank = _blamed(merged, culprits)
+    blamed = [recording for recording in ran_out or ranks if recording.header.rank == rank]
     chosen = next(iter([*blamed, *ran_out]), case.recording)
     return None if chosen is case.recording else chosen
 
@@ -295,7 +295,7 @@ def worst_here(
 def choose_rank(
     case: RunContext,
     merged: MergedCulprits,
-    told: list[Culprit],
+    culprits: list[Culprit],
     rows: list[RankMemory],
     odd: OddRank | None,
 ) -> ChosenRank | None:
@@ -304,7 +304,7 @@ def choose_rank(
     Where nothing grows that has a name, it is the one that differs by having more.
     """
     own = case.recording.header.rank
-    blamed = _blamed(merged, told)
+    blamed = _blamed(merged, culprits)
     ran_out = [row.rank for row in rows if row.ended == OOM_KILLED]
     if shortage_at_the_end(case.run, case.recording):
         ran_out.insert(0, own)
@@ -312,7 +312,7 @@ def choose_rank(
         rank = blamed if blamed in ran_out else own if own in ran_out else ran_out[0]
         why = "memory ran out there."
     elif blamed is not None:
-        rank, why = blamed, f"{told[0].name} grows most there."
+        rank, why = blamed, f"{culprits[0].name} grows most there."
     elif odd is not None and odd.bytes > 0:
         rank, why = odd.rank, "it is the first that differs from the others."
     else:
@@ -325,10 +325,10 @@ def rank_note(rank: int, count: int, why: str) -> str:
     return f"Ledger, timeline and phases are those of rank {rank} of {count}: {why}"
 
 
-def _blamed(merged: MergedCulprits, told: list[Culprit]) -> int | None:
-    """Return the rank as which the worst culprit is told, if one is more than a note."""
-    grows = bool(told) and told[0].severity is not Severity.NOTE
-    return merged.rank_of(told[0]) if grows else None
+def _blamed(merged: MergedCulprits, culprits: list[Culprit]) -> int | None:
+    """Return the rank of which the worst culprit is reported, if it is more than a note."""
+    grows = bool(culprits) and culprits[0].severity is not Severity.NOTE
+    return merged.rank_of(culprits[0]) if grows else None
 
 
 POINTS = 200
@@ -380,7 +380,7 @@ class _Divergence:
     """The step up to which it was held against them, where that is not the end."""
 
 
-def odd_one_out(courses: Mapping[int, RankSeries]) -> OddRank | None:
+def find_odd_rank(courses: Mapping[int, RankSeries]) -> OddRank | None:
     """Return the rank that was the first to leave the others' course for good, if one did."""
     usual = float(np.median([course.span for course in courses.values()])) if courses else 0.0
     together = {
@@ -394,7 +394,7 @@ def odd_one_out(courses: Mapping[int, RankSeries]) -> OddRank | None:
     if not found:
         return None
     # Of two ranks each is away from the other: the one that has more is the odd one.
-    return _to_odd_rank(min(found, key=lambda one: (one.step, -one.size)))
+    return _to_odd_rank(min(found, key=lambda candidate: (candidate.step, -candidate.size)))
 
 
 def _among(together: Mapping[int, RankSeries]) -> list[_Divergence]:
@@ -460,13 +460,13 @@ def _to_odd_rank(odd: _Divergence) -> OddRank:
 
 
 def _risen(steps: FloatArray, course: RankSeries) -> FloatArray:
-    """Return by how much memory has risen at each step since the first."""
+    """Return the rise of memory at each step since the first."""
     memory = np.interp(steps, course.steps, course.memory)
     return np.asarray(memory - memory[0], dtype=np.float64)
 
 
 def _away(risen: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> FloatArray:
-    """Return for each rank how far it is from the median of the others."""
+    """Return the distance of each rank from the median of the others."""
     ordered = np.sort(risen, axis=0)
     count, middle = len(risen), (len(risen) - 1) // 2
     # Without one of them the median is one of the three in the middle, or between two of them.
@@ -498,8 +498,8 @@ def _divergence_begin(steps: FloatArray, away: FloatArray, left: int) -> float:
         return float(steps[0])
     slopes = np.maximum(0, place[None, :] - place[:-1, None]).astype(np.float64)
     slopes -= slopes.mean(axis=1, keepdims=True)
-    told = (slopes @ (until - until.mean())) ** 2 / (slopes**2).sum(axis=1)
-    return float(steps[int(np.argmax(told))])
+    explained = (slopes @ (until - until.mean())) ** 2 / (slopes**2).sum(axis=1)
+    return float(steps[int(np.argmax(explained))])
 
 
 COLOURS = 6

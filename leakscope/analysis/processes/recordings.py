@@ -21,7 +21,7 @@ from leakscope.model.run import Recording, Run
 from leakscope.model.text import human_bytes
 
 MOST_NAMED = 8
-"""Ranks told by number in a sentence."""
+"""Ranks listed by number in a sentence."""
 MOST_KEPT = 500
 """Culprits of which one is kept whole; beyond so many there is no reader."""
 
@@ -37,7 +37,7 @@ class MergedCulprits:
         """Begin with the culprits of the rank that the report is of, the worst first."""
         self._own_rank = rank
         self._own = {culprit.signature: culprit for culprit in own}
-        self._told = {culprit.signature: _RankCulprit(rank, culprit) for culprit in own}
+        self._by_signature = {culprit.signature: _RankCulprit(rank, culprit) for culprit in own}
         self._leader, self._grown = rank, 0.0
         self._impact: dict[str, float] = defaultdict(float)
         self._rates: dict[str, dict[int, float]] = defaultdict(dict)
@@ -49,25 +49,25 @@ class MergedCulprits:
             self._leader, self._grown = rank, grown
         for culprit, impact in zip(culprits, _impacts(culprits), strict=True):
             key, new = culprit.signature, _RankCulprit(rank, culprit)
-            if key not in self._told and len(self._told) >= MOST_KEPT:
+            if key not in self._by_signature and len(self._by_signature) >= MOST_KEPT:
                 continue
             self._rates[key][rank] = culprit.bytes_per_unit
             self._impact[key] = max(self._impact[key], impact)
-            if self._comes_before(new, self._told.setdefault(key, new)):
-                self._told[key] = new
+            if self._comes_before(new, self._by_signature.setdefault(key, new)):
+                self._by_signature[key] = new
 
     def _comes_before(self, new: _RankCulprit, old: _RankCulprit) -> bool:
-        """Return whether a culprit is to be told as one rank has it, not as another does."""
+        """Return whether a culprit is reported as one rank has it, not as another does."""
         if new.is_worse_than(old) or old.is_worse_than(new):
             return new.is_worse_than(old)
         return self._leader == new.rank or (self._leader != old.rank and new.rank < old.rank)
 
     def rank_of(self, culprit: Culprit) -> int:
-        """Return the rank as which a culprit is told."""
-        return self._told[culprit.signature].rank
+        """Return the rank of which a culprit is reported."""
+        return self._by_signature[culprit.signature].rank
 
-    def tell_as(self, rank: int, own: list[Culprit]) -> None:
-        """Tell culprits from now on as the report of another rank, already taken in, has them."""
+    def report_as(self, rank: int, own: list[Culprit]) -> None:
+        """Report culprits from now on as another rank, already added, has them."""
         self._own_rank = rank
         self._own = {culprit.signature: culprit for culprit in own}
 
@@ -75,11 +75,13 @@ class MergedCulprits:
         """Return the culprits with the rates of all ranks, the worst first."""
         merged = [
             with_rates(
-                self._own.get(key, told.culprit) if told.rank == self._own_rank else told.culprit,
+                self._own.get(key, entry.culprit)
+                if entry.rank == self._own_rank
+                else entry.culprit,
                 self._rates[key],
                 ranks,
             )
-            for key, told in self._told.items()
+            for key, entry in self._by_signature.items()
         ]
         places = {key: place for place, key in enumerate(self._own)}
         merged.sort(
@@ -134,7 +136,7 @@ def with_rates(culprit: Culprit, rates: dict[int, float], ranks: list[int]) -> C
 
 
 def _where(growing: list[int], rates: dict[int, float], total: int) -> str:
-    """Return in which ranks it grows as it is told, empty where it does so in all alike."""
+    """Return in which ranks it grows at the reported rate; empty where it does so in all."""
     if len(growing) == total:
         low, high = min(rates.values()), max(rates.values())
         return (
@@ -148,7 +150,7 @@ def _where(growing: list[int], rates: dict[int, float], total: int) -> str:
 
 
 def _spread(rates: dict[int, float], ranks: list[int], unit: str) -> str:
-    """Return in which ranks something grows, and how far their rates lie apart."""
+    """Return the ranks in which something grows, and how far apart their rates are."""
     if len(rates) < len(ranks):
         return _only_in(sorted(rates), [rank for rank in ranks if rank not in rates])
     low, high = min(rates.values()), max(rates.values())

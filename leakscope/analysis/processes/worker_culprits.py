@@ -30,7 +30,7 @@ from leakscope.model.text import human_bytes, plural
 
 MOST_JUDGED = 32
 """Workers with most measurements, beyond which the others are taken to be like them."""
-MOST_TOLD = 64
+MOST_LISTED = 64
 
 Group = tuple[int, int, int]
 """Rank, loader and generation: workers of one group live at the same time."""
@@ -77,17 +77,17 @@ def judge_workers(case: RunContext) -> list[Worker]:
     ]
     recordings.sort(key=lambda r: -len(r.measurements))
     headers = (recording.header for recording in recordings)
-    anew = {(h.rank, h.loader) for h in headers if h.generation}
-    return [_judge(run, recording, catalogue, anew) for recording in recordings[:MOST_JUDGED]]
+    restarted = {(h.rank, h.loader) for h in headers if h.generation}
+    return [_judge(run, recording, catalogue, restarted) for recording in recordings[:MOST_JUDGED]]
 
 
 def _judge(
-    run: Run, recording: Recording, catalogue: Catalogue | None, anew: set[tuple[int, int]]
+    run: Run, recording: Recording, catalogue: Catalogue | None, restarted: set[tuple[int, int]]
 ) -> Worker:
     """Return a worker's recording as judged; ``anew`` are loaders that start workers again."""
     header = recording.header
     case, growth, culprits = analyse_recording(
-        run, recording, catalogue, ends_with_pass=(header.rank, header.loader) in anew
+        run, recording, catalogue, ends_with_pass=(header.rank, header.loader) in restarted
     )
     gained = {
         signature(case.table.latest[g.path]): g.trend.bytes_per_unit * g.units
@@ -95,7 +95,7 @@ def _judge(
         if g.growth == "across"
     }
     undecided = find_undecided(case, growth)
-    open_names = frozenset(one.name for one in undecided)
+    open_names = frozenset(cleared.name for cleared in undecided)
     return Worker(
         recording, case, culprits, gained, find_cleared(case, growth, undecided), open_names
     )
@@ -130,14 +130,14 @@ def culprits_of(case: RunContext, workers: list[Worker]) -> list[Culprit]:
 
 
 def worker_of_culprit(workers: list[Worker]) -> dict[str, RunContext]:
-    """Return by a culprit's signature the worker as which it is told."""
+    """Return the worker of which each culprit is reported, by signature."""
     return {
         signature: _best(_by_loader(same)[0])[0].case for signature, same in _found(workers).items()
     }
 
 
 def _found(workers: list[Worker]) -> dict[str, Found]:
-    """Return by signature in which workers a culprit was found."""
+    """Return the workers in which each culprit was found, by signature."""
     same: dict[str, Found] = defaultdict(list)
     for worker in workers:
         for culprit in worker.culprits:
@@ -148,23 +148,23 @@ def _found(workers: list[Worker]) -> dict[str, Found]:
 def _of_all(case: RunContext, found: Found, ranks: list[int]) -> Culprit:
     """Return a culprit for all workers of all ranks, with when those of this machine fill it.
 
-    It is told as the loader has it in whose workers it comes to most: a pass of another one may be
+    It is reported for the loader whose workers gain most: a pass of another one may be
     ten times as long.
     """
-    lead, *rest = _by_loader(found)
-    others = [of for of in rest if of[0][1].unit == lead[0][1].unit]
-    told, host = _merged(case, lead, others), case.recording.header.host
+    worst, *rest = _by_loader(found)
+    others = [of for of in rest if of[0][1].unit == worst[0][1].unit]
+    merged, host = _merged(case, worst, others), case.recording.header.host
     rate = sum(
         _rate(of) * _count(w for w, _ in of if w.recording.header.host == host)
-        for of in (lead, *others)
+        for of in (worst, *others)
     )
-    told = _with_forecast(case, told, lead[0][0], rate or told.bytes_per_unit)
+    merged = _with_forecast(case, merged, worst[0][0], rate or merged.bytes_per_unit)
     if len(ranks) < 2:
-        return told
+        return merged
     rates: dict[int, list[float]] = defaultdict(list)
-    for worker, culprit in lead:
+    for worker, culprit in worst:
         rates[worker.recording.header.rank].append(culprit.bytes_per_unit)
-    return with_rates(told, {n: float(np.median(of)) for n, of in rates.items()}, ranks)
+    return with_rates(merged, {n: float(np.median(of)) for n, of in rates.items()}, ranks)
 
 
 def _by_loader(found: Found) -> list[Found]:
@@ -176,8 +176,14 @@ def _by_loader(found: Found) -> list[Found]:
 
 
 def _best(found: Found) -> tuple[Worker, Culprit]:
-    """Return the best known one, which speaks for all workers of a loader."""
-    return max(found, key=lambda one: (-SEVERITY_ORDER[one[1].severity], len(one[1].chart)))
+    """Return the best known one, which represents all workers of a loader."""
+    return max(
+        found,
+        key=lambda worker_and_culprit: (
+            -SEVERITY_ORDER[worker_and_culprit[1].severity],
+            len(worker_and_culprit[1].chart),
+        ),
+    )
 
 
 def _weight(found: Found) -> tuple[int, float]:
@@ -196,7 +202,7 @@ def _count(workers: Iterable[Worker]) -> int:
 
 
 def ranks_of(run: Run) -> list[int]:
-    """Return the ranks by which a culprit of workers is told; none where some were not read."""
+    """Return the ranks whose workers count for a culprit; none where some were not read."""
     headers = [r.header for r in run.recordings if r.measurements and r.header.world_size > 1]
     ranks = sorted({header.rank for header in headers})
     is_whole = not run.unread or len(ranks) == max(h.world_size for h in headers)
@@ -204,11 +210,11 @@ def ranks_of(run: Run) -> list[int]:
 
 
 def _merged(case: RunContext, found: Found, others: list[Found]) -> Culprit:
-    """Return a culprit for workers of a loader: the best known one speaks for all.
+    """Return a culprit for workers of a loader: the best known one represents all.
 
     ``case`` is their parent's; ``others`` are the workers of other loaders in which the same grows.
     """
-    best, told = _best(found)
+    best, culprit = _best(found)
     by_rank: dict[int, list[Worker]] = defaultdict(list)
     for worker, _ in found:
         by_rank[worker.recording.header.rank].append(worker)
@@ -217,23 +223,25 @@ def _merged(case: RunContext, found: Found, others: list[Found]) -> Culprit:
     if count > 1:
         where = (
             f"That is in one worker; it grows in each of {count} DataLoader workers, by "
-            f"{human_bytes(rate * count)} per {told.unit} in all of them."
+            f"{human_bytes(rate * count)} per {culprit.unit} in all of them."
         )
     if others:
         number = sum(_count(worker for worker, _ in of) for of in others)
         where += f" It grows in {plural(number, 'worker')} of other loaders too."
     return msgspec.structs.replace(
-        told,
-        chart_s=_moments(case, best.case, told),
+        culprit,
+        chart_s=_moments(case, best.case, culprit),
         workers=count,
         bytes_per_unit=rate,
-        sentence=" ".join(filter(None, (told.sentence, where, _last_look(best.case, told.unit)))),
+        sentence=" ".join(
+            filter(None, (culprit.sentence, where, _last_look(best.case, culprit.unit)))
+        ),
     )
 
 
 def _moments(case: RunContext, worker: RunContext, culprit: Culprit) -> list[float]:
     """Return the seconds, on the parent's clock, of the points of a culprit's chart; empty where
-    they can't be told.
+    they are unknown.
     """
     later = worker.recording.began_after(case.recording)
     when = {boundary.index: boundary.time_s for boundary in worker.track.boundaries}
@@ -243,7 +251,7 @@ def _moments(case: RunContext, worker: RunContext, culprit: Culprit) -> list[flo
 
 
 def _last_look(case: RunContext, unit: str) -> str:
-    """Return in which pass a worker's heap was looked at last, where that was before its end."""
+    """Return the pass of a worker's last census, where that was before its end."""
     passes = case.track.occurrence[case.track.phase == case.track.phase_code(WORKER_PHASE)]
     if unit != WORKER_PHASE or not len(passes):
         return ""
@@ -277,7 +285,7 @@ def _with_forecast(case: RunContext, culprit: Culprit, worker: Worker, rate: flo
 
 
 def _pace(case: RunContext, unit: str) -> float:
-    """Return the seconds that a unit of a worker's work took; 0 where it can't be told."""
+    """Return the seconds that a unit of a worker's work took; 0 where unknown."""
     done, times = case.unit.done, case.track.time_s
     if case.unit.name != unit or case.unit.total <= 0:
         return 0.0
@@ -294,7 +302,7 @@ def _most(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
 
 
 def with_culprits_of_workers(own: list[Culprit], of_workers: list[Culprit]) -> list[Culprit]:
-    """Return all culprits in the order of what they come to, ranked anew."""
+    """Return all culprits by size, with new ranks."""
     both, left = [], list(of_workers)
     for culprit in own:
         while left and _is_worse(left[0], culprit):
@@ -303,13 +311,13 @@ def with_culprits_of_workers(own: list[Culprit], of_workers: list[Culprit]) -> l
     return [msgspec.structs.replace(c, rank=n) for n, c in enumerate([*both, *left], 1)]
 
 
-def _is_worse(one: Culprit, other: Culprit) -> bool:
-    if one.severity is not other.severity:
-        return SEVERITY_ORDER[one.severity] < SEVERITY_ORDER[other.severity]
-    gained, rival = _part_of_limit(one), _part_of_limit(other)
+def _is_worse(culprit: Culprit, other: Culprit) -> bool:
+    if culprit.severity is not other.severity:
+        return SEVERITY_ORDER[culprit.severity] < SEVERITY_ORDER[other.severity]
+    gained, rival = _part_of_limit(culprit), _part_of_limit(other)
     if gained is not None and rival is not None:
         return gained > rival
-    return one.total_bytes * max(one.workers, 1) > other.total_bytes * max(other.workers, 1)
+    return culprit.total_bytes * max(culprit.workers, 1) > other.total_bytes * max(other.workers, 1)
 
 
 def _part_of_limit(culprit: Culprit) -> float | None:
@@ -331,7 +339,7 @@ def worker_rows(
     Ranks on two machines may have workers of the same number.
     """
     rows = [_row(worker, copies) for worker in workers]
-    return sorted(rows, key=lambda row: -(row.pss_bytes or 0))[:MOST_TOLD]
+    return sorted(rows, key=lambda row: -(row.pss_bytes or 0))[:MOST_LISTED]
 
 
 def _row(worker: Worker, copies: dict[tuple[int, int], list[str]]) -> WorkerMemory:
@@ -363,7 +371,7 @@ def peak_bytes(worker: Worker) -> int:
 
 
 def batch_bytes(worker: Worker) -> int:
-    """Return the largest batch that a worker was seen to make; 0 if it told of none."""
+    """Return the largest batch that a worker was seen to make; 0 if it reported none."""
     return max(_finite(worker.case.track.gauge(gauge.BATCH)), default=0)
 
 
@@ -388,7 +396,7 @@ class LastLook:
     row: CensusRow
     time_s: float
     """Since the worker started."""
-    held: float
+    grown: float
     """Bytes that it had more than at the first look."""
     gained: float
     """By how much the worker's own memory had grown."""
@@ -397,7 +405,7 @@ class LastLook:
 def with_last_look(findings: list[Finding], workers: list[Worker]) -> list[Finding]:
     """Return the findings; that of child processes which grow tells what was in one of them."""
     looks = [look for worker in workers if (look := last_look(worker)) is not None]
-    most = max(looks, key=lambda look: look.held, default=None)
+    most = max(looks, key=lambda look: look.grown, default=None)
     if most is None:
         return findings
     return [_with_last_look(found, most) if found.kind == CHILDREN else found for found in findings]
@@ -412,15 +420,15 @@ def last_look(worker: Worker) -> LastLook | None:
     private, looked = track.gauge(gauge.PRIVATE)[read], float(track.time_s[table.at[-1]])
     gained = float(np.interp(looked, track.time_s[read], private) - private[0])
     sizes = np.nan_to_num(table.retained[HOST]) if HOST in table.retained else np.zeros((0, 1))
-    held = sizes[:, -1] - sizes[:, 0]
+    grown = sizes[:, -1] - sizes[:, 0]
     wanted = max(policy.NOTED_BYTES, policy.MOST_SHARE * gained)
-    large = [n for n in np.flatnonzero(held >= wanted).tolist() if table.latest[n].user]
+    large = [n for n in np.flatnonzero(grown >= wanted).tolist() if table.latest[n].user]
     if not large:
         return None
-    carries = [n for n in large if held[n] >= policy.MAIN_SHARE * held[large].max()]
+    carries = [n for n in large if grown[n] >= policy.MAIN_SHARE * grown[large].max()]
     containers = [n for n in carries if table.latest[n].length is not None] or carries
     chosen = max(containers, key=lambda n: len(table.ancestors(n)))
-    return LastLook(worker, table.latest[chosen], looked, float(held[chosen]), gained)
+    return LastLook(worker, table.latest[chosen], looked, float(grown[chosen]), gained)
 
 
 def _with_last_look(found: Finding, look: LastLook) -> Finding:
@@ -428,13 +436,15 @@ def _with_last_look(found: Finding, look: LastLook) -> Finding:
     feeding = sources.feeding(row.owner, row, WORKER_PHASE) if row.owner is not None else []
     text = (
         f"{found.text} When one of them was looked into last, after {max(look.time_s, 1.0):.0f} s, "
-        f"{row.name} held {human_bytes(look.held)} more than at first, of "
-        f"{human_bytes(max(look.gained, look.held))} that it had gained."
+        f"{row.name} held {human_bytes(look.grown)} more than at first, of "
+        f"{human_bytes(max(look.gained, look.grown))} that it had gained."
     )
     return msgspec.structs.replace(
         found,
         text=text,
-        fed_at=list(dict.fromkeys(sources.location(one.file, one.line) for one in feeding))[:3],
+        fed_at=list(
+            dict.fromkeys(sources.location(feeder.file, feeder.line) for feeder in feeding)
+        )[:3],
         remedy=Remedy(
             title=f"Look into {row.name}, in the workers",
             text=(

@@ -102,31 +102,31 @@ def find_copied(case: RunContext, workers: list[Worker]) -> list[Copied]:
 
     ``case`` is that of their parent.
     """
-    held = {row.name: row.host_bytes for row in case.table.latest}
+    inherited = {row.name: row.host_bytes for row in case.table.latest}
     return [
         copied
         for worker in workers
         if worker.recording.header.start_method == FORK
-        for copied in _of_worker(worker, held)
+        for copied in _of_worker(worker, inherited)
     ]
 
 
 def copied_findings(case: RunContext, copied: list[Copied]) -> list[Finding]:
     """Return a finding for each structure that workers copy."""
     same: dict[str, list[Copied]] = defaultdict(list)
-    for one in copied:
-        same[one.row.path].append(one)
+    for part in copied:
+        same[part.row.path].append(part)
     return [_copy_finding(case, found) for found in same.values()]
 
 
 def own_copies(workers: list[Worker]) -> list[Finding]:
     """Return a note for each large structure that spawned workers hold a copy of, each its own."""
-    held: dict[str, dict[Group, list[CensusRow]]] = defaultdict(lambda: defaultdict(list))
+    by_path: dict[str, dict[Group, list[CensusRow]]] = defaultdict(lambda: defaultdict(list))
     for worker in workers:
         if worker.recording.header.start_method not in {FORK, ""}:
             for row in _sent_along(worker):
-                held[row.path][worker.group].append(row)
-    at_once = [max(groups.values(), key=_host_bytes) for groups in held.values()]
+                by_path[row.path][worker.group].append(row)
+    at_once = [max(groups.values(), key=_host_bytes) for groups in by_path.values()]
     return [
         _copies_note(rows)
         for rows in at_once
@@ -159,16 +159,21 @@ def _sent_along(worker: Worker) -> list[CensusRow]:
     return [row for row in found if not any(_is_inside(row.path, path) for path in paths)]
 
 
-def _of_worker(worker: Worker, held: dict[str, int]) -> list[Copied]:
+def _of_worker(worker: Worker, inherited: dict[str, int]) -> list[Copied]:
     """Return what a worker copied of what it inherited; ``held`` are its parent's rows by name."""
     found = [
-        one
-        for one in _looked_at(worker)
-        if one.sampled >= policy.NOTED_BYTES and (not one.at_once or _is_as_in(held, one.row))
+        copied
+        for copied in _looked_at(worker)
+        if copied.sampled >= policy.NOTED_BYTES
+        and (not copied.at_once or _is_as_in(inherited, copied.row))
     ]
-    paths = {one.row.path for one in found}
-    outermost = [one for one in found if not any(_is_inside(p, one.row.path) for p in paths)]
-    return [one for one in _measured(worker, outermost) if one.in_all >= policy.NOTED_BYTES]
+    paths = {copied.row.path for copied in found}
+    outermost = [
+        copied for copied in found if not any(_is_inside(p, copied.row.path) for p in paths)
+    ]
+    return [
+        copied for copied in _measured(worker, outermost) if copied.in_all >= policy.NOTED_BYTES
+    ]
 
 
 def _measured(worker: Worker, found: list[Copied]) -> list[Copied]:
@@ -179,22 +184,22 @@ def _measured(worker: Worker, found: list[Copied]) -> list[Copied]:
     """
     private = worker.case.track.gauge(gauge.PRIVATE_DIRTY)
     read = np.flatnonzero(np.isfinite(private))
-    together, grown = sum(one.sampled for one in found), gained_by_culprits([worker])
+    together, grown = sum(copied.sampled for copied in found), gained_by_culprits([worker])
 
-    def of(one: Copied) -> Copied:
-        before = read[read <= one.began]
-        if not len(before) or (read[-1] <= one.began and not one.at_once):
-            return one
-        first = 0.0 if one.at_once else float(private[before[-1]])
+    def of(copied: Copied) -> Copied:
+        before = read[read <= copied.began]
+        if not len(before) or (read[-1] <= copied.began and not copied.at_once):
+            return copied
+        first = 0.0 if copied.at_once else float(private[before[-1]])
         gained = max(float(private[read[-1]]) - first - grown, 0.0)
-        return replace(one, measured=gained * one.sampled / together)
+        return replace(copied, measured=gained * copied.sampled / together)
 
-    return [of(one) for one in found]
+    return [of(copied) for copied in found]
 
 
-def _is_as_in(held: dict[str, int], row: CensusRow) -> bool:
+def _is_as_in(inherited: dict[str, int], row: CensusRow) -> bool:
     """Return whether the parent holds the same, under the same name."""
-    bytes_there = held.get(row.name, 0)
+    bytes_there = inherited.get(row.name, 0)
     return row.host_bytes <= STEADY * bytes_there and bytes_there <= STEADY * row.host_bytes
 
 
@@ -225,9 +230,9 @@ def _last_share(worker: Worker, at: int, row: CensusRow) -> float:
 
 
 def _copy_finding(case: RunContext, found: list[Copied]) -> Finding:
-    most = max(found, key=lambda one: one.in_all)
-    row, count = most.row, int(at_one_time((one.worker.group, 1) for one in found))
-    together = at_one_time((one.worker.group, one.in_all) for one in found)
+    most = max(found, key=lambda copied: copied.in_all)
+    row, count = most.row, int(at_one_time((copied.worker.group, 1) for copied in found))
+    together = at_one_time((copied.worker.group, copied.in_all) for copied in found)
     to_come = count * most.left
     limit = case.limit_bytes
     threatens = bool(limit) and case.used_at_end() + to_come >= policy.PEAK_OF_LIMIT * (limit or 1)
@@ -259,7 +264,7 @@ def _copy_finding(case: RunContext, found: list[Copied]) -> Finding:
 
 
 def _copies_note(rows: list[CensusRow]) -> Finding:
-    row, count = max(rows, key=lambda one: one.host_bytes), len(rows)
+    row, count = max(rows, key=lambda candidate: candidate.host_bytes), len(rows)
     together = _host_bytes(rows)
     return to_finding(
         "worker_copies",
@@ -281,7 +286,7 @@ def _with_items(row: CensusRow) -> str:
     """Return ``list of 600,000 dicts``; ``items`` where they are of several types or unknown."""
     if not row.length:
         return row.type
-    most = max(row.holds, key=lambda held: held.count, default=None)
+    most = max(row.holds, key=lambda content: content.count, default=None)
     if most is None or most.count < ALIKE * row.length:
         return f"{row.type} of {plural(row.length, 'item')}"
     noun = most.type.rpartition(".")[2]
@@ -331,24 +336,24 @@ OTHERWISE_OF_CHILDREN = Remedy(
 
 def find_died(case: RunContext) -> list[Finding]:
     """Return one finding of all processes that ended by themselves; empty without any."""
-    ended = [end for end in case.recording.process_ends if not _was_asked_to_end(end)]
+    ended = [end for end in case.recording.process_ends if not _was_terminated(end)]
     if not ended:
         return []
     groups: dict[tuple[str, int], list[ProcessEndRecord]] = defaultdict(list)
     for end in ended:
         groups[_who(end), end.exit_code].append(end)
     worst = max(groups.values(), key=len)
-    told = [_describe_deaths(case, who, ends) for (who, _), ends in groups.items()]
+    sentences = [_describe_deaths(case, label, ends) for (label, _), ends in groups.items()]
     is_killed = any(end.exit_code < 0 for end in ended)
     return [
         to_finding(
             "workers_died",
             f"{plural(len(ended), 'process')} died",
-            f"{'; '.join(told)}. {_held_at_death(case, ended)}{_killed_for_memory(case.run)}"
+            f"{'; '.join(sentences)}. {_memory_at_death(case, ended)}{_killed_for_memory(case.run)}"
             "What they held ended with them and counts as no growth.",
             _remedy_for(worst),
             severity=Severity.WARNING if is_killed else Severity.NOTE,
-            subject=",".join(sorted({who for who, _ in groups})),
+            subject=",".join(sorted({label for label, _ in groups})),
             growth="constant",
         )
     ]
@@ -362,8 +367,8 @@ def _remedy_for(ended: list[ProcessEndRecord]) -> Remedy:
     return REMEDIES.get(_signal(ended[0].exit_code), otherwise)
 
 
-def _was_asked_to_end(end: ProcessEndRecord) -> bool:
-    """Return whether somebody told a child to end, by a signal for that; loaders don't do so."""
+def _was_terminated(end: ProcessEndRecord) -> bool:
+    """Return whether a child was ended by a terminating signal; loaders send none."""
     return not end.loader and -end.exit_code in REQUESTS_TO_END
 
 
@@ -371,9 +376,9 @@ def _who(end: ProcessEndRecord) -> str:
     return f"worker of loader {end.loader}" if end.loader else end.name or "child process"
 
 
-def _describe_deaths(case: RunContext, who: str, ends: list[ProcessEndRecord]) -> str:
+def _describe_deaths(case: RunContext, label: str, ends: list[ProcessEndRecord]) -> str:
     count, code = len(ends), ends[0].exit_code
-    noun, of, loader = who.partition(" of loader ")
+    noun, of, loader = label.partition(" of loader ")
     many = plural(count, noun) + of + loader
     was = "was" if count == 1 else "were"
     how = f"{was} ended by {_signal(code)}" if code < 0 else f"left with exit code {code}"
@@ -392,7 +397,7 @@ def _when(case: RunContext, ends: list[ProcessEndRecord]) -> str:
     return f" between steps {steps[0]} and {steps[-1]}"
 
 
-def _held_at_death(case: RunContext, ended: list[ProcessEndRecord]) -> str:
+def _memory_at_death(case: RunContext, ended: list[ProcessEndRecord]) -> str:
     """Return how much the heaviest of them held, of those that were recorded.
 
     Resident memory alone, which is read oftener, has all that a forked worker shares.
@@ -477,8 +482,8 @@ def find_piling(case: RunContext, culprits: list[Culprit]) -> list[Finding]:
         return []
     memory = case.gauge_trend(gauge.CHILDREN_PSS, noise=policy.HARMLESS_BYTES)
     keeper = _keeper(case, culprits) or _small_keeper(case)
-    is_told = keeper is not None or _are_workers_that_grow(case, memory)
-    return [_piling_finding(case, trend, memory, keeper)] if is_told else []
+    is_leak = keeper is not None or _are_workers_that_grow(case, memory)
+    return [_piling_finding(case, trend, memory, keeper)] if is_leak else []
 
 
 def _are_workers_that_grow(case: RunContext, memory: Trend) -> bool:
@@ -490,12 +495,17 @@ def _are_workers_that_grow(case: RunContext, memory: Trend) -> bool:
 def _keeper(case: RunContext, culprits: list[Culprit]) -> Keeper | None:
     """Return the culprit through which most objects are named that keep processes alive."""
     found = [
-        (Keeper(one.name, one.path, one.fed_at, one.known, several, count), len(one.path))
+        (
+            Keeper(culprit.name, culprit.path, culprit.fed_at, culprit.known, several, count),
+            len(culprit.path),
+        )
         for path, several, count in _gathered(case)
-        for one in culprits
-        if one.growth == "across" and case.table.latest[path].path.startswith(one.path)
+        for culprit in culprits
+        if culprit.growth == "across" and case.table.latest[path].path.startswith(culprit.path)
     ]
-    return max(found, key=lambda one: (one[0].count, -one[1]), default=(None, 0))[0]
+    return max(found, key=lambda candidate: (candidate[0].count, -candidate[1]), default=(None, 0))[
+        0
+    ]
 
 
 def _small_keeper(case: RunContext) -> Keeper | None:
@@ -507,9 +517,9 @@ def _small_keeper(case: RunContext) -> Keeper | None:
             continue
         row = table.latest[owners[-1]]
         lines = case.sources.feeding(row.owner, row) if row.owner is not None else []
-        fed = dict.fromkeys(case.sources.location(one.file, one.line) for one in lines)
+        fed = dict.fromkeys(case.sources.location(line.file, line.line) for line in lines)
         found.append(Keeper(row.name, row.path, list(fed), None, several, count))
-    return max(found, key=lambda one: (one.count, -len(one.path)), default=None)
+    return max(found, key=lambda keeper: (keeper.count, -len(keeper.path)), default=None)
 
 
 def _gathered(case: RunContext) -> list[tuple[int, str, int]]:

@@ -62,7 +62,7 @@ class Workers:
     """What has filled up in them, and what their loaders may hold ahead."""
     ledgers: list[Ledger]
     tellers: dict[str, RunContext] = field(default_factory=dict)
-    """By a culprit's signature the worker as which it is told."""
+    """By a culprit's signature, the worker of which it is reported."""
     heaviest: list[RunContext] = field(default_factory=list)
     """Those that were judged, the heaviest first."""
 
@@ -79,17 +79,19 @@ def conclude_workers(
     if not workers:
         return Workers(culprits, _ranked(findings), [], [], ledgers)
     theirs, copied = culprits_of(case, workers), find_copied(case, workers)
-    own = [one for one in workers if one.recording.header.rank == case.recording.header.rank]
-    told = at_one_time((one.group, gained_by_culprits([one])) for one in own)
-    told += at_one_time((one.worker.group, one.bytes) for one in copied if one.worker in own)
+    own = [w for w in workers if w.recording.header.rank == case.recording.header.rank]
+    explained = at_one_time((w.group, gained_by_culprits([w])) for w in own)
+    explained += at_one_time(
+        (part.worker.group, part.bytes) for part in copied if part.worker in own
+    )
     gained = case.gauge_trend(gauge.CHILDREN_PSS).net_bytes
-    kept = [f for f in findings if f.kind != "children" or told < policy.MOST_SHARE * gained]
+    kept = [f for f in findings if f.kind != "children" or explained < policy.MOST_SHARE * gained]
     kept = with_last_look(kept, own)
     kept += [*copied_findings(case, copied), *own_copies(workers)]
     names: dict[tuple[int, int], list[str]] = defaultdict(list)
-    for one in copied:
-        header = one.worker.recording.header
-        names[header.rank, header.pid].append(one.row.name)
+    for part in copied:
+        header = part.worker.recording.header
+        names[header.rank, header.pid].append(part.row.name)
     return Workers(
         with_culprits_of_workers(culprits, theirs),
         _ranked(kept),
@@ -143,7 +145,7 @@ def with_workers(case: RunContext, ledgers: list[Ledger], workers: list[Worker])
     if host is None or children is None:
         return ledgers
     left, named = children.bytes, []
-    for name, gains in sorted(_gains(case, host, workers).items(), key=lambda one: -sum(one[1])):
+    for name, gains in sorted(_gains(case, host, workers).items(), key=lambda item: -sum(item[1])):
         moved = min(round(sum(gains)), left)
         if moved > 0:
             left -= moved
@@ -154,14 +156,14 @@ def with_workers(case: RunContext, ledgers: list[Ledger], workers: list[Worker])
     at = host.entries.index(children)
     rest = [msgspec.structs.replace(children, bytes=left)] if left else []
     entries = [*host.entries[:at], *named, *rest, *host.entries[at + 1 :]]
-    told = msgspec.structs.replace(
+    corrected = msgspec.structs.replace(
         host, entries=entries, advice=host_advice(host.total_bytes, entries)
     )
-    return [told if ledger is host else ledger for ledger in ledgers]
+    return [corrected if ledger is host else ledger for ledger in ledgers]
 
 
 def _gains(case: RunContext, host: Ledger, workers: list[Worker]) -> dict[str, list[float]]:
-    """Return by name what serious culprits gained in each worker of the process over the window."""
+    """Return what serious culprits gained in each worker over the window, by name."""
     own = case.recording.header
     if host.from_s is None or host.to_s is None:
         return {}
@@ -173,13 +175,15 @@ def _gains(case: RunContext, host: Ledger, workers: list[Worker]) -> dict[str, l
         for culprit in worker.culprits:
             if culprit.severity is Severity.NOTE or culprit.device != HOST:
                 continue
-            first, last = (_held_at(worker, culprit, t - ahead) for t in (host.from_s, host.to_s))
+            first, last = (
+                _retained_at(worker, culprit, t - ahead) for t in (host.from_s, host.to_s)
+            )
             if last > first:
                 found[culprit.name].append(last - first)
     return found
 
 
-def _held_at(worker: Worker, culprit: Culprit, time_s: float) -> float:
+def _retained_at(worker: Worker, culprit: Culprit, time_s: float) -> float:
     """Return what a culprit held in a worker at a time of its own; 0 before it began and after it
     ended, and what its last census says after that one.
     """
@@ -205,20 +209,20 @@ def find_bounded(workers: list[Worker]) -> list[Cleared]:
     open_names |= {culprit.name for worker in workers for culprit in worker.culprits}
     same: dict[str, list[tuple[Worker, Cleared]]] = defaultdict(list)
     for worker in workers:
-        for one in worker.cleared:
-            if one.kind == BOUNDED and one.name not in open_names:
-                same[one.signature].append((worker, one))
-    told = [_bounded_to_cleared(found) for found in same.values()]
-    return sorted(told, key=lambda one: -one.total_bytes)[:MOST]
+        for cleared in worker.cleared:
+            if cleared.kind == BOUNDED and cleared.name not in open_names:
+                same[cleared.signature].append((worker, cleared))
+    bounded = [_bounded_to_cleared(found) for found in same.values()]
+    return sorted(bounded, key=lambda cleared: -cleared.total_bytes)[:MOST]
 
 
 def _bounded_to_cleared(found: list[tuple[Worker, Cleared]]) -> Cleared:
     """Return it as the worker has it that holds most, with how many hold it at the same time."""
     sizes: dict[Group, list[int]] = defaultdict(list)
-    for worker, one in found:
-        sizes[worker.group].append(one.total_bytes)
+    for worker, cleared in found:
+        sizes[worker.group].append(cleared.total_bytes)
     together = max(sizes.values(), key=sum)
-    largest = max((one for _, one in found), key=lambda one: one.total_bytes)
+    largest = max((cleared for _, cleared in found), key=lambda cleared: cleared.total_bytes)
     where = "in a DataLoader worker"
     if len(together) > 1:
         total = human_bytes(sum(together))
@@ -229,16 +233,16 @@ def _bounded_to_cleared(found: list[tuple[Worker, Cleared]]) -> Cleared:
 
 
 def find_prefetched(workers: list[Worker]) -> list[Cleared]:
-    """Return for each loader how much prefetching may hold, where that is worth a word."""
+    """Return how much prefetching may hold for each loader, where that is much."""
     groups: dict[Group, list[Worker]] = defaultdict(list)
     for worker in workers:
         groups[worker.group].append(worker)
     largest: dict[tuple[int, int], Cleared] = {}
     for (rank, loader, _), group in groups.items():
-        told = _prefetched_to_cleared(rank, loader, group)
+        cleared = _prefetched_to_cleared(rank, loader, group)
         known = largest.get((rank, loader))
-        if told.total_bytes >= max(policy.GAUGE_NOISE_BYTES, known.total_bytes if known else 0):
-            largest[rank, loader] = told
+        if cleared.total_bytes >= max(policy.GAUGE_NOISE_BYTES, known.total_bytes if known else 0):
+            largest[rank, loader] = cleared
     return list(largest.values())
 
 

@@ -130,10 +130,10 @@ def _is_looked_up(case: CulpritContext) -> bool:
     for use in reads(case.references):
         if use.statement.scope is not case.scope:
             continue
-        asked = isinstance(use.parent, ast.Compare) and any(
+        is_tested = isinstance(use.parent, ast.Compare) and any(
             isinstance(op, (ast.In, ast.NotIn)) for op in use.parent.ops
         )
-        if asked or use.method in {"get", "__contains__"}:
+        if is_tested or use.method in {"get", "__contains__"}:
             return True
     return False
 
@@ -215,8 +215,8 @@ def _is_dataclass(cls: CodeScope) -> bool:
 def _stored(maker: CodeScope, call: ast.Call, key: str) -> ast.Assign | None:
     """Return where a constructor stores the key that it is called with on the object."""
     for parameter in maker.params[1:]:
-        given = argument_of(call, maker, parameter)
-        if given is None or ast.unparse(given) != key:
+        passed = argument_of(call, maker, parameter)
+        if passed is None or ast.unparse(passed) != key:
             continue
         for node in ast.walk(maker.node):
             if not isinstance(node, ast.Assign) or ast.unparse(node.value) != parameter:
@@ -372,7 +372,7 @@ _SHOWING = frozenset({"print", "repr", "str", "id", "type", "isinstance"})
 
 
 def recognise_default_argument(case: CulpritContext) -> Remedy | None:
-    """Return how to make the container anew in each call."""
+    """Return how to create the container in each call."""
     found = _parameter(case)
     if found is None:
         return None
@@ -397,13 +397,13 @@ def recognise_default_argument(case: CulpritContext) -> Remedy | None:
             "",
             f"`{name}={written}` at {where} is one object for all calls that don't pass {name}, "
             f"and it only grows. {case.opening()}",
-            f"{read_at} reads what earlier calls left there, so making it anew in each call would "
+            f"{read_at} reads what earlier calls left there, so creating it in each call would "
             "lose that and change what the program computes. Drop the entries that aren't read "
             "any more, or keep the state in an object that its user makes, empties and lets go.",
             case.still_reachable(),
         )
     return case.remedy(
-        f"Make {name} anew in each call of {function.name}",
+        f"Create {name} in each call of {function.name}",
         "",
         f"`{name}={written}` at {where} is evaluated once, so all calls that don't pass {name} "
         f"share one object, and it only grows ({case.measure() or 'no bound'}).",
@@ -431,7 +431,7 @@ def _remembered(case: CulpritContext, function: CodeScope) -> Use | None:
     """Return where contents that earlier calls may have left are read, None where nowhere."""
     for use in uses(case.references):
         is_harmless = use.is_stored or use.passed_to in _SHOWING
-        if not (is_harmless or _only_feeds(case, use) or _hands_back(case, use)):
+        if not (is_harmless or _only_feeds(case, use) or _returns_it(case, use)):
             return use
     return None
 
@@ -457,7 +457,7 @@ def _is_handed_to_its_own(case: CulpritContext, use: Use) -> bool:
     )
 
 
-def _hands_back(case: CulpritContext, use: Use) -> bool:
+def _returns_it(case: CulpritContext, use: Use) -> bool:
     """Whether the container is returned, or its length to callers that have no use for it."""
     if not isinstance(use.statement.node, ast.Return):
         return False

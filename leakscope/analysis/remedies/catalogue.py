@@ -30,12 +30,12 @@ from leakscope.model.report import Remedy
 
 CATALOGUE_FILE = Path(__file__).with_name("catalogue.toml")
 SOURCE = "leakscope"
-UNREADABLE = "The known culprits are not told: this Python has no reader for TOML; install tomli."
+UNREADABLE = "Known culprits are not reported: this Python has no reader for TOML; install tomli."
 
 
 @dataclass(frozen=True)
 class CatalogueEntry:
-    """An entry, and who says so."""
+    """An entry and its source."""
 
     known: KnownCulprit
     source: str = SOURCE
@@ -43,7 +43,7 @@ class CatalogueEntry:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """Entries in the order in which they are asked: the first that matches speaks."""
+    """Entries in the order in which they are tried: the first match counts."""
 
     entries: tuple[CatalogueEntry, ...] = ()
     version: str = ""
@@ -60,8 +60,8 @@ def shipped() -> Catalogue:
     except ImportError:
         return Catalogue(faults=(UNREADABLE,))
     except OSError as fault:
-        why = f"{CATALOGUE_FILE} can't be read ({fault.strerror}); install leakscope anew."
-        return Catalogue(faults=(f"The known culprits are not told: {why}",))
+        why = f"{CATALOGUE_FILE} can't be read ({fault.strerror}); reinstall leakscope."
+        return Catalogue(faults=(f"Known culprits are not reported: {why}",))
     entries = tuple(CatalogueEntry(to_entry(entry)) for entry in table["culprit"])
     return Catalogue(entries, str(table["version"]))
 
@@ -86,7 +86,7 @@ _PLAIN = frozenset(
         "collections.defaultdict",
     }
 )
-"""Containers that say nothing of who holds them."""
+"""Containers that say nothing about their holder."""
 _NAMED = frozenset({"type", "function", "module"})
 """What is known by its own name, not by its type."""
 
@@ -113,16 +113,16 @@ class Symptom:
 
 @dataclass(frozen=True)
 class KnownMatch:
-    """The entry that speaks of a culprit, and what a report tells of it."""
+    """The entry that matches a culprit, and its form in reports."""
 
     known: KnownCulprit
-    told: Recognised
+    recognised: Recognised
 
 
 def find_known(
     sighting: Sighting, catalogue: Catalogue, environment: Mapping[str, str]
 ) -> KnownMatch | None:
-    """Return the first entry that speaks of a culprit of a run with these versions."""
+    """Return the first entry that matches a culprit of a run with these versions."""
     holder, way = _holder_and_way(sighting)
     for entry in catalogue.entries:
         if _fits(entry.known.match, sighting, holder, way) and _is_set(entry, environment):
@@ -135,7 +135,7 @@ def find_known(
 def find_known_of_finding(
     symptom: Symptom, catalogue: Catalogue, environment: Mapping[str, str]
 ) -> KnownMatch | None:
-    """Return the first entry that speaks of a finding of a run with these versions and settings."""
+    """Return the first entry that matches a finding of a run with these versions and settings."""
     for entry in catalogue.entries:
         match = entry.known.match
         reads = all(symptom.highest(name) >= least for name, least in match.gauge.items())
@@ -170,11 +170,11 @@ def _to_recognised(entry: CatalogueEntry, ran: Mapping[str, str]) -> Recognised:
 def _fits(match: Match, sighting: Sighting, holder: str, way: str) -> bool:
     row = sighting.row
     place = MemoryPlace.HOST if sighting.device == _HOST else MemoryPlace.OTHER
-    held = not match.holder or any(fnmatchcase(holder, pattern) for pattern in match.holder)
+    is_held = not match.holder or any(fnmatchcase(holder, pattern) for pattern in match.holder)
     there = not match.path or any(_way_matches(pattern, way) for pattern in match.path)
     return (
         not match.finding
-        and held
+        and is_held
         and there
         and (not match.type or fnmatchcase(row.type, match.type))
         and (not match.holds or _holds(match, row))
@@ -197,8 +197,8 @@ def _holder_and_way(sighting: Sighting) -> tuple[str, str]:
     row = sighting.row
     for above in reversed(sighting.above):
         if above.type not in _PLAIN:
-            says = above.name if above.type in _NAMED else above.type
-            return says, _after(row.path, above.path)
+            name_above = above.name if above.type in _NAMED else above.type
+            return name_above, _after(row.path, above.path)
     if row.owner is None:
         return "", ""
     return _qualified(row.owner), _after(row.name, row.owner.name)

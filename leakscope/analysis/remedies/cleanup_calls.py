@@ -24,7 +24,7 @@ WORTH_SHARE = 0.05
 """A call helps if it gains this part of what the process, or torch's allocator, held."""
 COLLECT, TRIM = "gc.collect()", "malloc_trim(0)"
 PINNED = "page-locked memory"
-ASKED = (
+MEASURE_CLEANUP = (
     "The calls were tried because --probe-cleanup asked for it; the garbage that they collected "
     "would otherwise have waited for Python's own collector."
 )
@@ -95,15 +95,15 @@ def with_results(suspect: Culprit, cures: Cures | None) -> Culprit:
 
 
 def with_result(finding: Finding, cures: Cures | None) -> Finding:
-    """Return a finding, its falsifier answered by the trials of the call that it speaks of."""
+    """Return a finding, its falsifier answered by the trials of the call that it names."""
     falsifier = finding.falsifier
     if falsifier is None or cures is None:
         return finding
-    spoken = f"{falsifier.text} {falsifier.result or ''}"
-    told = [cure.sentence for cure in cures.cures if cure.call.partition("(")[0] in spoken]
-    if not told:
+    tested = f"{falsifier.text} {falsifier.result or ''}"
+    sentences = [cure.sentence for cure in cures.cures if cure.call.partition("(")[0] in tested]
+    if not sentences:
         return finding
-    result = " ".join([*([falsifier.result] if falsifier.result else []), "Tried:", *told])
+    result = " ".join([*([falsifier.result] if falsifier.result else []), "Tried:", *sentences])
     falsifier = msgspec.structs.replace(falsifier, result=result)
     return msgspec.structs.replace(finding, falsifier=falsifier)
 
@@ -113,14 +113,14 @@ def with_measured_advice(ledger: Ledger, cures: Cures | None) -> Ledger:
     if cures is None:
         return ledger
     device = ledger.metric.rpartition(".")[0]
-    told = [
+    sentences = [
         cure.sentence
         for cure in cures.cures
         if (cure.call not in (COLLECT, TRIM)) == bool(device) or cure.device_bytes.get(device)
     ]
-    if not told:
+    if not sentences:
         return ledger
-    advice = measured_advice(ledger.total_bytes, ledger.entries, told)
+    advice = measured_advice(ledger.total_bytes, ledger.entries, sentences)
     return msgspec.structs.replace(ledger, advice=advice)
 
 
@@ -160,7 +160,7 @@ def _sentence(recording: Recording) -> str:
             f" After them resident memory was still {human_bytes(grown)} higher the last time than "
             "before: none of them frees that."
         )
-    return f"{text} {ASKED}"
+    return f"{text} {MEASURE_CLEANUP}"
 
 
 def _grown(recording: Recording) -> int | None:
@@ -266,7 +266,7 @@ def host_advice(total: int, entries: list[LedgerEntry], allocator: str = "glibc"
     if total < policy.GAUGE_NOISE_BYTES:
         return "Memory did not grow: nothing to give back."
     garbage, slack = _sum(entries, "garbage"), _sum(entries, "slack")
-    held = _sum(entries, "named") + _sum(entries, "graph")
+    named = _sum(entries, "named") + _sum(entries, "graph")
     helps: list[str] = []
     cant: list[str] = []
     _sort(garbage, total, "gc.collect()", "awaits the collector", helps, cant)
@@ -276,7 +276,7 @@ def host_advice(total: int, entries: list[LedgerEntry], allocator: str = "glibc"
         text.append(f"{' and '.join(helps)} could help.")
     if cant:
         text.append(f"{' and '.join(cant)} can't help much.")
-    return " ".join([*text, *_held_sentence(held, total)])
+    return " ".join([*text, *_named_sentence(named, total)])
 
 
 def device_advice(total: int, entries: list[LedgerEntry]) -> str:
@@ -294,16 +294,16 @@ def device_advice(total: int, entries: list[LedgerEntry]) -> str:
     return "empty_cache() can't help: the growth is in live tensors."
 
 
-def measured_advice(total: int, entries: list[LedgerEntry], told: list[str]) -> str:
+def measured_advice(total: int, entries: list[LedgerEntry], sentences: list[str]) -> str:
     """Return what the calls did where they were tried, in place of what they were thought to do."""
-    held = _sum(entries, "named") + _sum(entries, "graph")
-    return " ".join(["Tried in this run:", *told, *_held_sentence(held, total)])
+    named = _sum(entries, "named") + _sum(entries, "graph")
+    return " ".join(["Tried in this run:", *sentences, *_named_sentence(named, total)])
 
 
-def _held_sentence(held: int, total: int) -> list[str]:
-    if held <= policy.CONSIDERABLE_SHARE * total:
+def _named_sentence(named: int, total: int) -> list[str]:
+    if named <= policy.CONSIDERABLE_SHARE * total:
         return []
-    return [f"{human_bytes(held)} is held by names: only letting go of them frees it."]
+    return [f"{human_bytes(named)} is held by names: only letting go of them frees it."]
 
 
 def _sort(size: int, total: int, call: str, why: str, helps: list[str], cant: list[str]) -> None:

@@ -118,10 +118,10 @@ def _is_local(case: CulpritContext, statement: Statement) -> bool:
 
 def _leaves(case: CulpritContext) -> bool:
     """Whether the container itself is handed on, so that emptying it would be seen elsewhere."""
-    return any(_hands_on(use) for use in reads(case.references))
+    return any(_passes_on(use) for use in reads(case.references))
 
 
-def _hands_on(use: Use) -> bool:
+def _passes_on(use: Use) -> bool:
     if isinstance(use.parent, (ast.Return, ast.Yield, ast.Dict, ast.Tuple, ast.List)):
         return True
     return isinstance(use.parent, (ast.Assign, ast.AnnAssign)) and use.parent.value is use.node
@@ -138,8 +138,8 @@ def recognise_gathered_within(case: CulpritContext) -> Remedy | None:
     """Return how to gather less at a time."""
     if case.growth != "within" or case.row.kind not in _WITHIN_KINDS or case.statement is None:
         return None
-    given_back = "and is given back afterwards: it sets the peak."
-    ends = given_back if case.falls_back else "and nothing shows it given back."
+    released = "and is given back afterwards: it sets the peak."
+    ends = released if case.falls_back else "and nothing shows it given back."
     return case.remedy(
         f"Reduce {case.name} batch by batch",
         case.opening(),
@@ -363,12 +363,12 @@ def recognise_queue(case: CulpritContext) -> Remedy | None:
     if case.line is None or case.line.form not in {"put", "put_nowait", "enqueue"}:
         return None
     taking = _taking(case)
-    beside = _concurrent_takers(case, taking)
-    meanwhile = beside or case.shrank or any(_runs_with_putting(case, s) for s in taking)
+    concurrent = _concurrent_takers(case, taking)
+    meanwhile = concurrent or case.shrank or any(_runs_with_putting(case, s) for s in taking)
     return case.remedy(
         f"Bound {case.name}" if meanwhile else f"Drain {case.name}",
         case.opening(),
-        _advice(case, taking, beside) if meanwhile else _nobody_takes(case, taking),
+        _advice(case, taking, concurrent) if meanwhile else _without_consumer(case, taking),
         case.still_reachable(),
     )
 
@@ -417,10 +417,10 @@ def _runs_with_putting(case: CulpritContext, taking: Statement) -> bool:
     return any(loop in putting.loops for loop in taking.loops)
 
 
-def _advice(case: CulpritContext, taking: list[Statement], beside: list[Statement]) -> str:
-    if beside:
+def _advice(case: CulpritContext, taking: list[Statement], concurrent: list[Statement]) -> str:
+    if concurrent:
         return (
-            f"{_location(case, beside[0])} takes items out in another thread, but not as fast: "
+            f"{_location(case, concurrent[0])} takes items out in another thread, but not as fast: "
             "bound the queue with maxsize so that putting waits, or take several at a time."
         )
     where = f"{_location(case, taking[0])} does" if taking else "Something does"
@@ -430,7 +430,7 @@ def _advice(case: CulpritContext, taking: list[Statement], beside: list[Statemen
     )
 
 
-def _nobody_takes(case: CulpritContext, taking: list[Statement]) -> str:
+def _without_consumer(case: CulpritContext, taking: list[Statement]) -> str:
     if not taking:
         return "Nothing in the source takes items out of it: start the consumer, or don't put."
     return (
@@ -500,15 +500,15 @@ def recognise_linked_objects(case: CulpritContext) -> Remedy | None:
     made = _made_from_the_last(case)
     if made is None:
         return None
-    call, given = made
-    one, last = dotted(call.func).rpartition(".")[2], ast.unparse(given)
-    attribute = next((k.arg for k in call.keywords if k.value is given and k.arg), "")
+    call, passed = made
+    kind, last = dotted(call.func).rpartition(".")[2], ast.unparse(passed)
+    attribute = next((k.arg for k in call.keywords if k.value is passed and k.arg), "")
     cut = f"; or cut its own link first, `{last}.{attribute} = None`" if attribute else ""
     size = f" ({case.measure()})" if case.measure() else ""
     return case.remedy(
         f"Let go of the objects before {case.name}",
         "",
-        f"`{ast.unparse(call)}` at {case.where()} has each {one} refer to the one before it, and "
+        f"`{ast.unparse(call)}` at {case.where()} has each {kind} refer to the one before it, and "
         f"that one to its own: {case.name} keeps all of them{size}.",
         f"Hand over what is needed of the last one (a number, a detached tensor) instead of "
         f"{last}{cut}.",
@@ -523,7 +523,7 @@ def _made_from_the_last(case: CulpritContext) -> tuple[ast.Call, ast.expr] | Non
         return None
     if dotted(value.func).rpartition(".")[2] not in case.sources.program.classes:
         return None
-    given = [*value.args, *(keyword.value for keyword in value.keywords)]
+    arguments = [*value.args, *(keyword.value for keyword in value.keywords)]
     scope = case.scope
-    last = (part for part in given if () in case.references.steps_from(part, scope))
+    last = (part for part in arguments if () in case.references.steps_from(part, scope))
     return next(((value, part) for part in last), None)

@@ -155,10 +155,10 @@ class CulpritContext:
 
     def may_hold_tensors(self) -> bool:
         """Whether the census saw tensors in it, or nothing at all that is larger than a number."""
-        held = [c for c in self.row.holds if c.type.rpartition(".")[2] not in _SMALL]
-        return not held or any(
+        contents = [c for c in self.row.holds if c.type.rpartition(".")[2] not in _SMALL]
+        return not contents or any(
             content.type.endswith(("Tensor", "Parameter")) or " on " in content.detail
-            for content in held
+            for content in contents
         )
 
     def has_payload(self) -> bool:
@@ -276,8 +276,8 @@ class Edits:
         if indent is None or (rest and not rest.startswith("#")):
             return self._give_up()
         start = self._starts[last + 1]
-        lead = "" if self._text[:start].endswith("\n") else self._ending
-        self._changes.append((start, start, lead + self._block(lines, indent)))
+        line_break = "" if self._text[:start].endswith("\n") else self._ending
+        self._changes.append((start, start, line_break + self._block(lines, indent)))
         return self
 
     def remove(self, statement: ast.stmt) -> Edits:

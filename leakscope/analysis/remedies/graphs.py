@@ -148,21 +148,23 @@ def _of_retain_graph(case: CulpritContext) -> str:
 
 
 def _sentences(case: CulpritContext) -> list[str]:
-    said = [case.opening()]
+    sentences = [case.opening()]
     if case.has_graph:
-        said.append(
+        sentences.append(
             "Its tensors carry their autograd graphs, so each also keeps the operations from which "
             "it was computed, and their activations until backward() frees those; .detach() drops "
             "the graph, and .item() suits a single number."
         )
-        said += [_of_retain_graph(case), kept_on_context(case)]
+        sentences += [_of_retain_graph(case), kept_on_context(case)]
         if case.phase.startswith(("val", "test")):
-            said.append("Running this phase under torch.no_grad() would not build graphs at all.")
+            sentences.append(
+                "Running this phase under torch.no_grad() would not build graphs at all."
+            )
     if case.on_device:
-        said.append(f"They lie on {case.on_device}; .cpu() moves what must be kept off it.")
+        sentences.append(f"They lie on {case.on_device}; .cpu() moves what must be kept off it.")
     if case.growth == "across" and not releases(case.references):
-        said.append(f"Nothing in the source empties {case.name}: bound or clear it as well.")
-    return [*said, case.still_reachable()]
+        sentences.append(f"Nothing in the source empties {case.name}: bound or clear it as well.")
+    return [*sentences, case.still_reachable()]
 
 
 _LONGEST = 40
@@ -404,7 +406,7 @@ def _carried(case: CulpritContext, node: ast.Assign) -> ast.expr | None:
 
 
 def _renewed_in_loop(case: CulpritContext, statement: Statement) -> bool:
-    """Whether the state begins anew within a loop around this one: for each sequence."""
+    """Whether the state is reset within a loop around this one: for each sequence."""
     outer = set(map(id, statement.loops[:-1]))
     if case.growth == "within" and not outer:
         return False

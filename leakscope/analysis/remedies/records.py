@@ -63,11 +63,11 @@ def errors_in(inside: Sequence[CensusRow], row: CensusRow) -> CensusRow | None:
     """
     return next(
         (
-            one
-            for one in inside
-            if one.kind == "traceback"
-            and _hangs_on_an_item(parse_steps(one.path.removeprefix(row.path)))
-            and 2 * one.host_bytes > row.host_bytes
+            below
+            for below in inside
+            if below.kind == "traceback"
+            and _hangs_on_an_item(parse_steps(below.path.removeprefix(row.path)))
+            and 2 * below.host_bytes > row.host_bytes
         ),
         None,
     )
@@ -114,24 +114,24 @@ def _is_caught(case: CulpritContext, name: str, scope: CodeScope) -> bool:
 
 def _receives_caught_only(case: CulpritContext, function: CodeScope, parameter: str) -> bool:
     """Whether a function is called from ``except`` clauses, with what they caught, alone."""
-    given = [
+    arguments = [
         (statement.scope, argument_of(call, function, parameter))
         for statement, call in calls_of(case.sources, function)
     ]
-    return bool(given) and all(
+    return bool(arguments) and all(
         isinstance(value, ast.Name)
         and (home := scope.resolve(value.id)) is not None
         and any(binding.how == "except" for binding in home.bindings.get(value.id, []))
-        for scope, value in given
+        for scope, value in arguments
     )
 
 
 def _seen(case: CulpritContext) -> bool:
     """Whether most of what the census saw in it are exceptions, or what their tracebacks keep."""
-    held = [content for content in case.row.holds if content.type not in _MARKS]
-    if not held:
+    contents = [content for content in case.row.holds if content.type not in _MARKS]
+    if not contents:
         return False
-    heaviest = max(held, key=lambda content: content.bytes)
+    heaviest = max(contents, key=lambda content: content.bytes)
     return 2 * heaviest.bytes > case.total and _is_exception(case, heaviest.type)
 
 
@@ -164,7 +164,7 @@ def _only_shown(case: CulpritContext) -> bool:
 
 def recognise_log_records(case: CulpritContext) -> Remedy | None:
     """Return how to log without keeping what is logged."""
-    if not any(held.type == "logging.LogRecord" for held in case.row.holds):
+    if not any(content.type == "logging.LogRecord" for content in case.row.holds):
         return None
     return case.remedy(
         "Log numbers and short texts, and let the handler write sooner",
@@ -216,7 +216,7 @@ def recognise_figures(case: CulpritContext) -> Remedy | None:
 
 def recognise_kept_figures(case: CulpritContext) -> Remedy | None:
     """Return how to close figures that a container of the program's keeps besides pyplot."""
-    if case.row.kind == "figure" or not any(held.type == _FIGURE for held in case.row.holds):
+    if case.row.kind == "figure" or not any(content.type == _FIGURE for content in case.row.holds):
         return None
     statements = [s for name in sorted(_MAKERS) for s in case.sources.program.mentioning(name)]
     makers = [maker for s in statements if (maker := _maker(s.node)) is not None]
@@ -284,8 +284,8 @@ def _escapes(part: ast.stmt, figure: str) -> bool:
         if isinstance(node, ast.Assign) and _is_name(node.value, figure):
             return True
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            given = any(_is_name(argument, figure) for argument in node.args)
-            if given and node.func.attr in _KEEPERS:
+            is_passed = any(_is_name(argument, figure) for argument in node.args)
+            if is_passed and node.func.attr in _KEEPERS:
                 return True
     return False
 
@@ -301,7 +301,9 @@ def recognise_output_history(case: CulpritContext) -> Remedy | None:
     """Return how to have a notebook keep less of what it displays."""
     if not case.row.name.startswith(OUTPUT_HISTORY):
         return None
-    cells = dict.fromkeys(cell for held in case.row.holds for cell in _CELL.findall(held.detail))
+    cells = dict.fromkeys(
+        cell for content in case.row.holds for cell in _CELL.findall(content.detail)
+    )
     most = f" Most of it: {', '.join(cells)}." if cells else ""
     opening = f"{case.opening()}{most}"
     return case.remedy("Display less, or clear the output history", opening, REMEDY)

@@ -109,7 +109,7 @@ def recognise_modules_made(case: CulpritContext) -> Remedy | None:
 
 def recognise_classes_made(case: CulpritContext) -> Remedy | None:
     """Return how to keep the number of classes constant that a program makes as it runs."""
-    made = max(case.row.holds, key=lambda held: held.bytes, default=None)
+    made = max(case.row.holds, key=lambda content: content.bytes, default=None)
     if case.growth != "across" or made is None or not _is_metaclass(made.type):
         return None
     return case.remedy(
@@ -291,7 +291,7 @@ def recognise_library_object(case: CulpritContext) -> Remedy | None:
             f"Give {class_name} less to keep",
             case.opening(),
             belongs,
-            "Give it a number or a summary instead of the whole, or begin anew with another "
+            "Give it a number or a summary instead of the whole, or start again with another "
             f"{class_name} where the library lets you.",
             case.about_views(),
             case.still_reachable(),

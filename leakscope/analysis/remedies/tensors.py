@@ -47,7 +47,7 @@ def recognise_slices(case: CulpritContext) -> Remedy | None:
 
 
 def _copy(case: CulpritContext) -> str:
-    """Return the method that copies what keeps the whole, empty where that can't be told."""
+    """Return the method that copies what keeps the whole, empty where unknown."""
     keeping = [row.type for row in case.inside if sum(row.unused_bytes.values()) > 0]
     holds = [content.type for content in case.row.holds]
     for name in (case.row.type, *holds, *keeping):

@@ -139,7 +139,7 @@ class SourceIndex:
         return FeedingLine(file=file, line=line, text=text, form=mutation.form, is_direct=is_direct)
 
     def defined_at(self, owner: Owner | None, row: CensusRow) -> str | None:
-        """Return ``file:line`` of the container's first binding, None where it can't be told."""
+        """Return ``file:line`` of the container's first binding, None where unknown."""
         references = self.references(owner, row)
         cached = cached_function(references, row)
         decorator = cache_decorator(cached) if cached is not None else None
@@ -327,8 +327,8 @@ def _call_name_matches(statement: Statement, row: CensusRow) -> bool:
 def _argument_name_matches(mutation: Mutation, row: CensusRow) -> bool:
     """Return whether what is handed over is called like what it fills: ``prepare(loader)``."""
     attribute = row.path.rpartition(".")[2].lower()
-    given = mutation.node.args if isinstance(mutation.node, ast.Call) else []
-    words = {word for value in given for word in _WORD.findall(dotted(value).lower())}
+    arguments = mutation.node.args if isinstance(mutation.node, ast.Call) else []
+    words = {word for value in arguments for word in _WORD.findall(dotted(value).lower())}
     return any(word in attribute for word in words)
 
 
@@ -358,7 +358,7 @@ class FeedingLine:
     ``read``, ``call``, …"""
     is_direct: bool = True
     """Whether the statement itself puts it there: not what it calls, nor by making the container
-    anew."""
+    again."""
 
 
 def places_that_call(
@@ -383,7 +383,7 @@ def places_that_call(
 _ANYTHING = "*"
 """Stands for any owner of a function in :attr:`CountedRegistry.filled_by`."""
 _MOST_FILLING = 3
-"""Lines that are told of what fills a registry."""
+"""Reported lines that fill a registry."""
 
 
 def lines_that_fill(sources: SourceIndex, registry: CountedRegistry) -> list[str]:
@@ -591,7 +591,7 @@ def _mentions(sources: SourceIndex, name: str) -> list[tuple[Statement, ast.Call
         for statement in sources.program.mentioning(name)
         for node in own_nodes(statement.node)
         if isinstance(node, ast.Call)
-        and any(_last_name_of(given) == name for given in [*node.args, *_values(node)])
+        and any(_last_name_of(argument) == name for argument in [*node.args, *_values(node)])
     ]
 
 

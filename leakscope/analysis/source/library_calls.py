@@ -38,7 +38,7 @@ def suspect_mutations(references: References, row: CensusRow) -> list[Mutation]:
     cached = cached_function(references, row)
     if cached is not None:
         return list(_calls(program, lambda call: _calls_function(call, cached), EXACT))
-    if any(held.type == _LOG_RECORD for held in row.holds):
+    if any(content.type == _LOG_RECORD for content in row.holds):
         return _logging_calls(references, row)
     if WARNINGS in row.path:
         return list(_calls(program, _named({"warn", "warn_explicit"}), SUSPECTED))
@@ -99,13 +99,13 @@ def _entries_of_callbacks(program: UserProgram, row: CensusRow) -> Iterator[Muta
                 yield Mutation(statement, target, "setitem", SUSPECTED)
 
 
-def _is_entry(target: ast.expr, key: str, given: list[str]) -> bool:
+def _is_entry(target: ast.expr, key: str, parameters: list[str]) -> bool:
     return (
         isinstance(target, ast.Subscript)
         and isinstance(target.slice, ast.Constant)
         and target.slice.value == key
         and isinstance(target.value, ast.Name)
-        and target.value.id in given
+        and target.value.id in parameters
     )
 
 
@@ -177,7 +177,7 @@ def _logging_calls(references: References, row: CensusRow) -> list[Mutation]:
         for mutation in written
         if isinstance(mutation.node, ast.Call)
         and isinstance(mutation.node.func, ast.Attribute)
-        and handler.may_hear(mutation.node.func.value, mutation.statement.scope)
+        and handler.may_receive(mutation.node.func.value, mutation.statement.scope)
     ] or written
 
 
@@ -235,23 +235,25 @@ class Handler:
         self._path = parse_path(row.path)
         self._references = references
         self._loggers = Loggers(references.program, references.types)
-        self._heard = self._find_heard()
+        self._received = self._find_received()
 
-    def may_hear(self, logger: ast.expr, scope: CodeScope) -> bool:
+    def may_receive(self, logger: ast.expr, scope: CodeScope) -> bool:
         """Whether what this logger writes may come to the handler."""
         written = self._loggers.names_of(logger, scope)
-        if not written or not self._heard:
+        if not written or not self._received:
             return True
-        return any(self._comes_to(name, heard) for name in written for heard in self._heard)
+        return any(
+            self._propagates_to(name, received) for name in written for received in self._received
+        )
 
-    def _comes_to(self, name: str, heard: str) -> bool:
-        while name != heard:
+    def _propagates_to(self, name: str, received: str) -> bool:
+        while name != received:
             if not name or name in self._loggers.silent:
                 return False
             name = name.rpartition(".")[0]
         return True
 
-    def _find_heard(self) -> Names:
+    def _find_received(self) -> Names:
         """Return the names of the loggers that have the handler; nothing where that's not sure."""
         named = self._on_path()
         attached = list(self._attachments())
@@ -295,14 +297,14 @@ class Handler:
             if not isinstance(call, ast.Call):
                 continue
             if isinstance(call.func, ast.Attribute) and call.func.attr == "addHandler":
-                loggers, given = self._loggers.names_of(call.func.value, scope), call.args[:1]
+                loggers, arguments = self._loggers.names_of(call.func.value, scope), call.args[:1]
             elif imported_name(call.func, scope) == "logging.basicConfig":
                 listed = {k.arg: k.value for k in call.keywords}.get("handlers")
                 loggers = ROOT
-                given = listed.elts if isinstance(listed, (ast.List, ast.Tuple)) else []
+                arguments = listed.elts if isinstance(listed, (ast.List, ast.Tuple)) else []
             else:
                 continue
-            for handler in given:
+            for handler in arguments:
                 written = dotted(handler)
                 home = scope.resolve(written.partition(".")[0]) if written else None
                 key: object = (home, written) if home is not None else handler
@@ -342,7 +344,7 @@ class Loggers:
         return UNKNOWN
 
     def of_bindings(self, bindings: list[Binding], depth: int = 0) -> Names:
-        """Return what any of the bindings may give; nothing if that of one can't be told."""
+        """Return what any of the bindings may give; nothing if that of one is unknown."""
         found = [self.names_of(b.value, b.scope, depth + 1) for b in bindings if b.how == "assign"]
         is_known = len(found) == len(bindings) and all(found)
         return frozenset().union(*found) if is_known else UNKNOWN

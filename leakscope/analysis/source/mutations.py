@@ -190,8 +190,8 @@ class _Finder:
         if isinstance(target, ast.Starred):
             target = target.value
         if isinstance(target, (ast.Tuple, ast.List)):
-            for part, given in _taken_apart(target, value):
-                yield from self.assignment(statement, part, given)
+            for part, part_value in _taken_apart(target, value):
+                yield from self.assignment(statement, part, part_value)
             return
         scope = statement.scope
         if isinstance(target, ast.Subscript):
@@ -259,10 +259,10 @@ class _Finder:
         value = getattr(source.node, "value", None)
         if not isinstance(value, ast.Call):
             return False
-        given = [*value.args, *(keyword.value for keyword in value.keywords)]
+        arguments = [*value.args, *(keyword.value for keyword in value.keywords)]
         is_class = dotted(value.func).rpartition(".")[2] in self.references.program.classes
         return is_class and any(
-            () in self.references.steps_from(part, source.scope) for part in given
+            () in self.references.steps_from(part, source.scope) for part in arguments
         )
 
     def augmented(self, statement: Statement, node: ast.AugAssign) -> Iterator[Mutation]:
@@ -368,10 +368,10 @@ def _taken_apart(
     target: ast.Tuple | ast.List, value: ast.expr
 ) -> Iterator[tuple[ast.expr, ast.expr]]:
     """Yield each target with what it is given: its own part where the value shows its parts."""
-    given = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
-    is_plain = not any(isinstance(part, ast.Starred) for part in (*target.elts, *given))
-    if is_plain and len(given) == len(target.elts):
-        yield from zip(target.elts, given, strict=True)
+    values = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
+    is_plain = not any(isinstance(part, ast.Starred) for part in (*target.elts, *values))
+    if is_plain and len(values) == len(target.elts):
+        yield from zip(target.elts, values, strict=True)
     else:
         yield from ((part, value) for part in target.elts)
 
@@ -500,15 +500,15 @@ def is_named_at_runtime(method: str, call: ast.Call) -> bool:
 def _names_a_part(call: ast.Call) -> bool:
     function = call.func
     if isinstance(function, ast.Attribute):
-        given, is_namer = [function.value, *call.args], function.attr in _NAMERS
+        arguments, is_namer = [function.value, *call.args], function.attr in _NAMERS
     else:
-        given, is_namer = call.args, isinstance(function, ast.Name) and function.id == "setattr"
+        arguments, is_namer = call.args, isinstance(function, ast.Name) and function.id == "setattr"
     return (
         is_namer
-        and len(given) > 1
-        and isinstance(given[0], ast.Name)
-        and given[0].id == _RECEIVER
-        and not isinstance(given[1], ast.Constant)
+        and len(arguments) > 1
+        and isinstance(arguments[0], ast.Name)
+        and arguments[0].id == _RECEIVER
+        and not isinstance(arguments[1], ast.Constant)
     )
 
 
@@ -562,5 +562,5 @@ def _takes_from(end: ast.expr, statement: Statement) -> Iterator[ast.AST]:
             taken = [part.iter for part in node.generators]
         elif isinstance(node, ast.Call) and dotted(node.func) == "next":
             taken = node.args[:1]
-        if any(ast.unparse(part) == written for one in taken for part in ast.walk(one)):
+        if any(ast.unparse(part) == written for target in taken for part in ast.walk(target)):
             yield node

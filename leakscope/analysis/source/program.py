@@ -380,7 +380,7 @@ class _ModuleReader:
 
 
 def _part(value: ast.expr | None, index: int, count: int) -> ast.expr | None:
-    """Return the element that a tuple's value gives to one target, where it can be told."""
+    """Return the element that a tuple's value gives to one target, where it is known."""
     if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == count:
         return value.elts[index]
     return None
@@ -524,7 +524,9 @@ class SourceFiles:
         """Return the lines around the marked ones, or None where the text isn't known."""
         path = self.find(file)
         if path == NOTEBOOK and self._titles and marked:
-            return self._excerpt_of_cell([self.line_in_text(file, one) for one in marked], context)
+            return self._excerpt_of_cell(
+                [self.line_in_text(file, line_number) for line_number in marked], context
+            )
         lines = self.lines(path) if path else []
         known = sorted({line for line in marked if 1 <= line <= len(lines)})
         if not known:
@@ -565,8 +567,8 @@ def _normal(path: str) -> str:
 
 def _shared_tail(left: list[str], right: list[str]) -> int:
     count = 0
-    for one, other in zip(reversed(left), reversed(right), strict=False):
-        if one != other:
+    for ours, theirs in zip(reversed(left), reversed(right), strict=False):
+        if ours != theirs:
             break
         count += 1
     return count
@@ -620,7 +622,7 @@ class Cells:
 
 
 def _still_meant(sources: dict[str, str], titles: dict[str, str]) -> dict[str, list[str]]:
-    """Return the lines of the cells; empty where a later cell defines the same anew."""
+    """Return the lines of the cells; empty where a later cell defines the same again."""
     ordered = sorted(sources, key=lambda path: (_number(titles.get(path, "")), path))
     found: dict[str, list[str]] = {}
     defined: set[str] = set()
@@ -630,13 +632,15 @@ def _still_meant(sources: dict[str, str], titles: dict[str, str]) -> dict[str, l
         if tree is None:
             found[path] = [""] * len(lines)
             continue
-        definitions = [one for one in tree.body if isinstance(one, _DEFINITIONS)]
-        for one in definitions:
-            if one.name in defined:
-                first = min([one.lineno, *(d.lineno for d in one.decorator_list)])
-                last = one.end_lineno or one.lineno
+        definitions = [
+            definition for definition in tree.body if isinstance(definition, _DEFINITIONS)
+        ]
+        for definition in definitions:
+            if definition.name in defined:
+                first = min([definition.lineno, *(d.lineno for d in definition.decorator_list)])
+                last = definition.end_lineno or definition.lineno
                 lines[first - 1 : last] = [""] * (last - first + 1)
-        defined |= {one.name for one in definitions}
+        defined |= {definition.name for definition in definitions}
         found[path] = lines
     return {path: found[path] for path in ordered}
 

@@ -295,10 +295,10 @@ class _Follower:
         self.bind(target, steps)
 
     def passed(self, call: ast.Call) -> None:
-        given = [*call.args, *(k.value for k in call.keywords)]
-        self.listened(call.func, given)
+        arguments = [*call.args, *(k.value for k in call.keywords)]
+        self.listened(call.func, arguments)
         self.started(call)
-        if not any(self.references.steps_from(value, self.scope) for value in given):
+        if not any(self.references.steps_from(value, self.scope) for value in arguments):
             return
         types = self.references.types
         for function in types.called_functions(call.func, self.scope):
@@ -308,7 +308,7 @@ class _Follower:
                 for member in types.ancestors(cls):
                     self.constructed(member, call)
 
-    def listened(self, function: ast.expr, given: Sequence[ast.expr]) -> None:
+    def listened(self, function: ast.expr, arguments: Sequence[ast.expr]) -> None:
         """``trainer.add_event_handler(event, f)``, ``@trainer.on(event)``: who calls ``f`` hands
         itself on, if ``f`` then goes on from its argument by the same attributes.
         """
@@ -316,7 +316,7 @@ class _Follower:
             return
         found = self.references.steps_from(function.value, self.scope)
         through = {steps for steps in found if steps and steps[0].kind == "attr"}
-        for value in given if through else ():
+        for value in arguments if through else ():
             for listener in self.references.types.called_functions(value, self.scope):
                 for name in listener.params[bool(listener.receiver) :][:1]:
                     for steps in through:
@@ -453,8 +453,8 @@ class ItemVariables:
         if not any(_last_name(function) == known.name for known in self.functions):
             return False
         called = self._references.types.called_functions(function, scope)
-        is_run = isinstance(expr, ast.Call) or all(_is_property(one) for one in called)
-        return is_run and bool(called) and all(one in self.functions for one in called)
+        is_run = isinstance(expr, ast.Call) or all(_is_property(f) for f in called)
+        return is_run and bool(called) and all(f in self.functions for f in called)
 
     def _bind(self, statements: list[Statement]) -> None:
         for statement in statements:
@@ -478,10 +478,10 @@ class ItemVariables:
             function = statement.scope
             if isinstance(statement.node, ast.Return) and function not in self.functions:
                 ends = [e.value if isinstance(e, ast.Return) else None for e in _ends(function)]
-                if all(self._comes_out(value, function) for value in ends):
+                if all(self._may_return(value, function) for value in ends):
                     self.functions.append(function)
 
-    def _comes_out(self, value: ast.expr | None, scope: CodeScope) -> bool:
+    def _may_return(self, value: ast.expr | None, scope: CodeScope) -> bool:
         """Whether what is returned is in the container, whichever way it was come by."""
         if isinstance(value, ast.Name):
             bindings = scope.bindings.get(value.id, [])
@@ -498,7 +498,7 @@ class ItemVariables:
             return False
         values = [t for t in node.targets if isinstance(t, ast.Subscript)] + [node.value]
         return any(
-            not isinstance(value, ast.Name) and self._comes_out(value, binding.scope)
+            not isinstance(value, ast.Name) and self._may_return(value, binding.scope)
             for value in values
         )
 
@@ -521,7 +521,7 @@ def _has_default(call: ast.Call) -> bool:
 
 def _is_property(function: CodeScope) -> bool:
     decorators = getattr(function.node, "decorator_list", [])
-    return any(_last_name(one) in {"property", "cached_property"} for one in decorators)
+    return any(_last_name(decorator) in {"property", "cached_property"} for decorator in decorators)
 
 
 def _last_name(expr: ast.expr) -> str:

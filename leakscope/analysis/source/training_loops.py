@@ -61,7 +61,7 @@ def lifetime(program: UserProgram, scope: CodeScope, loop: ast.stmt, name: str) 
     """Return how long a variable outlives an iteration of the training loop.
 
     None where it is made once outside of all loops, where something reads it in a later pass or in
-    another function, and where that can't be told.
+    another function, and where that is unknown.
     """
     mine = _statements(program, scope)
     stores = [s for s in mine if _stores(s, name)]

@@ -115,14 +115,14 @@ def analyse(
     errors = [*report.errors, *(Problem(where="known culprits", message=f) for f in faults)]
     kinds = find_kinds(report)
     return msgspec.structs.replace(
-        report, attempts=attempts.told(), notes=notes, errors=errors, kinds=kinds
+        report, attempts=attempts.listed(), notes=notes, errors=errors, kinds=kinds
     )
 
 
 def _with_children(case: RunContext, report: Report) -> Report:
     """Return the report of all processes; of one without children that recorded the same."""
     run = case.run
-    contexts = [RunContext(run, one, case.catalogue) for one in children_to_judge(run)]
+    contexts = [RunContext(run, recording, case.catalogue) for recording in children_to_judge(run)]
     if not contexts:
         return report
     children = [JudgedProcess(c, _report(c, ()), label_of(run, c.recording)) for c in contexts]
@@ -228,7 +228,7 @@ def _pools(case: RunContext) -> list[str]:
 
 
 def _per_event(case: RunContext, metric: str) -> EventGrowth | None:
-    """Return with what memory grows, by what is kept of it in its tail."""
+    """Return what memory grows with, by what is kept of it in its tail."""
     is_host = metric == case.host_metric
     values = case.private if is_host else case.track.gauge(metric)
     read = case.working[np.isfinite(values[case.working])]

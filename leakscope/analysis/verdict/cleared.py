@@ -19,7 +19,7 @@ from leakscope.model.trend import Reason, Trend
 
 MOST_CLEARED = 15
 FULL = ("bounded", "filling")
-"""What reasons begin with that speak of something which fills up to a bound, or has."""
+"""Beginnings of reasons for what fills up to a bound, or has."""
 _CLEARED_PARTS = {"parameters", "buffers", "gradients", "code"}
 _HOLDERS = {"list", "dict", "set", "deque", "tuple", "lru_cache", "queue", "compiled"} | {
     "tensor",

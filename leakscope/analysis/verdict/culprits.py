@@ -133,7 +133,7 @@ _KEEPING = {WaitKind.TASK: _OF_TASKS, WaitKind.THREAD: _OF_THREADS}
 def with_pileups(
     case: RunContext, culprits: list[Culprit], pileups: Sequence[Pileup]
 ) -> list[Culprit]:
-    """Return the culprits; what keeps tasks or threads that pile up is told as these.
+    """Return the culprits; what keeps tasks or threads that pile up is reported as these.
 
     Several that keep the same are one: the loop's timers, a set and the variables of the tasks.
     """
@@ -184,7 +184,7 @@ def _keeps(case: RunContext, culprit: Culprit, pileup: Pileup) -> bool:
     if is_theirs and row.count * 2 >= group.count:
         return True
     inside = [row, *(table.latest[below] for below in table.descendants(path))]
-    types = {one.type for one in inside} | {c.type for one in inside for c in one.holds}
+    types = {member.type for member in inside} | {c.type for member in inside for c in member.holds}
     is_seen = not types.isdisjoint(_KEEPING[group.kind])
     if culprit.unit != summary.unit or not (is_seen or not row.holds):
         return False
@@ -402,7 +402,7 @@ def _culprit(
         chart=chart,
         per_event=by_event,
         chart_unit=chart_unit,
-        known=found.told if found else None,
+        known=found.recognised if found else None,
         since=_since(case, grower) if is_across else None,
     )
 
@@ -494,7 +494,7 @@ def _of_native(native: NativeGrowth | None) -> str:
 
 
 def _per_event(case: RunContext, g: Grower) -> EventGrowth | None:
-    """Return with what a path grows, of all that was counted at its censuses."""
+    """Return what a path grows with, of all that was counted at its censuses."""
     if g.growth == "within":
         return _per_event_within(case, g)
     at = case.table.at[g.columns]
@@ -502,7 +502,7 @@ def _per_event(case: RunContext, g: Grower) -> EventGrowth | None:
 
 
 def _per_event_within(case: RunContext, g: Grower) -> EventGrowth | None:
-    """Return with what a path climbs within its phase: what happens between passages is no part."""
+    """Return what a path climbs with in its phase; events between passages don't count."""
     order = np.argsort(g.columns, kind="stable")
     at = case.table.at[g.columns[order]]
     goes_on = np.diff(case.track.occurrence[at]) == 0
@@ -521,7 +521,7 @@ def _per_event_within(case: RunContext, g: Grower) -> EventGrowth | None:
 def growth_per_event(
     case: RunContext, at: IntArray, done: FloatArray, kept: FloatArray, *, unit: str, noise: float
 ) -> EventGrowth | None:
-    """Return with what something grows, of all that was counted.
+    """Return what something grows with, of all that was counted.
 
     Args:
         case: The run.
@@ -541,7 +541,7 @@ def _event_growth(case: RunContext, fit: EventFit, unit: str) -> EventGrowth:
 
 
 def _unread_lines(case: RunContext, judged: Judged, fed_at: list[str]) -> list[str]:
-    """Return the lines that make most of what grows, where no window told of the culprit's own.
+    """Return the lines that make most of what grows, where no window saw the culprit's own.
 
     They are a library's container's if that is most of what is new without a name, and the user's
     own if no line of the source feeds it and it is most of the growth of memory.

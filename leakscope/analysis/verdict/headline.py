@@ -90,7 +90,7 @@ def _too_little(case: RunContext) -> list[str]:
     if is_seen and case.pool.reason is not Reason.TOO_FEW:
         return []
     if track.is_timed and track.time_s[-1] < LOOP_SECONDS:
-        return [f"The run was too short to tell anything: let it run for {LOOP_SECONDS} s or more."]
+        return [f"The run was too short for a verdict: let it run for {LOOP_SECONDS} s or more."]
     if not track.is_timed and track.step[-1] < LOOP_STEPS:
         return [f"The run was too short to tell anything: profile at least {LOOP_STEPS} steps."]
     pause = max(census.pause_s for census in case.table.censuses)
@@ -153,7 +153,7 @@ def _no_training(ended: str) -> list[str]:
         seen = f"Nothing of its work was seen before {how}{'' if how.endswith('.') else '.'}"
         return [seen, "A run that gets to its work."]
     seen = (
-        "The program ended before anything could be told: no optimizer made a step, no DataLoader "
+        "The program ended too early for a verdict: no optimizer made a step, no DataLoader "
         f"was gone through, and by time alone it takes {LOOP_SECONDS} s."
     )
     return [
@@ -318,8 +318,8 @@ def _costs(findings: list[Finding], *, is_clean: bool) -> str:
     if not costly:
         return ""
     most = max(costly, key=lambda f: f.total_bytes)
-    beside = "No leak, but large" if is_clean else "Large as well"
-    return f" {beside}: {_inner(most.title)} ({human_bytes(most.total_bytes)})."
+    introduction = "No leak, but large" if is_clean else "Large as well"
+    return f" {introduction}: {_inner(most.title)} ({human_bytes(most.total_bytes)})."
 
 
 def _where_it_ended(ended: OutOfMemory) -> str:
@@ -339,7 +339,7 @@ def _accusation(culprits: list[Culprit], findings: list[Finding]) -> str:
         by_event = diagnosed[0].per_event
         is_untold = by_event and by_event.is_by_event and by_event.text not in text
         return f"{text} {by_event.text}" if by_event and is_untold else text
-    text = _says(serious[0])
+    text = _describe(serious[0])
     if diagnosed:
         text += f" Also: {', '.join(_inner(f.title) for f in diagnosed)}."
     if len(serious) > 1:
@@ -359,7 +359,7 @@ def _beginning(text: str) -> str:
 
 
 def _is_growth(finding: Finding) -> bool:
-    """Whether a finding speaks of growth: that memory ran out is no leak by itself."""
+    """Whether a finding is about growth: that memory ran out is no leak by itself."""
     return finding.kind not in ENDINGS
 
 
@@ -380,7 +380,7 @@ def _inner(title: str) -> str:
     return title[0].lower() + title[1:]
 
 
-def _says(culprit: Culprit) -> str:
+def _describe(culprit: Culprit) -> str:
     name = clipped(culprit.name, LONGEST_NAME)
     place = f" ({culprit.fed_at[0]})" if culprit.fed_at else ""
     rate = _rate_of(culprit) + _in_processes(culprit)
@@ -391,12 +391,12 @@ def _says(culprit: Culprit) -> str:
             return f"Memory grows through {culprit.phase}: {climb}, and nothing shows it freed."
         return f"Memory peaks in {culprit.phase}: {climb} and is freed only when it ends."
     if culprit.piled_up is not None:
-        return _says_piled_up(culprit, culprit.piled_up, name, rate)
+        return _describe_piled_up(culprit, culprit.piled_up, name, rate)
     ends = f"; {culprit.forecast.text}" if _is_near(culprit) and culprit.forecast else ""
     return f"Memory leaks: {name} grows by {rate}{_in_workers(culprit)}{place}{ends}."
 
 
-def _says_piled_up(culprit: Culprit, piled_up: PiledUp, name: str, rate: str) -> str:
+def _describe_piled_up(culprit: Culprit, piled_up: PiledUp, name: str, rate: str) -> str:
     ends = f"; {culprit.forecast.text}" if _is_near(culprit) and culprit.forecast else ""
     started = f", started at {piled_up.started_at[0]}" if piled_up.started_at else ""
     ever = " for ever" if piled_up.is_lost else ""
@@ -413,7 +413,9 @@ def _rate_of(culprit: Culprit) -> str:
     rate, by_event = f"{human_bytes(culprit.bytes_per_unit)} per {culprit.unit}", culprit.per_event
     if by_event is None or not by_event.is_by_event:
         return rate
-    events = " and ".join(per_event(one) for one in by_event.rates if not one.is_work)
+    events = " and ".join(
+        per_event(event_rate) for event_rate in by_event.rates if not event_rate.is_work
+    )
     return events if by_event.says_it_all else f"{events}, on average {rate}"
 
 

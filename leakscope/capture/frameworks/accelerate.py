@@ -1,6 +1,6 @@
 """Accelerate: its loops are plain ones, found as they are; a tracker begins and ends the run.
 
-Accelerate has no events but those of its trackers: they are started, told values, and finished.
+Accelerate has no events but those of its trackers: they are started, given values, and finished.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class LeakScopeTracker(GeneralTracker, FrameworkCallback):  # type: ignore[misc]
         """Itself, as ``get_tracker(..., unwrap=True)`` returns it."""
         return self
 
-    def beside(self, accelerator: Accelerator) -> LeakScopeTracker:
+    def log_to_trackers_of(self, accelerator: Accelerator) -> LeakScopeTracker:
         """Log memory to the other trackers of an accelerator too; return itself."""
         self._accelerator = weakref.ref(accelerator)
         return self
@@ -73,14 +73,14 @@ class LeakScopeTracker(GeneralTracker, FrameworkCallback):  # type: ignore[misc]
 
     def log(self, values: dict[str, Any], step: int | None = None, **kwargs: Any) -> None:
         """Log memory where something else is logged."""
-        figures, others = self._beside() or ({}, ())
+        figures, others = self._to_log() or ({}, ())
         for tracker in others:
             # Not contained: what is raised in there is that tracker's own.
             tracker.log(dict(figures), step=step)
 
     def _begin(self) -> None:
         self.training.begin(claims_control=False)
-        self._beside()
+        self._to_log()
 
     @contained
     def finish(self) -> None:
@@ -88,7 +88,7 @@ class LeakScopeTracker(GeneralTracker, FrameworkCallback):  # type: ignore[misc]
         self.training.end()
 
     @contained
-    def _beside(self) -> tuple[dict[str, float], list[Any]] | None:
+    def _to_log(self) -> tuple[dict[str, float], list[Any]] | None:
         accelerator = None if self._accelerator is None else self._accelerator()
         if accelerator is None:
             return None

@@ -215,8 +215,8 @@ def _wrap_run(original: Callable[..., Any]) -> Callable[..., Any]:
             raise
         finally:
             # An evaluation that raises, or skips the event of its completion, is over all the same.
-            for scope, given in _handlers(engine, LeakScope.evaluation_starts):
-                scope.evaluation_ends(engine, given[-1])
+            for scope, arguments in _handlers(engine, LeakScope.evaluation_starts):
+                scope.evaluation_ends(engine, arguments[-1])
 
     return run
 
@@ -225,12 +225,12 @@ def _handlers(engine: Engine, hook: Callable[..., None]) -> list[tuple[LeakScope
     """Return whose hook an engine calls when it starts, and the arguments with which it does."""
     try:
         handlers = [
-            (handler, given) for handler, given, _ in engine._event_handlers[Events.STARTED]
+            (handler, arguments) for handler, arguments, _ in engine._event_handlers[Events.STARTED]
         ]
     except faults(Exception):
         return []
     ours = [handler for handler in handlers if getattr(handler[0], "__func__", None) is hook]
-    return [(handler.__self__, given) for handler, given in ours]
+    return [(handler.__self__, arguments) for handler, arguments in ours]
 
 
 def _wrapped() -> list[PatchedMethod]:
@@ -247,8 +247,8 @@ def accumulation_of(engine: Engine) -> int:
     names = getattr(getattr(update, "__code__", None), "co_freevars", ())
     if ACCUMULATION not in names:
         return 1
-    given = update.__closure__[names.index(ACCUMULATION)].cell_contents
-    return given if isinstance(given, int) and given > 0 else 1
+    steps = update.__closure__[names.index(ACCUMULATION)].cell_contents
+    return steps if isinstance(steps, int) and steps > 0 else 1
 
 
 def batches_skipped(engine: Engine) -> int:

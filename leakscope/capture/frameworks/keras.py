@@ -103,7 +103,7 @@ class FitCourse:
         self._training.batch()
 
     def evaluate(self, event: str, *, after_training: bool) -> None:
-        """Tell of an event of evaluating or predicting, named as the method of a callback."""
+        """Pass on an event of evaluating or predicting, named as the method of a callback."""
         if event == "on_test_begin":
             self.begin_test(after_training=after_training)
         elif event == "on_predict_begin":
@@ -158,7 +158,7 @@ class NestedFitListener(Protocol):
     """A callback of ours in a ``fit()`` that is under way."""
 
     def dispatch_nested(self, event: str) -> None:
-        """Another list of callbacks is told of an event of Keras's, named as its method."""
+        """Another list of callbacks receives an event of Keras's, named as its method."""
 
 
 _listeners: list[NestedFitListener] = []
@@ -166,7 +166,7 @@ _listeners: list[NestedFitListener] = []
 
 @contextmanager
 def listening(callbacks: Sequence[NestedFitListener]) -> Iterator[None]:
-    """Have these callbacks hear what others evaluate and predict in their ``fit()``."""
+    """Send these callbacks the evaluations and predictions of others in their ``fit()``."""
     _listeners.extend(callbacks)
     try:
         yield
@@ -175,7 +175,7 @@ def listening(callbacks: Sequence[NestedFitListener]) -> Iterator[None]:
 
 
 def dispatch_nested(event: str, callbacks: Any) -> None:
-    """A list of callbacks is told of an event: pass it on where it has none of ours."""
+    """A list of callbacks receives an event: pass it on where it has none of ours."""
     try:
         listeners = () if not _listeners or contains_ours(callbacks) else tuple(_listeners)
     except faults(Exception):
@@ -199,7 +199,7 @@ class JoinedFits(FrameworkCallback):
 
     @contained
     def begin(self) -> bool:
-        """A ``fit()`` is called; return whether it is told of from now on."""
+        """A ``fit()`` is called; return whether its events are passed on from now on."""
         self.training.begin(joins=True)
         if not self.training.leads:
             self.training.end()
@@ -220,7 +220,7 @@ class JoinedFits(FrameworkCallback):
 
     @contained
     def dispatch(self, event: str, callbacks: Any, *args: Any) -> None:
-        """A list of callbacks is told of an event of Keras's, named as its method."""
+        """A list of callbacks receives an event of Keras's, named as its method."""
         if get_ident() != self._thread:
             return
         if self._list is None:
@@ -240,8 +240,8 @@ class JoinedFits(FrameworkCallback):
 def contains_ours(callbacks: Any) -> bool:
     """Return whether a callback of ours is among those that ``fit()`` is given."""
     inside = getattr(callbacks, "callbacks", callbacks)
-    given = inside if isinstance(inside, (list, tuple)) else (inside,)
-    return any(isinstance(callback, FrameworkCallback) for callback in given)
+    listed = inside if isinstance(inside, (list, tuple)) else (inside,)
+    return any(isinstance(callback, FrameworkCallback) for callback in listed)
 
 
 _NAMES = ("x", "y", "batch_size", "epochs", "verbose", "callbacks")
@@ -288,14 +288,14 @@ class LeakScopeCallback(keras.callbacks.Callback, FrameworkCallback):  # type: i
     # What fit() tells
 
     @contained
-    def fit_is_called(self, given: dict[str, Any]) -> None:
+    def fit_is_called(self, arguments: dict[str, Any]) -> None:
         """``fit()`` was called with these arguments: it looks at a batch before its first event."""
-        self._loaders = (given.get("x"), given.get("validation_data"))
+        self._loaders = (arguments.get("x"), arguments.get("validation_data"))
         self.training.begin()
 
     @contained
     def dispatch_nested(self, event: str) -> None:
-        """Another callback evaluates or predicts: this one is not among those that are told."""
+        """Another callback evaluates or predicts: this one receives no events of it."""
         self._course.evaluate(event, after_training=False)
 
     @contained
@@ -367,7 +367,7 @@ class LeakScopeCallback(keras.callbacks.Callback, FrameworkCallback):  # type: i
 
     @contained
     def on_train_end(self, logs: Any = None) -> None:
-        """Tell what the cleanups gained; record no more, unless somebody else does."""
+        """Report what the cleanups gained; stop recording unless another owner goes on."""
         self._end()
 
     def _end(self, error: BaseException | None = None) -> None:
@@ -404,14 +404,14 @@ def _wrap_fit(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _ours(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[LeakScopeCallback]:
-    """Tell the callbacks of ours that ``fit()`` was called with these arguments; return them."""
+    """Pass the arguments of ``fit()`` to the callbacks of ours; return these."""
     try:
-        given = {**dict(zip(_NAMES, args, strict=False)), **kwargs}
-        ours = [callback for callback in _several(given.get("callbacks")) if _is_ours(callback)]
+        arguments = {**dict(zip(_NAMES, args, strict=False)), **kwargs}
+        ours = [callback for callback in _several(arguments.get("callbacks")) if _is_ours(callback)]
     except faults(Exception):
         return []
     for callback in ours:
-        callback.fit_is_called(given)
+        callback.fit_is_called(arguments)
     return ours
 
 
@@ -421,12 +421,12 @@ def _without_duplicates(
     """Return the arguments of ``fit()`` with each callback of ours in them once."""
     try:
         place = _NAMES.index("callbacks")
-        given = args[place] if len(args) > place else kwargs.get("callbacks")
-        once = ours_once(_several(given))
-        if len(once) == len(_several(given)):
+        callbacks = args[place] if len(args) > place else kwargs.get("callbacks")
+        once = ours_once(_several(callbacks))
+        if len(once) == len(_several(callbacks)):
             return args, kwargs
-        if not isinstance(given, (list, tuple)):
-            given.callbacks = once  # type: ignore[union-attr]
+        if not isinstance(callbacks, (list, tuple)):
+            callbacks.callbacks = once  # type: ignore[union-attr]
             return args, kwargs
         if len(args) > place:
             return (*args[:place], once, *args[place + 1 :]), kwargs

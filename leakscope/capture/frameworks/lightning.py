@@ -55,7 +55,7 @@ class LightningHooks(FrameworkCallback):
 
     @contained
     def setup(self, trainer: Any, module: Any, stage: str) -> None:
-        """Be among the trainer's callbacks once, however often it was added: the first hook."""
+        """Keep one copy among the trainer's callbacks; this is the first hook."""
         callbacks = ours_once(trainer.callbacks)
         if len(callbacks) < len(trainer.callbacks):
             # A list of its own: the trainer goes through the other one just now.
@@ -232,7 +232,7 @@ def step_of_logs(trainer: Any) -> int:
 
 
 def steps_done(trainer: Any) -> int:
-    """Return in how many batches an optimizer has stepped, by what a checkpoint tells.
+    """Return the number of batches in which an optimizer has stepped, from a checkpoint.
 
     The trainer counts the steps of each of several optimizers: then batches are no more than that.
     """

@@ -1,9 +1,9 @@
-"""One training of a framework's, told by its events to a session: its own, or the one that runs.
+"""One training of a framework: its events go to a session, its own or the one that runs.
 
 Nothing in here raises into the framework: what calls its callbacks has no ``except`` of its own.
 
 A training that raises may be given up without a word to us. Its session is closed as soon as nobody
-is left who could tell it anything; else the next training would find it running and join it.
+is left that could send it events; else the next training would find it running and join it.
 
 A worker's copy of an image that was opened and never loaded decodes its pixels for itself and keeps
 them; forked copies of an open file share one position. Looks at a bounded number of objects and
@@ -78,7 +78,7 @@ class Training:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing is to be said while it trains."""
+        """Whether nothing is printed while it trains."""
         return self._options.quiet
 
     @property
@@ -88,7 +88,7 @@ class Training:
 
     @property
     def steps_reported(self) -> int:
-        """How many steps of the training that goes on just now were told."""
+        """How many steps of the current training were reported."""
         return self._steps_reported if self.leads else 0
 
     # A training's course
@@ -96,7 +96,7 @@ class Training:
     def begin(
         self, *, claims_control: bool = True, joins: bool = False, step: int = 0, epoch: int = 0
     ) -> None:
-        """Join the session that runs, or start one; a training that begins anew goes on in it.
+        """Join the session that runs, or start one; a training that begins again goes on in it.
 
         Args:
             claims_control: whether its events tell phases and steps, which are found otherwise.
@@ -189,7 +189,7 @@ class Training:
             else:
                 begun.end(error)
 
-    # What else is to be told
+    # What else is reported
 
     def draws_memory(self) -> None:
         """Memory is logged by the framework's own means: nobody else does it too."""
@@ -198,7 +198,7 @@ class Training:
             session.trackers.leaves_memory = True
 
     def note(self, slug: str, sentence: str) -> None:
-        """Have the report mention something."""
+        """Add a note to the report."""
         session = self.session
         if session is not None:
             session.note(slug, sentence)
@@ -279,7 +279,7 @@ class FrameworkCallback:
 def ours_once(callbacks: Iterable[Any]) -> list[Any]:
     """Return callbacks as they are, but each of ours at its first place only.
 
-    One that was added twice would be told every event twice.
+    One that was added twice would receive every event twice.
     """
     once: list[Any] = []
     for callback in callbacks:
@@ -348,7 +348,7 @@ class SharedSession:
 
     @property
     def is_lost(self) -> bool:
-        """Whether nobody is left who tells it anything."""
+        """Whether no source of events is left."""
         return not any(teller() is not None for teller in self._tellers)
 
     def attach(self, training: Training) -> None:
@@ -369,7 +369,7 @@ class SharedSession:
         self._scope.__exit__(None if error is None else type(error), error, None)
 
     def give_up(self) -> None:
-        """Close the session of trainings that told no end. Raises nothing."""
+        """Close the session of trainings that reported no end. Raises nothing."""
         self._let_go()
         try:
             self._scope.give_up()
@@ -384,7 +384,7 @@ class SharedSession:
             self.give_up()
 
     def _end_at_exit(self) -> None:
-        """Say how the program ended where no event of the framework's does."""
+        """Report how the program ended where no event of the framework does."""
         try:
             self.end(getattr(sys, "last_value", None))
         except Exception:
@@ -411,7 +411,7 @@ def attach_to_running_session(training: Training) -> Session | None:
 
 
 def detach_training(training: Training, error: BaseException | None) -> None:
-    """Have no session wait for this training, which ended with an error or without."""
+    """Detach from the session: this training ended, with an error or without."""
     for shared in [*_shared_sessions]:
         shared.detach(training, error)
 
@@ -432,12 +432,12 @@ class Upkeep:
                 raise ValueError(f"{name} needs a number of steps from 1 on.")
         self._training = training
         self._log_every, self._cleanup_every = log_every, cleanup_every
-        self._said: set[str] = set()
+        self._warned: set[str] = set()
         self._cleanup: repeated_cleanup | None = None
         self._is_begun = False
 
     def begin(self, *loaders: Any) -> None:
-        """The training begins, or begins anew before its end was told.
+        """The training begins, or begins again before its end was reported.
 
         Say what its loaders should not keep beside workers.
         """
@@ -453,10 +453,10 @@ class Upkeep:
             self.warn(*loaders)
 
     def warn(self, *loaders: Any) -> None:
-        """Say once what loaders should not keep beside workers."""
+        """Warn once about what loaders shouldn't keep when they have workers."""
         for sentence in (sentence for loader in loaders for sentence in worker_warnings(loader)):
-            if sentence not in self._said:
-                self._said.add(sentence)
+            if sentence not in self._warned:
+                self._warned.add(sentence)
                 self._training.log_text(sentence)
                 self._training.note("workers", sentence)
 
@@ -512,19 +512,19 @@ def worker_warnings(loader: Any) -> list[str]:
 
 
 def _sentence(kept: DatasetAttribute, workers: int, *, is_forked: bool) -> str:
-    beside = f"{kept.name} keeps {kept.what} beside {plural(workers, 'DataLoader worker')}"
+    problem = f"{kept.name} keeps {kept.what} beside {plural(workers, 'DataLoader worker')}"
     if kept.what == OPEN_IMAGES:
         why = GARBLED if kept.is_in_file and is_forked else ""
         return (
-            f"{beside}: {why}each worker decodes its own copy of the pixels and keeps them. Keep "
+            f"{problem}: {why}each worker decodes its own copy of the pixels and keeps them. Keep "
             "paths and open images in __getitem__, or call load() before the workers start."
         )
     if kept.what == LOADED_IMAGES:
-        copies = f"{beside}: each worker that isn't forked gets a copy of all pixels. Keep paths."
+        copies = f"{problem}: each worker that isn't forked gets a copy of all pixels. Keep paths."
         return "" if is_forked else copies
     if not is_forked:
         return ""
-    return f"{beside}: forked workers share one position in each file. Open them in the workers."
+    return f"{problem}: forked workers share one position in each file. Open them in the workers."
 
 
 def find_kept(dataset: object) -> Iterator[DatasetAttribute]:

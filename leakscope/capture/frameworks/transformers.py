@@ -109,13 +109,13 @@ class LeakScopeCallback(TrainerCallback, FrameworkCallback):  # type: ignore[mis
 
     @contained
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Begin to record, or join; again where ``auto_find_batch_size`` begins anew."""
+        """Begin to record, or join; again where ``auto_find_batch_size`` restarts the training."""
         done = self.training.steps_reported
         self.training.begin(step=state.global_step, epoch=int(state.epoch or 0))
         if done and getattr(args, "auto_find_batch_size", False):
             self.training.note(
                 "begun-anew",
-                f"auto_find_batch_size began the training anew after {plural(done, 'step')}. Steps "
+                f"auto_find_batch_size restarted the training after {plural(done, 'step')}. Steps "
                 "are counted on here, since what those left in memory may still be there; the "
                 "trainer counts from 0 again.",
             )
@@ -130,7 +130,7 @@ class LeakScopeCallback(TrainerCallback, FrameworkCallback):  # type: ignore[mis
 
     @contained
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """An evaluation that told no end is over."""
+        """An evaluation that reported no end is over."""
         self._end_evaluation()
         self._has_stepped = self._is_step_reported = False
 
@@ -261,7 +261,7 @@ def _notify(trainer: Trainer, event: str, detail: object) -> None:
 
 
 def _arranged(handler: Any) -> list[Any]:
-    """Have a trainer's handler call each of ours once and in time; return its callbacks."""
+    """Make a trainer's handler call each of ours once and in time; return its callbacks."""
     try:
         callbacks = _before_trackers_close(ours_once(handler.callbacks))
         if [*map(id, callbacks)] != [*map(id, handler.callbacks)]:

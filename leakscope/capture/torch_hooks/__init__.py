@@ -2,7 +2,7 @@
 its trainings. Nothing here imports torch or Keras.
 
 Its lists of callbacks are listened to as they are: a callback more would have Keras call those of
-the program in another way. Loops around ``train_on_batch()`` are found as any, once it is told that
+the program in another way. Loops around ``train_on_batch()`` are found as any, once it reports that
 they train: Keras leaves a model in evaluation mode after ``evaluate()`` and ``predict()``.
 """
 
@@ -48,17 +48,17 @@ class Fits(Protocol):
     """What ``JoinedFits`` of :data:`JOINING` offers."""
 
     def begin(self) -> bool | None:
-        """A ``fit()`` is called; return whether it is told of from now on."""
+        """A ``fit()`` is called; return whether its events are passed on from now on."""
 
     def end(self) -> None:
         """The ``fit()`` is over."""
 
     def dispatch(self, event: str, callbacks: Any, *args: Any) -> None:
-        """A list of callbacks is told of an event of Keras's."""
+        """A list of callbacks receives an event of Keras's."""
 
 
 class KerasHooks:
-    """Wraps ``fit`` and ``train_on_batch`` of the trainer, and what lists of callbacks are told."""
+    """Wraps ``fit`` and ``train_on_batch`` of the trainer, and the events of lists of callbacks."""
 
     module = "keras.src.backend.torch.trainer"
     """Imported on the torch backend alone."""
@@ -152,7 +152,7 @@ class KerasHooks:
         return wrap
 
     def _join(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Fits | None:
-        """Return who tells of a ``fit()`` that is called with these arguments, if anybody of ours.
+        """Return the callback of ours that follows a ``fit()`` with these arguments, if any.
 
         A list of callbacks of a class of its own may keep events to itself.
         """
@@ -161,11 +161,11 @@ class KerasHooks:
                 return None
             joining = import_module(JOINING)
 
-            given = args[CALLBACKS] if len(args) > CALLBACKS else kwargs.get("callbacks")
+            callbacks = args[CALLBACKS] if len(args) > CALLBACKS else kwargs.get("callbacks")
             kind = self._callbacks
-            if kind and isinstance(given, kind) and type(given) is not kind:
+            if kind and isinstance(callbacks, kind) and type(callbacks) is not kind:
                 return None
-            if joining.contains_ours(given):
+            if joining.contains_ours(callbacks):
                 return None
             if self._fits is None:
                 self._fits = joining.JoinedFits()

@@ -37,7 +37,7 @@ class LoaderHooks:
         tracker.sites.is_alive = self._loaders.is_alive
         self._fetching = 0
         self.on_kept: Callable[[Any], bool] = lambda loader: False
-        """Is told of loaders that make their iterator to keep it over all epochs; returns whether
+        """Receives loaders that create their iterator to keep it over all epochs; returns whether
         passes over them are heard of."""
         self._patches: list[PatchedMethod] = []
 

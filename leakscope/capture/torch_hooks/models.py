@@ -88,7 +88,7 @@ class ModeHooks:
             id(parameter)
             for module in modules
             for part in _parts(module)
-            for parameter in _held(part, "_parameters").values()
+            for parameter in _values_of(part, "_parameters").values()
         }
 
     def _wrap_train(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -130,7 +130,7 @@ class ModeHooks:
             self._tracker.evaluate(key, call_site())
 
     def _is_frozen_part(self, module: Any) -> bool:
-        """Whether it lies inside a module that was told to train: a backbone that is held still."""
+        """Whether it is inside a module in training mode: a frozen backbone."""
         for number, other in self._modules.known():
             if number not in self._training or _unwrapped(other, module):
                 continue
@@ -167,10 +167,10 @@ def _unwrapped(wrapper: Any, module: Any) -> bool:
 
 
 def _children(module: Any) -> list[Any]:
-    return list(_held(module, "_modules").values())
+    return list(_values_of(module, "_modules").values())
 
 
-def _held(module: Any, name: str) -> Mapping[str, Any]:
+def _values_of(module: Any, name: str) -> Mapping[str, Any]:
     found = object.__getattribute__(module, "__dict__").get(name)
     return found if type(found) in _MAPPINGS else {}
 
@@ -334,7 +334,7 @@ class CompilerHooks:
         self._forwards = forwards
 
     def install(self, module: ModuleType) -> None:
-        """Look at what it took for the method when it was imported."""
+        """Restore the original method in a module that imported the stand-in."""
         known = getattr(module, KNOWN_METHOD, None)
         if known is not None and known is self._forwards.stand_in:
             setattr(module, KNOWN_METHOD, self._forwards.original)

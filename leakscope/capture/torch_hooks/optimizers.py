@@ -24,7 +24,7 @@ from leakscope.capture.torch_hooks.patching import (
 )
 from leakscope.heap.pausing import is_in_backward
 
-MOST_MET = 256
+MOST_KNOWN_OPTIMIZERS = 256
 """Optimizers that are looked after: so many that live at once are no training's."""
 
 
@@ -41,7 +41,7 @@ class OptimizerHooks:
         self._taking_over = RLock()
         self._stepping: object = None
         self._last: weakref.ref[object] | None = None
-        self._met: dict[int, weakref.ref[object]] = {}
+        self._known: dict[int, weakref.ref[object]] = {}
 
     def install(self, module: ModuleType) -> None:
         """Register the hook."""
@@ -75,13 +75,13 @@ class OptimizerHooks:
     def _meet(self, optimizer: object) -> None:
         """Another optimizer steps than before: whoever is gone by now leads no more."""
         self._last = weakref.ref(optimizer)
-        gone = {key for key, met in self._met.items() if met() is None}
+        gone = {key for key, reference in self._known.items() if reference() is None}
         for key in gone:
-            del self._met[key]
+            del self._known[key]
         if gone:
             self._tracker.forget(gone)
-        if len(self._met) < MOST_MET:
-            self._met[id(optimizer)] = self._last
+        if len(self._known) < MOST_KNOWN_OPTIMIZERS:
+            self._known[id(optimizer)] = self._last
 
     def _from_any_thread(self, key: int) -> None:
         """Steps may be made by the threads of a backward pass, by one thread for the one that is
@@ -117,7 +117,7 @@ class OptimizerHooks:
             handle.remove()
 
     def steps_any(self, parameters: set[int]) -> bool:
-        """Return whether the optimizer that steps just now has any of these, told by address."""
+        """Return whether the optimizer that steps just now has any of these, by address."""
         groups = getattr(self._stepping, "param_groups", None)
         if not isinstance(groups, list):
             return True  # not known
@@ -137,7 +137,7 @@ class OptimizerHooks:
 
 RUNS = "_engine_run_backward"
 """What ``backward()`` and ``grad()`` call, each by its own module's name for it."""
-NOBODY = 0
+NO_OPTIMIZER = 0
 """The key of an optimizer that isn't seen."""
 
 
@@ -205,7 +205,7 @@ class BackwardHooks:
         evaluated = self._tracker.evaluated
         evaluated.look_again()
         if not evaluated:
-            self._tracker.optimizer_step(NOBODY)
+            self._tracker.optimizer_step(NO_OPTIMIZER)
 
 
 class OptimizerSteps:

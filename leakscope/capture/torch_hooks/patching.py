@@ -192,7 +192,7 @@ class LibraryPatches:
         self._patches: list[PatchedMethod] = []
 
     def serve(self, callback: object) -> None:
-        """Have the methods tell until this callback is gone."""
+        """Wrap the methods until this callback is collected."""
         if not self._patches:
             self._patches = self._wrap()
         self._served += 1

@@ -298,7 +298,7 @@ def known_types() -> KnownTypes:
         numbers=_found("array", "array"),
         c_data=None if simple is None else type.__dict__["__base__"].__get__(simple),
         text_buffer=_found("_io", "StringIO"),
-        bytes_buffer=_found("_io", "BytesIO") if _tells_of_bytes() else None,
+        bytes_buffer=_found("_io", "BytesIO") if _sees_bytes_buffers() else None,
         arrow_buffer=_found("pyarrow.lib", "Buffer"),
         arrow_array=_found("pyarrow.lib", "Array"),
         arrow_dictionary=_found("pyarrow.lib", "DictionaryArray"),
@@ -310,7 +310,7 @@ def known_types() -> KnownTypes:
     )
 
 
-def _tells_of_bytes() -> bool:
+def _sees_bytes_buffers() -> bool:
     buffer = sys.modules["_io"].BytesIO(b"some")
     return any(type(referent) is bytes for referent in gc.get_referents(buffer))
 

@@ -154,7 +154,7 @@ class Walker:
     def _walk_each(self, phase: WalkPhase, values: list[object]) -> None:
         """Walk from one value after the other; not from storages whose memory tensors led to."""
         for value in values:
-            if id(value) not in self.index and self._has_met(value):
+            if id(value) not in self.index and self._is_known(value):
                 self._reserve(value, WalkPhase.HIDDEN)
             else:
                 self._walk_from(phase, [value])
@@ -186,13 +186,13 @@ class Walker:
         return [o for o in left if references[id(o)] > 0]
 
     def _is_kept_by_torch(self, value: object) -> bool:
-        """Say whether torch keeps the Python object of what lives in C++ and is told of by others:
+        """Return whether torch keeps the Python object of what lives in C++ and others report:
         it does so of each that was ever asked for.
         """
         facts = self.reader.facts(value)
         return facts.rank is Rank.GRAPH or facts.payload is Payload.STORAGE
 
-    def _has_met(self, value: object) -> bool:
+    def _is_known(self, value: object) -> bool:
         """Say whether the memory of a storage was met already."""
         if self.reader.facts(value).payload is not Payload.STORAGE:
             return False
@@ -310,7 +310,7 @@ class Walker:
             known.append(node)
 
     def opaque(self) -> list[object]:
-        """Return the tensors whose memory was not told."""
+        """Return the tensors whose memory was not reported."""
         graph = self.graph
         found = (
             graph.objects[n]

@@ -279,7 +279,7 @@ class EdgeReader:
         return storage
 
     def gradient(self, tensor: object) -> object:
-        """Return the gradient of a leaf, or of a tensor that was told to keep its own.
+        """Return the gradient of a leaf, or of a tensor with ``retain_grad()``.
 
         Of other tensors asking would warn.
         """

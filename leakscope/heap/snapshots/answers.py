@@ -165,7 +165,7 @@ class OfType(Printed):
     types: tuple[TypeRow, ...]
     rows: tuple[CensusRow, ...]
     """Those with a name of their own, the heaviest first."""
-    held_in: tuple[Holding, ...]
+    holders: tuple[Holding, ...]
     """Rows that alone keep such objects alive, directly: those that hold most of them first."""
 
     @property
@@ -190,8 +190,8 @@ class OfType(Printed):
     def page(self, *, shown: int = 10) -> AnswerPage:
         """Return totals, what holds them, and those with names of their own."""
         tables = [types_table(self.types, "By type")] if len(self.types) > 1 else []
-        if self.held_in:
-            tables.append(_holdings_table(self.held_in[:shown]))
+        if self.holders:
+            tables.append(_holdings_table(self.holders[:shown]))
         if self.rows:
             caption = "With a name of their own"
             if len(self.rows) > shown:
@@ -397,7 +397,7 @@ class Difference(Printed):
     payload_bytes: dict[str, int]
     """By how many bytes of tensor storages and array data, per device, ``host`` included."""
     incomplete: bool
-    """Whether a snapshot left out rows because there were too many: what is said to have appeared
+    """Whether a snapshot left out rows because there were too many: what seems to have appeared
     or vanished may then merely have been left out of the other."""
 
     def page(self) -> AnswerPage:

@@ -11,7 +11,7 @@ from typing import Any
 
 from leakscope.heap import anatomy, labels
 from leakscope.heap.graph import Nodes, WalkResult, walk
-from leakscope.heap.labels import ChainPart, Stands
+from leakscope.heap.labels import ChainPart, Facet
 from leakscope.heap.naming import NamedObject, is_transparent
 from leakscope.heap.ownership import Definitions, Ownership
 from leakscope.heap.roots import Root, Roots, find_roots, walk_request
@@ -23,7 +23,7 @@ from leakscope.model.layout import AnswerCell, AnswerPage, Column, Printed, Tabl
 _LONGEST_KEY = 40
 _PRINTED_IN_FULL = (str, int, float, bool, bytes, type(None))
 _LINKS_AT_ENDS = 8
-"""Links told at either end of a long chain."""
+"""Links shown at either end of a long chain."""
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ class _ReachabilityReader:
     def _paths(self, node: int) -> dict[int, str]:
         """Return the exact paths of a node and of what names it, from the root on.
 
-        Of a long chain only both ends are told: what lies between has no path here.
+        Of a long chain only both ends are shown: what lies between has no path here.
         """
         lineage = [node]
         while (parent := self._nodes.parent[lineage[-1]]) >= 0:
@@ -251,7 +251,7 @@ class _ReachabilityReader:
 def exact_step(parent: ChainPart, child: object) -> str:
     """Return how an object refers to another, indices and keys as they are."""
     step = labels.label(parent, child).text
-    if step != labels.ANY.text or parent.stands is not Stands.ITSELF:
+    if step != labels.ANY.text or parent.facet is not Facet.ITSELF:
         return step
     return _position(parent.obj, child) or step
 

@@ -170,7 +170,7 @@ class Snapshot(Printed):
     def path_to(self, obj: object, *, ignoring: Iterable[str] = ()) -> PathTo:
         """Return the way from a name to an object as it is now, and who else holds it.
 
-        A snapshot holds no objects, so the heap is walked anew.
+        A snapshot holds no objects, so the heap is walked again.
 
         Args:
             obj: the object.
@@ -189,7 +189,7 @@ class Snapshot(Printed):
 
         Were one of them gone, the object would be freed. Empty where several hold it independently,
         among them the variable you ask with: leave that out with ``ignoring``. What only native
-        code or a statement under way refers to can't be seen. The heap is walked anew.
+        code or a statement under way refers to can't be seen. The heap is walked again.
 
         Args:
             obj: the object.
@@ -245,7 +245,7 @@ class Snapshot(Printed):
             kind=wanted,
             types=tuple(found),
             rows=tuple(sorted((r for r in self.rows if r.type in names), key=is_heavier)),
-            held_in=tuple(self._holdings(names)),
+            holders=tuple(self._holdings(names)),
         )
 
     def difference(self, before: Snapshot, *, libraries: bool = False) -> Difference:

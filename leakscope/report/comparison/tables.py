@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from leakscope.model.comparison import (
-    WORTH_A_WORD,
+    NOTABLE_DIFFERENCE,
     Comparison,
     RankPair,
     RunCost,
@@ -136,7 +136,7 @@ def _fact_row(fact: WorkFact) -> FactRow:
 def _work_summary(facts: Sequence[WorkFact], differing: Sequence[WorkFact]) -> str:
     compared = [fact for fact in facts if fact.before and fact.after]
     if not differing:
-        return f"all {len(compared)} alike" if compared else "not told by both"
+        return f"all {len(compared)} alike" if compared else "not reported by both"
     return f"{len(differing)} of {len(compared)} differ"
 
 
@@ -189,7 +189,7 @@ def value_rows(changes: Sequence[ValueChange]) -> list[ValueRow]:
 def _value_row(change: ValueChange, top: float) -> ValueRow:
     before, after = change.before_bytes, change.after_bytes
     delta = None if before is None or after is None else after - before
-    is_significant = change.significant is not False and _is_worth_a_word(before, after)
+    is_significant = change.significant is not False and _is_notable(before, after)
     return ValueRow(
         name=words.metric_words(change.name).replace("_", " "),
         device=change.device,
@@ -209,10 +209,10 @@ def _value_row(change: ValueChange, top: float) -> ValueRow:
     )
 
 
-def _is_worth_a_word(before: float | None, after: float | None) -> bool:
+def _is_notable(before: float | None, after: float | None) -> bool:
     if before is None or after is None:
         return False
-    return abs(after - before) > WORTH_A_WORD * max(abs(before), abs(after))
+    return abs(after - before) > NOTABLE_DIFFERENCE * max(abs(before), abs(after))
 
 
 def _amount(amount: float | None, unit: str) -> Size:

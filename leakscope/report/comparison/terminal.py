@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isfinite
 
-from leakscope.model.comparison import WORTH_A_WORD, Comparison, CulpritChange, ValueChange
+from leakscope.model.comparison import NOTABLE_DIFFERENCE, Comparison, CulpritChange, ValueChange
 from leakscope.model.layout import Paper, paper_of, spaced
 from leakscope.model.report import Point, Severity, Timeline
 from leakscope.model.text import clipped, one_line, plural
@@ -198,7 +198,7 @@ def _inner(name: str) -> str:
 
 def _differs(value: ValueChange) -> bool:
     before, after = value.before_bytes or 0.0, value.after_bytes or 0.0
-    least = WORTH_A_WORD * max(abs(before), abs(after))
+    least = NOTABLE_DIFFERENCE * max(abs(before), abs(after))
     return abs(after - before) > (least if value.unit else max(least, LEAST_BYTES))
 
 

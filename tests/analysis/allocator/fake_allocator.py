@@ -127,13 +127,13 @@ class FakeAllocator:
             segment["allocated_size"] = sum(b["size"] for b in live if b["state"] == ALLOCATED)
             segment["active_size"] = sum(b["size"] for b in live)
             segment["requested_size"] = sum(b["requested_size"] for b in live)
-        told = {
+        reported = {
             "segments": self.segments,
             "device_traces": [[] for _ in range(self.device)] + [self.trace],
             "allocator_settings": {"expandable_segments": False, "max_split_size": -1},
             "external_annotations": self.annotations,
         }
-        return copy.deepcopy(told)
+        return copy.deepcopy(reported)
 
     def _grow(
         self, rounded: int, size: int, stream: int, is_small: bool, frames: list[Any] | None

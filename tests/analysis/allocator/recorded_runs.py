@@ -73,9 +73,9 @@ def run_of(
     """Return a run of one training phase with a state of the allocator after each step."""
     recording = Recording(header=HeaderRecord(pid=1))
     for number, segments in enumerate(states):
-        told = as_torch_tells(segments)
+        reported = as_torch_tells(segments)
         gauges = {"rss": 1 << 30}
-        for device in summarise(told):
+        for device in summarise(reported):
             gauges |= {
                 f"{device.device}.allocated": device.allocated,
                 f"{device.device}.reserved": device.reserved,
@@ -87,7 +87,7 @@ def run_of(
             step=number + 1, batch=number + 1,
         )  # fmt: skip
         recording.measurements.append(
-            Measurement(boundary, gauges, _census(), tuple(summarise(told, boundary=number)))
+            Measurement(boundary, gauges, _census(), tuple(summarise(reported, boundary=number)))
         )
         recording.block_lists += [block_list(segments, storages(number), number)]
     return Run(

@@ -341,10 +341,10 @@ def test_devices_with_room_beside_one_that_ran_out_are_pointed_at() -> None:
     with pytest.raises(MemoryError):
         full.alloc(20 * MIB, FORWARD)
     idle.alloc(2 * MIB, FORWARD)
-    told, other = full.snapshot(), idle.snapshot()
-    told["segments"] += other["segments"]
-    told["device_traces"].append(other["device_traces"][1])
-    explanation = explain(decode_snapshot(told, "two"))
+    reported, other = full.snapshot(), idle.snapshot()
+    reported["segments"] += other["segments"]
+    reported["device_traces"].append(other["device_traces"][1])
+    explanation = explain(decode_snapshot(reported, "two"))
     assert [f.slug for f in explanation.findings] == ["uneven-devices"]
     assert explanation.headline.startswith("cuda:0: Out of memory by capacity")
 
@@ -423,7 +423,7 @@ def test_snapshots_are_ranked_by_stuck_bytes() -> None:
 
 
 def test_device_that_is_missing_in_one_snapshot_counts_as_empty() -> None:
-    one, two = trained(1), FakeAllocator(device=1)
+    first, two = trained(1), FakeAllocator(device=1)
     two.alloc(64 * MIB, KEPT)
-    compared = compare_snapshots([snapshot_of(one), snapshot_of(two)])
+    compared = compare_snapshots([snapshot_of(first), snapshot_of(two)])
     assert [(d.device, d.kind) for d in compared.devices] == [(0, "less"), (1, "live")]

@@ -34,11 +34,11 @@ class Told(msgspec.Struct):
 
 def read(name: str) -> tuple[AllocatorSnapshot, DeviceState]:
     snapshot = read_snapshot(FOLDER / f"{name}.pickle.gz")
-    beside = gzip.decompress((FOLDER / f"{name}.census.json.gz").read_bytes())
-    told = msgspec.json.decode(beside, type=Told)
+    neighbour = gzip.decompress((FOLDER / f"{name}.census.json.gz").read_bytes())
+    document = msgspec.json.decode(neighbour, type=Told)
     first = [s for s in snapshot.segments if s.device == 0]
     (record,) = list_blocks(as_torch_tells(first), settings={})
-    record.storages = next((s for s in told.storages if s.device == "cuda:0"), None)
+    record.storages = next((s for s in document.storages if s.device == "cuda:0"), None)
     return snapshot, state_of(record)
 
 

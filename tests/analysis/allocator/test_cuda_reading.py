@@ -29,8 +29,8 @@ from leakscope.model.device import BlockState
 from leakscope.model.errors import NoSnapshotError
 
 
-def written(path: Path, told: Any, form: str) -> Path:
-    data = json.dumps(told).encode() if form.startswith("json") else pickle.dumps(told)
+def written(path: Path, reported: Any, form: str) -> Path:
+    data = json.dumps(reported).encode() if form.startswith("json") else pickle.dumps(reported)
     path.write_bytes(gzip.compress(data) if form.endswith(".gz") else data)
     return path
 
@@ -38,18 +38,20 @@ def written(path: Path, told: Any, form: str) -> Path:
 @pytest.mark.parametrize("form", ["pickle", "pickle.gz", "json", "json.gz"])
 @pytest.mark.parametrize("name", ["snapshot", "snapshot.pickle", "snapshot.json"])
 def test_form_is_told_by_content_and_not_by_name(tmp_path: Path, form: str, name: str) -> None:
-    told = trained(2).snapshot()
-    snapshot = read_snapshot(written(tmp_path / name, told, form))
-    assert len(snapshot.traces[0]) == len(told["device_traces"][0])
-    assert sum(s.size for s in snapshot.segments) == sum(s["total_size"] for s in told["segments"])
+    reported = trained(2).snapshot()
+    snapshot = read_snapshot(written(tmp_path / name, reported, form))
+    assert len(snapshot.traces[0]) == len(reported["device_traces"][0])
+    assert sum(s.size for s in snapshot.segments) == sum(
+        s["total_size"] for s in reported["segments"]
+    )
     assert snapshot.segments[0].pool == (0, 0)
     assert snapshot.oddities == []
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_every_protocol_of_pickle_is_read(protocol: int) -> None:
-    told = trained().snapshot()
-    assert load_plain(pickle.dumps(told, protocol)) == told
+    reported = trained().snapshot()
+    assert load_plain(pickle.dumps(reported, protocol)) == reported
 
 
 def test_instructions_are_as_long_as_pickletools_says() -> None:
@@ -60,11 +62,11 @@ def test_instructions_are_as_long_as_pickletools_says() -> None:
         pickletools.TAKEN_FROM_ARGUMENT4U: -3,
         pickletools.TAKEN_FROM_ARGUMENT8U: -4,
     }
-    for told in pickletools.opcodes:
-        code, argument = ord(told.code), told.arg
+    for opcode in pickletools.opcodes:
+        code, argument = ord(opcode.code), opcode.arg
         length = 0 if argument is None else kinds.get(argument.n, argument.n)
         if code not in plain_pickles._FORBIDDEN:
-            assert plain_pickles._TABLE[code] == length, told.name
+            assert plain_pickles._TABLE[code] == length, opcode.name
 
 
 class _Runs:
@@ -214,9 +216,9 @@ def test_missing_file_and_folder_are_refused(tmp_path: Path) -> None:
 
 
 def test_list_of_segments_alone_is_a_snapshot() -> None:
-    told = trained().snapshot()["segments"]
-    snapshot = decode_snapshot(told, "list")
-    assert len(snapshot.segments) == len(told)
+    reported = trained().snapshot()["segments"]
+    snapshot = decode_snapshot(reported, "list")
+    assert len(snapshot.segments) == len(reported)
     assert explain(snapshot).devices[0].trace is None
 
 
@@ -242,12 +244,12 @@ def test_interned_stacks_and_marked_tuples_are_understood() -> None:
     blocks = [block, {**block, "frames": {"$stack": 7}}]
     segment = {"address": 0, "total_size": 512, "blocks": blocks}
     segment["segment_pool_id"] = {"$tuple": [0, 2]}
-    told = {
+    reported = {
         "frame_table": [{"filename": "a.py", "line": 1, "name": "f"}],
         "stacks": [[0]],
         "snapshot": {"segments": [segment]},
     }
-    snapshot = decode_snapshot(told, "interned")
+    snapshot = decode_snapshot(reported, "interned")
     assert snapshot.segments[0].pool == (0, 2)
     first, second = snapshot.segments[0].blocks
     assert first.stack is not None
@@ -256,38 +258,38 @@ def test_interned_stacks_and_marked_tuples_are_understood() -> None:
 
 
 def test_pool_of_a_list_is_a_pool() -> None:
-    told = trained().snapshot()
-    for segment in told["segments"]:
+    reported = trained().snapshot()
+    for segment in reported["segments"]:
         segment["segment_pool_id"] = [3, 0]
-    assert {s.pool for s in decode_snapshot(told, "x").segments} == {(3, 0)}
+    assert {s.pool for s in decode_snapshot(reported, "x").segments} == {(3, 0)}
 
 
 def test_unknown_actions_keys_and_states_are_said_and_survived() -> None:
     made = trained()
-    told = made.snapshot()
-    told["device_traces"][0].append(
+    reported = made.snapshot()
+    reported["device_traces"][0].append(
         {"action": "annotate", "addr": 1, "size": 2, "internal_metadata": {}}
     )
-    told["segments"][0]["registration_counter"] = -1
-    told["segments"][0]["blocks"][0]["state"] = "active_in_a_new_way"
-    told["novelty"] = {"x": 1}
-    explanation = explain(decode_snapshot(told, "new"))
+    reported["segments"][0]["registration_counter"] = -1
+    reported["segments"][0]["blocks"][0]["state"] = "active_in_a_new_way"
+    reported["novelty"] = {"x": 1}
+    explanation = explain(decode_snapshot(reported, "new"))
     notes = " ".join(explanation.notes)
     assert "unknown action 'annotate'" in notes
     assert "unknown state 'active_in_a_new_way'" in notes
 
 
 def test_awaiting_free_of_the_documentation_is_pending() -> None:
-    told = trained().snapshot()
-    told["segments"][0]["blocks"][0]["state"] = "active_awaiting_free"
-    assert decode_snapshot(told, "x").segments[0].blocks[0].state is BlockState.PENDING
+    reported = trained().snapshot()
+    reported["segments"][0]["blocks"][0]["state"] = "active_awaiting_free"
+    assert decode_snapshot(reported, "x").segments[0].blocks[0].state is BlockState.PENDING
 
 
 def test_sums_that_disagree_are_said() -> None:
-    told = trained().snapshot()
-    told["segments"][0]["total_size"] += 512
-    told["segments"][0]["active_size"] += 1
-    notes = " ".join(explain(decode_snapshot(told, "x")).notes)
+    reported = trained().snapshot()
+    reported["segments"][0]["total_size"] += 512
+    reported["segments"][0]["active_size"] += 1
+    notes = " ".join(explain(decode_snapshot(reported, "x")).notes)
     assert "don't add up to its size" in notes
     assert "don't add up to its own total" in notes
 
@@ -310,24 +312,24 @@ JUNK: list[Any] = [
 
 @pytest.mark.parametrize("junk", JUNK, ids=repr)
 def test_junk_in_any_place_is_survived(junk: Any) -> None:
-    told = trained(2).snapshot()
-    blocks, trace = told["segments"][1]["blocks"], told["device_traces"][0]
-    places = [told, told["segments"][0], blocks[0], trace[0], trace[-1]]
-    places += [told["external_annotations"][0], told["allocator_settings"]]
+    reported = trained(2).snapshot()
+    blocks, trace = reported["segments"][1]["blocks"], reported["device_traces"][0]
+    places = [reported, reported["segments"][0], blocks[0], trace[0], trace[-1]]
+    places += [reported["external_annotations"][0], reported["allocator_settings"]]
     for place in places:
         for key in list(place):
             kept = place[key]
             place[key] = junk
             try:
-                explain(decode_snapshot(told, "junk"))
+                explain(decode_snapshot(reported, "junk"))
             except NoSnapshotError:
                 pass
             place[key] = kept
-    told["segments"] += [junk]
-    told["device_traces"] += [junk]
-    told["device_traces"][0] += [junk]
-    told["external_annotations"] += [junk]
-    explain(decode_snapshot(told, "junk"))
+    reported["segments"] += [junk]
+    reported["device_traces"] += [junk]
+    reported["device_traces"][0] += [junk]
+    reported["external_annotations"] += [junk]
+    explain(decode_snapshot(reported, "junk"))
 
 
 KEYS = st.sampled_from(
@@ -360,9 +362,9 @@ def test_snapshot_of_a_process_that_never_used_the_gpu_is_empty() -> None:
     [("pool_id", "2.12"), ("user_metadata", "2.10"), ("compile_context", "2.8")],
 )
 def test_release_is_told_by_the_keys_it_added(key: str, version: str) -> None:
-    told = trained().snapshot()
-    told["device_traces"][0][0][key] = (0, 0)
-    assert decode_snapshot(told, "x").version == f"{version} or newer"
+    reported = trained().snapshot()
+    reported["device_traces"][0][0][key] = (0, 0)
+    assert decode_snapshot(reported, "x").version == f"{version} or newer"
 
 
 def test_equal_stacks_are_one_however_they_are_repeated() -> None:

@@ -185,8 +185,8 @@ def test_tensors_of_the_size_of_a_workspace_are_none_when_there_are_many() -> No
     for allocator, count in ((few, 2), (many, 9)):
         for _ in range(count):
             allocator.alloc(32 * MIB)
-    told = [find_owners(state_of(block_list(segments_of(a)))).blocks for a in (few, many)]
-    assert [{row.role for row in role_rows(blocks)} for blocks in told] == [
+    reported = [find_owners(state_of(block_list(segments_of(a)))).blocks for a in (few, many)]
+    assert [{row.role for row in role_rows(blocks)} for blocks in reported] == [
         {"workspace"},
         {"unexplained"},
     ]

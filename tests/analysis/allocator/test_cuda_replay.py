@@ -130,13 +130,13 @@ def test_expandable_segments_grow_and_shrink_in_place() -> None:
 def test_damaged_history_is_counted_and_still_played() -> None:
     made = FakeAllocator()
     made.alloc(3 * MIB)
-    told = made.snapshot()
-    told["device_traces"][0] += [
+    reported = made.snapshot()
+    reported["device_traces"][0] += [
         {"action": "alloc", "addr": 7, "size": 512, "stream": 0},
         {"action": "segment_free", "addr": 99, "size": 2 * MIB, "stream": 0},
         {"action": "free_requested", "addr": 11, "size": 512, "stream": 0},
     ]
-    played = replay(decode_snapshot(told, "x"), 0)
+    played = replay(decode_snapshot(reported, "x"), 0)
     assert played.conflicts > 0
     for number in range(-1, len(played.entries)):
         played.state_after(number)

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leakscope.analysis.allocator.devices import NOBODY, BlockSpan, StorageSpan, join
+from leakscope.analysis.allocator.devices import NO_OWNER, BlockSpan, StorageSpan, join
 
 
 def byte_by_byte(
@@ -33,11 +33,11 @@ def _owners(block: BlockSpan, storages: list[StorageSpan]) -> dict[int, int]:
         if here:
             found[min(here, key=lambda s: (s.rank, -s.size, s.start, s.owner)).owner] += 1
         elif byte < block.start + block.requested:
-            found[NOBODY] += 1
+            found[NO_OWNER] += 1
         else:
             rounding += 1
-    owned = {o: n for o, n in found.items() if o != NOBODY}
-    largest = max(owned, key=lambda o: (owned[o], -o)) if owned else NOBODY
+    owned = {o: n for o, n in found.items() if o != NO_OWNER}
+    largest = max(owned, key=lambda o: (owned[o], -o)) if owned else NO_OWNER
     found[largest] += rounding
     return {o: n for o, n in found.items() if n}
 
@@ -76,7 +76,7 @@ def test_what_rounding_adds_is_the_owners() -> None:
 def test_an_arena_that_somebody_divides_has_several_owners_and_a_rest() -> None:
     arena = BlockSpan(0, 1000, 1000)
     (parts,), _ = join([arena], [StorageSpan(100, 300, 0, 1), StorageSpan(500, 200, 0, 2)])
-    assert parts == {1: 300, 2: 200, NOBODY: 500}
+    assert parts == {1: 300, 2: 200, NO_OWNER: 500}
 
 
 def test_views_of_one_flat_storage_are_counted_once() -> None:
@@ -89,4 +89,4 @@ def test_views_of_one_flat_storage_are_counted_once() -> None:
 
 def test_storages_outside_of_all_blocks_are_astray() -> None:
     found = join([BlockSpan(100, 10, 10)], [StorageSpan(99, 4, 0, 1), StorageSpan(110, 6, 0, 1)])
-    assert (found.astray, found.parts) == (10, [{NOBODY: 10}])
+    assert (found.astray, found.parts) == (10, [{NO_OWNER: 10}])

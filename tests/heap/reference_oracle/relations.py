@@ -68,15 +68,15 @@ class Circles:
 
         It begins at the node itself, if that is on it; it is empty where none was found.
         """
-        queue, met = deque([node]), {node}
+        queue, visited = deque([node]), {node}
         while queue and self._edges < _MOST_EDGES:
             start = queue.popleft()
             circle = self._through(start)
             if circle:
                 return circle if len(circle) <= _LONGEST_CIRCLE else []
             for source in self._before.get(start, ()):
-                if source not in met:
-                    met.add(source)
+                if source not in visited:
+                    visited.add(source)
                     queue.append(source)
         return []
 
