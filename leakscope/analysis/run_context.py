@@ -424,6 +424,50 @@ class RunContext:
             return children
         return np.where(children > 0, np.maximum(beyond, 0.0), children)
 
+    @cached_property
+    def unrecorded_children(self) -> FloatArray:
+        """Bytes of child processes that recorded nothing, by measurement; NaN where not read.
+
+        Recorded ones are taken at their proportional memory by their own clocks.
+        """
+        left = self.track.gauge(gauge.CHILDREN_PSS).copy()
+        for recording in self.run.recordings:
+            header = recording.header
+            if header.is_primary or header.rank != self.recording.header.rank:
+                continue
+            later = recording.began_after(self.recording)
+            times, sizes = proportional(recording)
+            if later is None or not len(times):
+                continue
+            # It lived before its recording began, and a moment after the last reading.
+            held = np.interp(self.track.time_s - later, times, sizes)
+            end = recording.end.time_s if recording.end else float(times[-1])
+            own_time = self.track.time_s - later
+            lived = header.lived_s if header.child is not None else policy.ENDING_S
+            is_there = (own_time >= -lived - AROUND_S) & (own_time <= end + policy.ENDING_S)
+            left -= np.where(is_there, held, 0.0)
+        rest: FloatArray = np.maximum(left, 0.0)
+        return rest
+
+    def children_series(self) -> tuple[FloatArray, FloatArray]:
+        """Return units done and memory of child processes, of unrecorded ones where others record.
+
+        It ends before they do: what a parent shuts down at its end says nothing of growth.
+        """
+        has_recorded = any(
+            r.header.child is not None and r.measurements for r in self.run.recordings
+        )
+        values = self.track.gauge(gauge.CHILDREN_PSS)
+        values = self.unrecorded_children if has_recorded else values
+        at = self.working[np.isfinite(values[self.working])]
+        counts = self.track.gauge(gauge.CHILDREN)[at]
+        counted = counts[len(counts) // 2 :]
+        counted = counted[np.isfinite(counted)]
+        usual = float(np.median(counted)) if len(counted) else 0.0
+        there = np.flatnonzero(~(counts < usual))
+        at = at[: int(there[-1]) + 1] if len(there) else at
+        return self.work_done[at], values[at]
+
     def tree_gain(self) -> float | None:
         """Return the growth of this process's memory and its children's over the window.
 
@@ -442,6 +486,18 @@ class RunContext:
     def children_gain(self) -> float:
         """Return how much memory child processes gained over the window."""
         return self.gauge_gain(gauge.CHILDREN_PSS) or 0.0
+
+
+AROUND_S = 1.0
+"""Seconds by which two clocks, and the beginning and end of a process, are known."""
+
+
+def proportional(recording: Recording) -> tuple[FloatArray, FloatArray]:
+    """Return the seconds and readings of what a process has, shared pages divided."""
+    name = gauge.PSS if any(gauge.PSS in m.gauges for m in recording.measurements) else gauge.RSS
+    read = [(m.boundary.time_s, m.gauges[name]) for m in recording.measurements if name in m.gauges]
+    columns = np.array(read, dtype=np.float64).reshape(-1, 2)
+    return columns[:, 0], columns[:, 1]
 
 
 class Decisions:

@@ -414,7 +414,7 @@ class ChildHooks:
             if shell or VARIABLE in known or b"PYTHONPATH" in known:
                 return args
             command = _words(words)
-            if not _is_this_python(command, executable, known):
+            if not (_is_this_python(command, executable, known) or _starts_workers(command)):
                 return args
             place = self.next(start_method="subprocess", name=_short(command))
             if place is None:
@@ -606,6 +606,14 @@ def _is_this_python(command: Sequence[str], executable: Any, environment: Any) -
         interpreter, *options = options
         interpreter = shutil.which(interpreter, path=path) or ""
     return bool(interpreter) and os.path.realpath(interpreter) == own and not _is_isolated(options)
+
+
+_STARTS_WORKERS = frozenset({"raylet"})
+"""Programs that are no Python, and start the workers of a library with their own environment."""
+
+
+def _starts_workers(command: Sequence[str]) -> bool:
+    return bool(command) and os.path.basename(command[0]) in _STARTS_WORKERS  # noqa: PTH119
 
 
 def _first_line(path: str) -> list[str]:

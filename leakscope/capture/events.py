@@ -327,6 +327,11 @@ class EventCounts:
         self.caught = CaughtExceptions(functools.partial(self._add, Event.CAUGHT))
         self._patches = LatePatches([passage.module for passage in PASSAGES], self._patches_of)
 
+    @property
+    def requests(self) -> int:
+        """How many requests a server of HTTP has handed to the program."""
+        return self._counts[Event.REQUEST.value]
+
     def install(self) -> None:
         """Count from now on, in libraries that are imported later too."""
         self._collections = [each["collections"] for each in gc.get_stats()]

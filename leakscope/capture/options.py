@@ -43,6 +43,7 @@ class SessionOptions:
     """Folder in which run directories are made; None is ``leakscope-runs``."""
     budget: float = DEFAULTS["budget"]
     max_pause: float = DEFAULTS["max_pause"]
+    max_recording: int = DEFAULTS["max_recording"]
     boundaries: Boundaries = DEFAULTS["boundaries"]
     tracemalloc: Tracemalloc = DEFAULTS["tracemalloc"]
     cuda_history: CudaHistory = DEFAULTS["cuda_history"]

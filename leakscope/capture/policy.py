@@ -152,6 +152,12 @@ RESERVED = 4
 inside: there are a thousand batches to each end of a phase, and they would take it all."""
 CALM_SHARE = 0.5
 """Part of the budget that is spent while nothing grows."""
+SERVED_FROM = 100
+"""Requests that a server has answered when it is known for one."""
+SERVED_AFTER_SECONDS = 120.0
+SERVED_SHARE = 0.004
+"""Part of the time after those seconds that may be spent where each pause is felt by whoever waits
+for an answer: as many requests feel one, and one in a hundred is what a p99 looks at."""
 FRACTIONS = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Where in a phase of known length censuses lie: the same places each time."""
 EARLY_MARKS = 100

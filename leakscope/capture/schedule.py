@@ -93,6 +93,9 @@ class Schedule:
         self._has_census = False
         self._is_aligned = False
         self._record_spacing = 0.0
+        self._now = 0.0
+        self.serves = False
+        """Whether the program is a server, whose answers somebody waits for."""
 
     def align(self) -> None:
         """Measure from now on where other ranks do, though each decides by its own clock."""
@@ -100,6 +103,7 @@ class Schedule:
 
     def due(self, kind: BoundaryKind, phase: Phase | None, label: str, now: float) -> Due:
         """Return what a boundary is worth ``now``, in seconds since the recording began."""
+        self._now = now
         if phase is not None and (kind is BoundaryKind.STEP or kind is BoundaryKind.BATCH):
             plan = phase.plan
             if phase.batch < plan.mark and now < self._next_record and now < self._next_inside:
@@ -119,7 +123,12 @@ class Schedule:
     @property
     def _budget(self) -> float:
         """The share of wall time that may be spent now."""
-        return self._ceiling * (policy.CALM_SHARE if self._growth.is_calm else 1.0)
+        share = self._ceiling * (policy.CALM_SHARE if self._growth.is_calm else 1.0)
+        further = self._now - policy.SERVED_AFTER_SECONDS
+        if not self.serves or further <= 0:
+            return share
+        before = share * policy.SERVED_AFTER_SECONDS
+        return (before + min(share, policy.SERVED_SHARE) * further) / self._now
 
     def recorded(
         self, due: Due, seconds: float, now: float, resident: int = 0, objects: int | None = None

@@ -221,6 +221,7 @@ def profile(
     *,
     budget: float | str | None = None,
     max_pause: float | None = None,
+    max_recording: int | str | None = None,
     boundaries: Boundaries | None = None,
     tracemalloc: Tracemalloc | None = None,
     cuda_history: CudaHistory | None = None,
@@ -244,6 +245,7 @@ def profile(
     *,
     budget: float | str | None = None,
     max_pause: float | None = None,
+    max_recording: int | str | None = None,
     boundaries: Boundaries | None = None,
     tracemalloc: Tracemalloc | None = None,
     cuda_history: CudaHistory | None = None,
@@ -269,6 +271,7 @@ def profile(
         out: Run directory; by default ``leakscope-runs/<time>-<script>``.
         budget: Share of wall time that measuring may cost: ``0.02`` or ``"2%"``.
         max_pause: Milliseconds that a census may pause the program, except first and last.
+        max_recording: Bytes on disk, ``"200 MB"``, after which readings are left out, evenly.
         boundaries: ``auto`` finds epochs, steps and validation; ``manual`` leaves them to calls.
         tracemalloc: ``window`` traces allocating lines for short stretches once something grows.
         cuda_history: ``window`` does that on CUDA, unless the program records a history itself.
@@ -295,6 +298,7 @@ def profile(
         out,
         budget=budget,
         max_pause=max_pause,
+        max_recording=max_recording,
         boundaries=boundaries,
         tracemalloc=tracemalloc,
         cuda_history=cuda_history,

@@ -141,7 +141,9 @@ class Session:
         )
         self._requests = Requests(self.gate, self._look, writer.write, self._idle)
         self._trials = _trials(options, self._costs, clock)
-        self.trackers = Trackers(options, self._guard, self._costs, self._write_note, clock)
+        self.trackers = Trackers(
+            options, self._guard, self._costs, self._write_note, clock, lambda: self.run_path
+        )
         self._auto: AutoBoundaries | None = None
         self._make_workers = follow_workers
         self._workers: WorkerFollower | None = None
@@ -354,6 +356,7 @@ class Session:
 
     def _look_for_ranks(self) -> None:
         """Join the others' run once it turns out that this process is one of several ranks."""
+        self._note_actor()
         group = world_of_group()
         if group is None or group[1] < 2 or self.header is None:
             return
@@ -370,6 +373,18 @@ class Session:
             RunDirectory(left).remove_if_empty()
         if self._workers is not None:
             self._workers.follow(self)
+
+    def _note_actor(self) -> None:
+        """Write down the class of the actor that a worker of Ray's has turned out to be."""
+        if self.header is None or self.header.child is None:
+            return
+        from leakscope.heap.roots import actors_of_ray
+
+        names = [*actors_of_ray()]
+        target = f"{names[0]} (actor of Ray)" if len(names) == 1 else ""
+        if target and self.header.target != target:
+            self.header = msgspec.structs.replace(self.header, target=target)
+            self._writer.write(self.header)
 
     def _note_group(self, header: HeaderRecord, rank: int, size: int) -> None:
         """Write down which of a group a child has turned out to be: its run is its parent's."""
@@ -419,6 +434,7 @@ class Session:
     def _record(self, boundary: Boundary, due: Due) -> None:
         if self.world.size < 2 and not self._is_of_a_worker:
             self._guard.call("ranks", None, self._look_for_ranks)
+        self._schedule.serves = self.events.requests >= policy.SERVED_FROM
         began = self._work_clock()
         done = self._measuring.at(boundary, due)
         resident = self._measuring.resident

@@ -1,5 +1,5 @@
 """Experiment trackers: memory beside the loss, in the runs that the program itself has open. None
-is ever imported here.
+is ever imported here. Clients of Prometheus and OpenTelemetry: the same for what watches services.
 
 In Weights & Biases a row of a run's history has one step, which only rises. What is logged without
 being committed waits for the program's next log and goes into that row, so the program's rows and
@@ -17,8 +17,8 @@ import re
 import sys
 import time
 import weakref
-from collections.abc import Callable, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -32,6 +32,7 @@ from leakscope.cleanup.levels import device_levels, resident
 from leakscope.model import gauge
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.errors import ours
+from leakscope.recording.directory import read_live
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -337,6 +338,173 @@ def _innermost(risen: Mapping[str, int]) -> list[str]:
     return chosen
 
 
+class Reading(NamedTuple):
+    """One value of a metric."""
+
+    metric: str
+    """One of :data:`METRICS`."""
+    value: float
+    labels: Mapping[str, str]
+
+
+METRICS = {
+    "memory": ("By", "Memory of the process, of its child processes, and of each device."),
+    "growing": ("By", "What a container holds that rose at each of the latest looks: no verdict."),
+    "leak": ("By", "What leaks by the latest verdict, in bytes per unit of work."),
+    "leak_full_in": ("s", "How long memory lasts if what leaks goes on."),
+}
+"""Unit and meaning of what is exported, by name."""
+
+
+class Meter(Protocol):
+    """The client of a monitoring system, which asks for readings when it wants them."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in options."""
+
+    def follow(self, readings: Callable[[], Sequence[Reading]]) -> bool:
+        """Have the program's client ask for readings; return whether the program has one."""
+
+    def leave(self) -> None:
+        """Take back what ``follow`` has done, as far as the client can."""
+
+
+class Prometheus:
+    """The default registry of ``prometheus_client``, which the program serves."""
+
+    name = "prometheus"
+
+    def __init__(self) -> None:
+        self._readings: Callable[[], Sequence[Reading]] | None = None
+
+    def follow(self, readings: Callable[[], Sequence[Reading]]) -> bool:
+        """Register as a collector."""
+        library = sys.modules.get("prometheus_client")
+        if library is None:
+            return False
+        self._readings = readings
+        library.REGISTRY.register(self)
+        return True
+
+    def leave(self) -> None:
+        """Leave the registry."""
+        self._readings = None
+        with suppress(Exception):
+            sys.modules["prometheus_client"].REGISTRY.unregister(self)
+
+    def describe(self) -> list[Any]:
+        """Return no names: the registry is not to ask for readings yet."""
+        return []
+
+    def collect(self) -> Iterator[Any]:
+        """Yield the metrics, as the registry asks for them."""
+        readings = [] if self._readings is None else self._readings()
+        family = sys.modules["prometheus_client"].metrics_core.GaugeMetricFamily
+        for metric, (unit, meaning) in METRICS.items():
+            mine = [reading for reading in readings if reading.metric == metric]
+            if not mine:
+                continue
+            ending = {"By": "bytes", "s": "seconds"}[unit]
+            gauges = family(f"leakscope_{metric}_{ending}", meaning, labels=[*mine[0].labels])
+            for reading in mine:
+                gauges.add_metric([*reading.labels.values()], reading.value)
+            yield gauges
+
+
+class OpenTelemetry:
+    """The meter provider that the program has set."""
+
+    name = "opentelemetry"
+
+    def __init__(self) -> None:
+        self._readings: Callable[[], Sequence[Reading]] | None = None
+
+    def follow(self, readings: Callable[[], Sequence[Reading]]) -> bool:
+        """Make observable gauges, which ask for readings whenever metrics are exported."""
+        library = sys.modules.get("opentelemetry.metrics")
+        if library is None or "opentelemetry.sdk.metrics" not in sys.modules:
+            return False
+        self._readings = readings
+        meter = library.get_meter("leakscope")
+        for metric, (unit, meaning) in METRICS.items():
+            meter.create_observable_gauge(
+                f"leakscope.{metric}",
+                callbacks=[self._observer(library.Observation, metric)],
+                unit=unit,
+                description=meaning,
+            )
+        return True
+
+    def leave(self) -> None:
+        """Have the gauges tell nothing more: no client takes them back."""
+        self._readings = None
+
+    def _observer(self, kind: Any, metric: str) -> Callable[[Any], list[Any]]:
+        def observe(_: Any) -> list[Any]:
+            readings = [] if self._readings is None else self._readings()
+            return [kind(r.value, dict(r.labels)) for r in readings if r.metric == metric]
+
+        return observe
+
+
+class Meters:
+    """The clients of monitoring systems that a session was asked to tell."""
+
+    def __init__(self, requested: Sequence[str], run_path: Callable[[], Path], guard: Guard):
+        known: tuple[Meter, ...] = (Prometheus(), OpenTelemetry())
+        self._waiting = [meter for meter in known if meter.name in requested]
+        self._followed: list[Meter] = []
+        self._run_path, self._guard = run_path, guard
+        self._memory: list[Reading] = []
+        self._next_look = 0.0
+
+    def at(self, now: float, gauges: Mapping[str, int], growth: GrowthWatch, *, last: bool) -> None:
+        """Take down what was just recorded, for whoever asks; leave at the end."""
+        if not (self._waiting or self._followed):
+            return
+        if last:
+            for meter in self._followed:
+                self._guard.call(f"meter {meter.name}", None, meter.leave)
+            self._followed.clear()
+            return
+        sizes = {named(path): float(size) for path, size in growth.growing()[1].items()}
+        largest = sorted(sizes, key=lambda name: -sizes[name])[:GROWING_AT_ONCE]
+        self._memory = [
+            *_memory_readings(gauges),
+            *(Reading("growing", sizes[name], {"name": name}) for name in largest),
+        ]
+        if now >= self._next_look:
+            self._next_look = now + max(EVERY_SECONDS, LOOKS_AGAIN_SHARE * now)
+            for meter in tuple(self._waiting):
+                if self._guard.call(f"meter {meter.name}", False, meter.follow, self.readings):
+                    self._waiting.remove(meter)
+                    self._followed.append(meter)
+
+    @property
+    def absent(self) -> list[str]:
+        """Those of which the program has no client."""
+        return [meter.name for meter in self._waiting]
+
+    def readings(self) -> list[Reading]:
+        """Return the latest readings, with what leaks by now where something judges the run."""
+        leak = read_live(self._run_path())
+        if leak is None:
+            return self._memory
+        labels = {"name": leak.name, "place": leak.place, "unit": leak.unit}
+        found = [*self._memory, Reading("leak", leak.bytes_per_unit, labels)]
+        if leak.full_at is not None:
+            left = max(0.0, leak.full_at - time.time())
+            found.append(Reading("leak_full_in", left, {"name": leak.name}))
+        return found
+
+
+def _memory_readings(gauges: Mapping[str, int]) -> Iterator[Reading]:
+    for short, mib in memory_of(gauges).items():
+        of = short.removeprefix(PREFIX).removesuffix("_mib")
+        yield Reading("memory", mib * _MIB, {"of": of})
+
+
 EVERY_SECONDS = 1.0
 SHARE = 0.2
 """Part of the budget that logging may cost."""
@@ -357,6 +525,7 @@ class Trackers:
         costs: Costs,
         note: Callable[[str, str], None],
         clock: Callable[[], float],
+        run_path: Callable[[], Path] = Path,
     ) -> None:
         self._requested = options.trackers.split(",")
         self._reports = options.report
@@ -367,6 +536,7 @@ class Trackers:
         self._trackers = [
             tracker for tracker in known if takes_all or tracker.name in self._requested
         ]
+        self._meters = Meters(self._requested, run_path, guard)
         self._next: dict[str, float] = {}
         self._logged: set[str] = set()
         self._rates = Rates()
@@ -379,6 +549,7 @@ class Trackers:
     def at(self, boundary: Boundary, gauges: Mapping[str, int], growth: GrowthWatch) -> None:
         """Log what was just recorded, where the last log has been paid for."""
         is_last = boundary.kind is BoundaryKind.RUN_END
+        self._meters.at(boundary.time_s, gauges, growth, last=is_last)
         due = [
             tracker for tracker in self._trackers if self._is_due(tracker, boundary.time_s, is_last)
         ]
@@ -476,6 +647,12 @@ class Trackers:
                 "tracker-absent",
                 f"{name} was asked for, but the program had no run of it open where memory was "
                 "recorded, so nothing was logged there.",
+            )
+        for name in self._meters.absent:
+            self._note(
+                "tracker-absent",
+                f"{name} was asked for, but the program has not imported its client, so nothing "
+                "was exported.",
             )
 
     def _note_closed(self) -> None:

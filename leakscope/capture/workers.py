@@ -44,6 +44,7 @@ from leakscope.capture.run_directory import (
 from leakscope.capture.session import Session, current_session
 from leakscope.capture.sites import WeakNumbering
 from leakscope.capture.torch_hooks.patching import ImportWatch, PatchedMethod, without_our_frame
+from leakscope.configuration import METERS
 from leakscope.model.errors import UnwritableError, ours
 from leakscope.model.record import HeaderRecord, ProcessEndRecord
 from leakscope.probes.interpreter import BatchProbe
@@ -272,7 +273,7 @@ def _session(
         trackers="off",
     )
     path = Path(place.run_path)
-    writer = RecordingWriter(path, _header(place, worker))
+    writer = RecordingWriter(path, _header(place, worker), max_bytes=options.max_recording)
     if writer.failed:
         return None
     taker = CensusTaker(project_root=place.project_root, work_items=work_items)
@@ -359,7 +360,7 @@ def start_session(
     path = make_run_directory(options, world=world) if run_path is None else run_path
     root = project_root_of(options) if child is None else child.project_root
     header = header_of(world) if child is None else header_of_child(child, this_world())
-    writer = RecordingWriter(path, header)
+    writer = RecordingWriter(path, header, max_bytes=options.max_recording)
     if writer.failed:
         failed = writer.failed.removesuffix(".")
         why = f"{failed}: choose another folder with --out (in Python: out=)."
@@ -409,7 +410,7 @@ def begin_child(place: ChildPlacement) -> Session | None:
         cuda_history="off",
         probe_cleanup=False,
         snapshot_signal="off",
-        trackers="off",
+        trackers=",".join(n for n in METERS if n in options.trackers.split(",")) or "off",
         report=False,
         quiet=True,
     )

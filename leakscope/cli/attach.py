@@ -80,7 +80,7 @@ def to_seconds(
     help="Seconds to wait for a safe point.",
 )
 @run_directory_options()
-@setting_options("budget", "max-pause", "label", "report", "quiet")
+@setting_options("budget", "max-pause", "max-recording", "label", "report", "quiet")
 @click.pass_context
 def attach(
     context: click.Context,

@@ -12,12 +12,14 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 import threading
 import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -45,7 +47,7 @@ from leakscope.cli.program import (
     supervise,
     to_lengthening,
 )
-from leakscope.cli.report import conclude, finish
+from leakscope.cli.report import finish
 from leakscope.configuration import is_off
 from leakscope.model import __version__
 from leakscope.model.errors import EXIT_LEAK, LeakscopeError, UnwritableError
@@ -53,7 +55,8 @@ from leakscope.model.record import RunManifest
 from leakscope.recording import RunDirectory
 
 if TYPE_CHECKING:
-    from leakscope.model.report import Culprit, Finding, Report
+    from leakscope.model.documents import LiveLeak
+    from leakscope.model.report import Report
 
 _NO_PROGRAM = 2
 """As Python has it for a file that it can't open."""
@@ -89,6 +92,7 @@ With --until-verdict the code of the second run counts.
 @setting_options(
     "budget",
     "max-pause",
+    "max-recording",
     "tracemalloc",
     "cuda-history",
     "native",
@@ -156,7 +160,8 @@ def run(
     if directory is None:
         _run_plainly(program, python)
     launch = Launch(program, str(directory.path.absolute()), options.to_json(), os.getpid())
-    watch = LeakWatch(directory.path) if until_leak else None
+    is_watched = until_leak or (world.size == 1 and options.report and not options.quiet)
+    watch = LeakWatch(directory.path, ends=until_leak) if is_watched else None
     ending = supervise(launch.command(python), watch.follow if watch is not None else None)
     if watch is not None:
         watch.end()
@@ -167,7 +172,7 @@ def run(
             if lengthening is not None and concluded is not None:
                 _run_again_if_open(concluded, ending, lengthening, bare, options.out)
             leaks = concluded is not None and concluded.verdict.value == LEAK
-            if watch is not None and (leaks or watch.found):
+            if until_leak and (leaks or (watch is not None and watch.found)):
                 ending = ProgramEnding(EXIT_LEAK)
     else:
         with suppress(Exception):
@@ -279,27 +284,46 @@ def _contained_failure(path: Path) -> Iterator[None]:
 
 
 LEAK = "leak"
-WATCH_AFTER_SECONDS = 10.0
-"""The first verdict on a program that runs."""
+
+
+@dataclass(frozen=True)
+class WatchPace:
+    """How often a run that goes on is judged."""
+
+    first_s: float
+    """Seconds until the first verdict."""
+    share: float
+    """Further ones come after this part of the time so far, …"""
+    cost: float
+    """… and take no more than this part of it."""
+
+
+UNTIL_LEAK = WatchPace(first_s=10.0, share=0.1, cost=0.05)
+ALONGSIDE = WatchPace(first_s=30.0, share=0.25, cost=0.03)
 WATCH_LEAST_SECONDS = 1.0
-WATCH_SHARE = 0.1
-"""Further ones come after this part of the time so far, …"""
-WATCH_COST = 0.05
-"""… and take no more than this part of it."""
 HOLDS_AFTER = 1.5
 """A leak is one where a verdict after so many times as long names the same."""
 GRACE_SECONDS = 30.0
 """A program has so long to end when asked, as a server that closes its connections."""
+_JUDGE = (
+    "import sys; del sys.path[0]; sys.path.append(sys.argv[2]); "
+    "from leakscope.cli.runs import note_leak; note_leak(sys.argv[1])"
+)
 
 
 class LeakWatch:
-    """Concludes from a recording while its program runs, and ends the program by a leak."""
+    """Has a recording judged while its program runs: says what leaks, and may end the program.
 
-    def __init__(self, path: Path) -> None:
+    A process of its own judges, so that the memory it takes is given back.
+    """
+
+    def __init__(self, path: Path, *, ends: bool) -> None:
         self.found = False
-        self._path = path
+        self._path, self._ends = path, ends
+        self._pace = UNTIL_LEAK if ends else ALONGSIDE
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
+        self._judge: subprocess.Popen[bytes] | None = None
 
     def follow(self, number: int) -> None:
         """Watch the program that was started with this process number."""
@@ -307,36 +331,51 @@ class LeakWatch:
         self._thread.start()
 
     def end(self) -> None:
-        """Conclude no more: the program has ended."""
+        """Judge no more: the program has ended."""
         self._over.set()
+        judge = self._judge
+        if judge is not None:
+            judge.kill()
         if self._thread is not None:
             self._thread.join()
+        RunDirectory(self._path).write_live(None)
 
     def _watch(self, number: int) -> None:
-        began, wait = time.monotonic(), WATCH_AFTER_SECONDS
+        began, wait = time.monotonic(), self._pace.first_s
         first, first_at = "", 0.0
         while not self._over.wait(wait):
             at = time.monotonic() - began
-            leak = self._leak_found()
+            leak = self._leak_by_now()
             took = time.monotonic() - began - at
-            if leak is None or leak[0] != first:
-                first, first_at = ("", at) if leak is None else (leak[0], at)
-            elif at >= HOLDS_AFTER * first_at:
+            if leak is None or leak.signature != first:
+                first, first_at = ("", at) if leak is None else (leak.signature, at)
+                self.found = False
+            elif at >= HOLDS_AFTER * first_at and not self.found:
                 self.found = True
-                since = time.strftime("%H:%M", time.localtime(time.time() - (at - first_at)))
-                notify(f"since {since}: {leak[1]} The program is ended (--until-leak).")
-                self._end(number)
-                return
-            wait = max(WATCH_LEAST_SECONDS, WATCH_SHARE * at, took / WATCH_COST)
+                ends = " The program is ended (--until-leak)." if self._ends else ""
+                notify(f"{leak.when or 'by now'}: {leak.headline}{ends}")
+                if self._ends:
+                    self._end(number)
+                    return
+            wait = max(WATCH_LEAST_SECONDS, self._pace.share * at, took / self._pace.cost)
 
-    def _leak_found(self) -> tuple[str, str] | None:
-        """Return the signature of what leaks most by now, and the first line; None of no leak."""
+    def _leak_by_now(self) -> LiveLeak | None:
+        """Return what leaks most by now; None of no leak."""
+        from leakscope.recording.directory import read_live
+
         with suppress(Exception):
-            report = conclude(self._path)
-            suspects: list[Culprit | Finding] = [*report.culprits, *report.findings]
-            grave = [each for each in suspects if each.severity.value != "note"]
-            if report.verdict.value == LEAK and grave:
-                return grave[0].signature, report.headline
+            package = str(Path(__file__).parents[2])
+            self._judge = subprocess.Popen(
+                [sys.executable, "-c", _JUDGE, str(self._path.absolute()), package],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+            )
+            if self._over.is_set():
+                self._judge.kill()
+            if self._judge.wait() == 0:
+                return read_live(self._path)
         return None
 
     def _end(self, number: int) -> None:

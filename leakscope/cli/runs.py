@@ -32,12 +32,19 @@ from leakscope.cli.output import (
     wants_color,
     write_output,
 )
-from leakscope.cli.report import HTML, JSON, read_report
+from leakscope.cli.report import HTML, JSON, conclude, read_report
 from leakscope.model.comparison import ChangeKind, Comparison, CulpritChange
-from leakscope.model.documents import ListedRun, RunList, RunStatus
+from leakscope.model.documents import ListedRun, LiveLeak, RunList, RunStatus
 from leakscope.model.errors import EXIT_OK, EXIT_THRESHOLD, NoRunError
 from leakscope.model.report import Severity
-from leakscope.recording.directory import OUTCOME, holds_run, journals, read_manifest
+from leakscope.recording.directory import (
+    OUTCOME,
+    RunDirectory,
+    holds_run,
+    journals,
+    read_live,
+    read_manifest,
+)
 from leakscope.recording.following import folder_goes_on
 from leakscope.recording.reader import is_readable
 from leakscope.report.runs import (
@@ -45,6 +52,8 @@ from leakscope.report.runs import (
     UnreadableReportError,
     comparisons_in,
     histories_of,
+    listed_live,
+    live_leak_of,
     read_listed,
 )
 
@@ -199,11 +208,41 @@ def _without_report(folder: Path, name: str, page: str) -> ListedRun:
     goes_on = folder_goes_on(folder)
     if goes_on:
         remark = f"`leakscope show {folder}` tells where it stands."
-        return _bare(folder, name, page, RunStatus.RUNNING, remark)
+        entry = _bare(folder, name, page, RunStatus.RUNNING, remark)
+        return listed_live(entry, _leak_by_now(folder))
     remark = _what_to_do(folder, "makes its report")
     if goes_on is None:
         remark = f"It may still be running on another machine. {remark}"
     return _bare(folder, name, page, RunStatus.UNREPORTED, remark)
+
+
+MOST_LIVE_BYTES = 20 << 20
+"""A recording up to this size is judged while runs are listed: a second or two."""
+
+
+def _leak_by_now(folder: Path) -> LiveLeak | None:
+    """Return what leaks in a run that goes on: as noted by what watches it, else judged here."""
+    noted = read_live(folder)
+    if noted is not None:
+        return noted
+    size = sum(journal.stat().st_size for journal in journals(folder))
+    if size > MOST_LIVE_BYTES:
+        return None
+    with contextlib.suppress(Exception):  # a recording that has hardly begun can't be judged
+        return live_leak_of(conclude(folder), time.time())
+    return None
+
+
+def note_leak(run: str) -> None:
+    """Judge a run that goes on, and note what leaks beside its recording; at low priority.
+
+    Where memory is scarce, the kernel shall take this process, not the program.
+    """
+    with contextlib.suppress(OSError):
+        os.nice(19)
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    folder = Path(run)
+    RunDirectory(folder).write_live(live_leak_of(conclude(folder), time.time()))
 
 
 def _what_to_do(folder: Path, report_does: str) -> str:
@@ -349,7 +388,9 @@ def _shown(folder: Path, *, again: bool) -> bool:
         facts = msgspec.structs.replace(report.run, ended="")
         report = msgspec.structs.replace(report, run=facts)
     text = render_text(report, width=terminal_width(100), color=wants_color(on_terminal))
-    lines = [state_of(run, goes_on=goes_on), "", *text.splitlines()]
+    leak = live_leak_of(report, time.time()) if goes_on else None
+    now = [f"{leak.when[:1].upper()}{leak.when[1:]}."] if leak is not None and leak.when else []
+    lines = [state_of(run, goes_on=goes_on), *now, "", *text.splitlines()]
     if again and on_terminal:
         click.echo(_HOME, nl=False)
         lines = lines[: shutil.get_terminal_size().lines - 1]

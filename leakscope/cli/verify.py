@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 _SAME_SETTINGS = (
     "budget",
     "max-pause",
+    "max-recording",
     "tracemalloc",
     "native",
     "native-interval",

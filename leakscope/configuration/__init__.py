@@ -30,7 +30,9 @@ Children = Literal["auto", "off"]
 CudaHistory = Literal["off", "window"]
 Native = Literal["off", "auto"]
 SnapshotSignal = Literal["off", "USR1", "USR2"]
-TRACKERS = ("auto", "tensorboard", "wandb", "mlflow")
+METERS = ("prometheus", "opentelemetry")
+"""Clients of monitoring systems, which are given figures only where they are asked for by name."""
+TRACKERS = ("auto", "tensorboard", "wandb", "mlflow", *METERS)
 
 
 class UnreadableError(ValueError):
@@ -118,6 +120,14 @@ def _to_size(value: object) -> int:
     return round(size)
 
 
+def _to_recording_size(value: object) -> int:
+    """Return bytes, 1 MiB or more: the sources and a few censuses have to find room."""
+    size = to_bytes(value) if isinstance(value, str) else value
+    if isinstance(size, bool) or not isinstance(size, (int, float)) or not 1 << 20 <= size < 2**50:
+        raise UnreadableError('a size such as "200 MB", 1 MiB or more')
+    return round(size)
+
+
 def _to_milliseconds(value: object) -> float:
     number = value
     if isinstance(value, str):
@@ -193,6 +203,9 @@ MILLISECONDS = Kind('milliseconds: `100`, `"100 ms"`', _to_milliseconds, "MS", s
 SIZE = Kind(
     'a size: `524288`, `"512 KiB"`', _to_size, "SIZE", shown=lambda size: f"{size >> 10}KiB"
 )
+RECORDING_SIZE = Kind(
+    'a size: `"200 MB"`', _to_recording_size, "SIZE", shown=lambda size: f"{size >> 20}MiB"
+)
 RATE = Kind("a rate: `1 MB/epoch`", _to_text, "RATE")
 PATTERNS = Kind(
     "a list of patterns; in a variable with commas",
@@ -202,7 +215,8 @@ PATTERNS = Kind(
     from_text=_parted,
 )
 TRACKER_NAMES = Kind(
-    "`auto`, `off`, or of `tensorboard`, `wandb`, `mlflow` one or a list",
+    "`auto`, `off`, or of `tensorboard`, `wandb`, `mlflow`, `prometheus`, `opentelemetry` one or a "
+    "list",
     _to_trackers,
     choices=(*TRACKERS, "off"),
     is_list=True,
@@ -217,6 +231,13 @@ SETTINGS = (
         MILLISECONDS,
         100.0,
         "Milliseconds that a census may pause the program, except the first and the last.",
+    ),
+    Setting(
+        "max-recording",
+        RECORDING_SIZE,
+        500 << 20,
+        "Bytes that the recording of a process may take before readings are left out of it, evenly "
+        "over the time so far.",
     ),
     Setting(
         "boundaries",
@@ -278,8 +299,9 @@ SETTINGS = (
         "trackers",
         TRACKER_NAMES,
         "auto",
-        "Experiment tracker in which memory is plotted; may be given more than once. auto takes "
-        "those that the program uses and whose data stays on this machine.",
+        "Experiment tracker or client of a monitoring system in which memory is plotted; may be "
+        "given more than once. auto takes trackers that the program uses and whose data stays on "
+        "this machine.",
         flags=("--tracker",),
     ),
     Setting(

@@ -92,11 +92,16 @@ class Ownership:
 
     def owns_class(self, cls: type) -> bool:
         """Say whether a class was defined in the user's code."""
+        cls = _as_written(cls)
         module = sys.modules.get(anatomy.module_name(cls))
         if module is not None:
             if not anatomy.is_instance(module, types.ModuleType):
                 return False
-            return self.owns_module(anatomy.module_name(cls), anatomy.module_dict(module))
+            names = anatomy.module_dict(module)
+            # What was pickled by value says that it is of the main module of where it came from.
+            is_moved = anatomy.module_name(cls) == "__main__" and is_own_main(names)
+            if not is_moved:
+                return self.owns_module(anatomy.module_name(cls), names)
         methods = [m for _, m in anatomy.class_items(cls) if type(m) is types.FunctionType]
         return any(self.owns_function(method) for method in methods)
 
@@ -204,15 +209,26 @@ def ownership_under(project_root: str) -> Ownership:
     return Ownership(project_root)
 
 
+def _as_written(cls: type) -> type:
+    """Return the class of an actor of Ray, which makes a subclass of it; any other as it is."""
+    written = anatomy.class_dict(cls).get("__ray_actor_class__", cls)
+    return written if isinstance(written, type) else cls
+
+
 def is_own_file(path: str) -> bool:
     """Say whether a source file is part of leakscope."""
     return path.startswith(_PACKAGE + os.sep)
 
 
 def is_own_main(names: dict[str, Any]) -> bool:
-    """Say whether ``__main__`` is leakscope itself and not a program of the user's."""
+    """Say whether ``__main__`` is leakscope itself, or a library's that runs what it is sent, and
+    not a program of the user's.
+    """
     path = names.get("__file__")
-    return type(path) is str and is_own_file(path)
+    return type(path) is str and (is_own_file(path) or path.endswith(_MAINS_OF_LIBRARIES))
+
+
+_MAINS_OF_LIBRARIES = ("ray/_private/workers/default_worker.py",)
 
 
 def all_modules(names: Sequence[str] | None = None) -> list[tuple[str, dict[str, Any]]]:
@@ -297,6 +313,7 @@ class Definitions:
 
     def class_(self, cls: type, variable: str) -> Owner:
         """Return the owner of an attribute of a class or of its instances."""
+        cls = _as_written(cls)
         module = anatomy.module_name(cls)
         file = _file_of(cls, module)
         line = self._class_line(file, cls) if file else 0

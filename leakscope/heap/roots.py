@@ -178,7 +178,7 @@ def find_roots(
     hidden: list[Any] = []
     stages: list[int] = []
     library: list[Root] = []
-    user = _work_item_roots(work_items or {}, definitions)
+    user = _work_item_roots({**actors_of_ray(), **(work_items or {})}, definitions)
     found = _globals(ownership, definitions, hidden)
     history = [root for root in found if _is_history(root)]
     made = [root for root in found if not _is_history(root)]
@@ -231,6 +231,15 @@ def find_roots(
         [*loops.values()],
         compiled,
     )
+
+
+def actors_of_ray() -> dict[str, Any]:
+    """Return the actors that this worker of Ray's has, by the names of their classes."""
+    if "ray" not in sys.modules:
+        return {}
+    worker = getattr(sys.modules.get("ray._private.worker"), "global_worker", None)
+    actors = getattr(worker, "actors", None)
+    return {type(one).__qualname__: one for one in list(actors.values())} if actors else {}
 
 
 def _compiled(definitions: Definitions) -> tuple[list[Root], dict[str, Compiled]]:

@@ -96,6 +96,11 @@ class Event(str, Enum):
     gauge of the shapes that variables were seen to have stands for it."""
 
 
+SERVED = frozenset({Event.REQUEST.value, Event.DECODE_STEP.value, Event.TRIAL.value})
+"""What a server, an engine or a search does all the time: where it explains growth as well as the
+work does, growth is told with it."""
+
+
 class Boundary(msgspec.Struct, frozen=True, kw_only=True):
     """One boundary and where training stood when it was reached.
 

@@ -233,6 +233,24 @@ class ListedRun(msgspec.Struct, frozen=True, kw_only=True):
     """Memory over the run in bytes, the highest reading of each stretch."""
 
 
+class LiveLeak(msgspec.Struct, frozen=True, kw_only=True):
+    """A leak of a program that still runs, as ``live.json`` in the run directory has it."""
+
+    headline: str
+    when: str = ""
+    """Since when it grows, and when memory is full: ``since 14:05, full in 9 hours``."""
+    name: str
+    place: str = ""
+    """The line that feeds it."""
+    signature: str
+    bytes_per_unit: float
+    unit: str
+    since: float | None = None
+    """Seconds since the epoch, as the next two."""
+    full_at: float | None = None
+    judged_at: float
+
+
 class RunLink(msgspec.Struct, frozen=True, kw_only=True):
     """Another page that belongs to a list of runs."""
 

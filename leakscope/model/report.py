@@ -6,6 +6,7 @@ from enum import Enum
 
 import msgspec
 
+from leakscope.model.boundary import SERVED
 from leakscope.model.device import DeviceMemory, OutOfMemory
 from leakscope.model.known import Recognised
 from leakscope.model.run import Retained
@@ -385,6 +386,12 @@ class EventGrowth(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
     """All that in a sentence or two, and which run would decide; empty where work explains it."""
 
+    @property
+    def says_it_all(self) -> bool:
+        """Whether the rate per event is enough: a server's request needs no batches with it."""
+        is_served = all(rate.event in SERVED for rate in self.rates)
+        return self.is_by_event and is_served and self.work.event != "minute"
+
 
 class PiledUp(msgspec.Struct, frozen=True, kw_only=True):
     """Tasks or threads of one function of which there are ever more."""
@@ -483,6 +490,8 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     known: Recognised | None = None
     native: NativeContents | None = None
     """What its items keep in native code; a part of its rate and gain, and of no retained size."""
+    since: float | None = None
+    """Across: when the stretch began in which it grows, in seconds since the epoch."""
     piled_up: PiledUp | None = None
     """The tasks or threads that it keeps, where it is these that grow."""
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from leakscope.model.documents import LiveLeak
 from leakscope.model.errors import NewerSchemaError, NoRunError, RunExistsError, UnwritableError
 from leakscope.model.record import RunManifest
 from leakscope.recording.format import (
@@ -32,6 +33,8 @@ from leakscope.recording.writer import JOURNAL_SUFFIX
 
 MANIFEST = "run.json"
 OUTCOME = "outcome.json"
+LIVE = "live.json"
+"""What leaks in a program that still runs, by the latest verdict."""
 OF_RANKS = "outcome-rank*.json"
 _REPORTS = ("report.html", "report.json")
 _NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
@@ -93,14 +96,34 @@ class RunDirectory:
         if rank is not None:
             outcome = {**outcome, "rank": rank}
             name = f"outcome-rank{rank}-{outcome.get('attempt', 0)}.json"
-        target = self.path / name
-        temporary = temporary_path_for(target)
-        try:
-            temporary.write_bytes(encode(outcome))
-            temporary.replace(target)
-        except OSError:
+        _replace(self.path / name, encode(outcome))
+
+    def write_live(self, leak: msgspec.Struct | None) -> None:
+        """Write what leaks by now, None for nothing; likewise."""
+        if leak is not None:
+            _replace(self.path / LIVE, encode(leak))
+        else:
             with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
+                for left in (self.path / LIVE, *self.path.glob(f".{LIVE}.*.tmp")):
+                    left.unlink(missing_ok=True)
+
+
+def _replace(target: Path, data: bytes) -> None:
+    temporary = temporary_path_for(target)
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(target)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def read_live(folder: Path) -> LiveLeak | None:
+    """Return what leaks in a run that goes on, by the latest verdict of what watches it."""
+    try:
+        return msgspec.json.decode((folder / LIVE).read_bytes(), type=LiveLeak)
+    except (OSError, msgspec.MsgspecError):
+        return None
 
 
 def find_run(path: Path) -> Path:
@@ -129,7 +152,7 @@ def temporary_path_for(target: Path) -> Path:
 
 def is_file_of_run(path: Path) -> bool:
     """Return whether a file is one that a run keeps beside its journals: not one of its reports."""
-    return path.name in {MANIFEST, OUTCOME} or path.match(OF_RANKS)
+    return path.name in {MANIFEST, OUTCOME, LIVE} or path.match(OF_RANKS)
 
 
 def read_manifest(folder: Path) -> RunManifest | None:
@@ -180,7 +203,7 @@ def _redacted(manifest: RunManifest) -> RunManifest:
 def _remove_run(folder: Path) -> None:
     if not holds_run(folder):
         return
-    ours = _journals(folder) + [folder / name for name in (OUTCOME, *_REPORTS)]
+    ours = _journals(folder) + [folder / name for name in (OUTCOME, LIVE, *_REPORTS)]
     ours += rank_outcomes(folder)
     # A foreign run.json beside journals of ours stays, and is refused when ours is written.
     manifest = folder / MANIFEST

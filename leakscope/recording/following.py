@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from collections.abc import Iterator
@@ -42,10 +43,11 @@ class Following:
         """Follow a journal from its beginning; only records of these kinds are decoded."""
         self.journal = journal
         self._tags = tags_of(*kinds)
-        self._last = -1
+        self._last, self._file = -1, 0
 
     def new(self) -> Iterator[Record]:
-        """Yield the records that were written whole since the last call.
+        """Yield the records that were written whole since the last call; all of them again where
+        the journal was thinned meanwhile.
 
         Raises:
             OSError: the journal can't be read any more.
@@ -53,6 +55,9 @@ class Following:
 
         """
         with self.journal.open("rb", buffering=0) as stream:
+            number = os.fstat(stream.fileno()).st_ino
+            if number != self._file:
+                self._last, self._file = -1, number
             begin = stream.seek(max(self._last, 0))
             for piece in read_frames(stream):
                 if not isinstance(piece, JournalFrame) or begin + piece.offset <= self._last:
@@ -116,10 +121,22 @@ def goes_on(recording: Recording) -> bool | None:
 
     try:
         process = psutil.Process(header.pid)
-        is_same = process.create_time() <= header.started + _CLOCK_SLACK_S
+        is_same = process.create_time() <= header.started + _CLOCK_SLACK_S or _writes(header)
         return bool(is_same and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:
         return False
+
+
+def _writes(header: HeaderRecord) -> bool:
+    """Return whether a process has the journal with this header open, whatever its clock says.
+
+    Where the clock was set forward meanwhile, the kernel's word on when it began moves along.
+    """
+    try:
+        written = open_journals(header.pid)
+    except OSError:
+        return False
+    return any(known.started == header.started for _, known in written)
 
 
 def folder_goes_on(folder: Path) -> bool | None:

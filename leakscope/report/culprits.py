@@ -71,6 +71,8 @@ class RateView:
     unit: str = ""
     by_event: str = ""
     """Where it grows with an event rather than with work: the rate per event."""
+    is_by_event_alone: bool = False
+    """Whether that rate is enough."""
     unit_meaning: str = ""
     """Of a unit that isn't the reader's own word."""
 
@@ -322,6 +324,7 @@ def _rate(suspect: Culprit | Finding) -> RateView | None:
         exact_interval=f"{exact_interval(suspect.interval)} per {suspect.unit}",
         unit=suspect.unit,
         by_event=words.event_words(suspect),
+        is_by_event_alone=suspect.per_event is not None and suspect.per_event.says_it_all,
         unit_meaning=words.TERMS["pass"] if in_workers and suspect.unit == "pass" else "",
     )
 

@@ -24,6 +24,7 @@ from leakscope.model.documents import (
     HistoryStep,
     ListedCulprit,
     ListedRun,
+    LiveLeak,
     RunHistory,
     RunLink,
     RunList,
@@ -31,7 +32,14 @@ from leakscope.model.documents import (
 )
 from leakscope.model.gauge import CHILDREN_PSS, PSS
 from leakscope.model.layout import AnswerCell, Column, Paper, Table, table_lines
-from leakscope.model.report import REPORT_SCHEMA_VERSION, RunVerdict, Severity
+from leakscope.model.report import (
+    REPORT_SCHEMA_VERSION,
+    Culprit,
+    Finding,
+    Report,
+    RunVerdict,
+    Severity,
+)
 from leakscope.model.text import one_line, plural
 from leakscope.report import words
 from leakscope.report.culprits import Piece, pieces_of
@@ -320,6 +328,53 @@ class _PageHead(HTMLParser):
         attributes = dict(attrs)
         if tag == "meta" and attributes.get("name"):
             self.metas.setdefault(str(attributes["name"]), attributes.get("content") or "")
+
+
+def live_leak_of(report: Report, now: float) -> LiveLeak | None:
+    """Return what leaks by a verdict on a program that still runs; None of any other verdict."""
+    suspects: list[Culprit | Finding] = [*report.culprits, *report.findings]
+    grave = [each for each in suspects if each.severity is not Severity.NOTE]
+    if report.verdict is not RunVerdict.LEAK or not grave:
+        return None
+    culprit = grave[0]
+    ahead = culprit.forecast if isinstance(culprit, Culprit) else None
+    left = None if ahead is None else words.seconds_until_full(ahead, report.work)
+    since = culprit.since if isinstance(culprit, Culprit) else None
+    full_at = None if left is None else now + left
+    return LiveLeak(
+        headline=report.headline,
+        when=words.live_words(since, full_at, now),
+        name=culprit.name if isinstance(culprit, Culprit) else culprit.title,
+        place=words.source_place(culprit),
+        signature=culprit.signature,
+        bytes_per_unit=culprit.bytes_per_unit,
+        unit=culprit.unit,
+        since=since,
+        full_at=full_at,
+        judged_at=now,
+    )
+
+
+def listed_live(run: ListedRun, leak: LiveLeak | None) -> ListedRun:
+    """Return the entry of a run that goes on, with what leaks in it by now."""
+    if leak is None:
+        return run
+    ended = ", ".join(filter(None, ["still running", leak.when]))
+    culprit = ListedCulprit(
+        name=leak.name,
+        bytes_per_unit=leak.bytes_per_unit,
+        unit=leak.unit,
+        is_code=bool(leak.place),
+        signature=leak.signature,
+    )
+    return msgspec.structs.replace(
+        run,
+        verdict=RunVerdict.LEAK,
+        headline=leak.headline,
+        top_culprit=culprit,
+        ended=ended,
+        remark="",
+    )
 
 
 STANDINGS = {

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from collections.abc import Mapping, Sequence
 
 from leakscope.analysis.accounting.phases import COMPONENT_NAMES
@@ -166,12 +167,12 @@ TERMS = {
     "RSS": "Resident set size: what of the process's memory lies in RAM, shared pages included.",
     "boundary": "A moment that comes again: the end of a step, of a batch, of a validation, of an "
     "epoch. Memory at one is held against memory at the next of the same kind.",
-    "baseline": "What the process held before training began: the interpreter and its libraries.",
+    "baseline": "What the process held before its work began: the interpreter and its libraries.",
     "accumulations": "Lists, dicts and other containers of your program that gather things.",
     "code and libraries": "Functions, modules and classes, and what libraries keep for themselves.",
     "allocator slack": "Memory the program gave back that the C library has not: it is free for "
     "the program's next objects. malloc_trim(0) would return some of it.",
-    "severity": "Critical: memory runs out in this training, or in one ten times as long. Warning: "
+    "severity": "Critical: memory runs out in this run, or in one ten times as long. Warning: "
     "it grows steadily. Note: too little to matter.",
     "pass": "One way of a DataLoader's workers through its data. Workers that live on make one "
     "with each iteration over the loader, mostly one an epoch.",
@@ -270,12 +271,34 @@ def evidence(suspect: Culprit | Finding) -> str:
 
 def wait_words(forecast: Forecast, work: Work) -> str:
     """Return the time until the limit: ``some 11 hours away at this pace``; empty if unknown."""
+    left = seconds_until_full(forecast, work)
+    return "" if left is None else f"some {humane_wait(left)} away at this pace"
+
+
+def live_words(since: float | None, full_at: float | None, now: float) -> str:
+    """Return ``since 14:05, full in 9 hours``, by the clock of this machine; what is unknown is
+    left out.
+    """
+    form = "%H:%M" if since is None or now - since < DAY_SECONDS else "%b %d, %H:%M"
+    began = "" if since is None else f"since {time.strftime(form, time.localtime(since))}"
+    is_ahead = full_at is not None and now < full_at < now + FAR_SECONDS
+    ends = f"full in {humane_wait(full_at - now)}" if full_at is not None and is_ahead else ""
+    return ", ".join(filter(None, [began, ends]))
+
+
+DAY_SECONDS = 86400.0
+FAR_SECONDS = 366 * DAY_SECONDS
+"""What is full in years isn't worth a word."""
+
+
+def seconds_until_full(forecast: Forecast, work: Work) -> float | None:
+    """Return how long memory lasts at the pace so far; None where that is unknown."""
     left = forecast.seconds_left
     if left is None:
         counts = {"step": work.steps, "epoch": work.epochs, "validation": work.validations}
         done = counts.get(forecast.unit, 0)
         left = forecast.units_left * work.duration_s / done if done else 0.0
-    return f"some {humane_wait(left)} away at this pace" if 0 < left < math.inf else ""
+    return left if 0 < left < math.inf else None
 
 
 def tried_words(falsifier: Falsifier | None) -> str:
@@ -446,6 +469,9 @@ def event_words(suspect: Culprit | Finding | MetricGrowth) -> str:
 
 def whole_rate_words(suspect: Culprit | Finding) -> str:
     """Return the rate, that of the event that it grows with before it."""
+    by_event = suspect.per_event
+    if by_event is not None and by_event.says_it_all:
+        return event_words(suspect)
     return ", ".join(filter(None, [event_words(suspect), rate_words(suspect)]))
 
 

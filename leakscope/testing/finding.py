@@ -75,6 +75,8 @@ def _growth(table: RowTable, sources: SourceIndex, grower: Grower, reach: Scenar
     origins = find_origins(sources, table, grower, row, likeliest_first=reach.likeliest_first)
     count = table.count[grower.path, grower.columns]
     objects = grower.items_per_unit or max(0.0, float(count[-1] - count[0])) / grower.units
+    # What feeds a library's container are the lines of the stacks that made its items.
+    making = origins.fed_at if row.allocated_at and not row.user else origins.allocated_at
     return Growth(
         path=row.path,
         holder=_holder(row),
@@ -83,7 +85,7 @@ def _growth(table: RowTable, sources: SourceIndex, grower: Grower, reach: Scenar
         bytes_per_call=grower.trend.bytes_per_unit,
         objects_per_call=objects,
         device=grower.device,
-        fed_by=_likeliest(origins.fed_at, origins.allocated_at),
+        fed_by=_likeliest(origins.fed_at, making),
         feeding=origins.fed_at or origins.allocated_at,
         defined_at=origins.defined_at or "",
         holds=[" ".join(filter(None, (content.type, content.detail))) for content in row.holds],

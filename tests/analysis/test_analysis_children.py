@@ -180,3 +180,50 @@ def test_every_form_of_the_report_has_the_processes():
         assert "child 2 of 2 (rollout, 102)" in text
         assert "leak: RolloutWorker.frames" in text
     assert "- **process:** child 2 of 2" in culprit_markdown(report.culprits[0])
+
+
+def worker_of_a_pool(number: int, began: float, *, leaks: Program = LEAKING) -> Recording:
+    """Return one that begins then and lives as long as its program."""
+    pool = {"target": "multiprocessing.pool.worker", "start_method": "fork", "started": began}
+    recording = child(leaks, number, **pool)
+    recording.end = EndRecord(status="exit", time_s=recording.measurements[-1].boundary.time_s)
+    return recording
+
+
+def test_what_workers_gather_that_a_pool_replaces_is_no_leak():
+    length = LEAKING.build().main.measurements[-1].boundary.time_s + 0.5
+    workers = [worker_of_a_pool(n, 1.0 + n * length) for n in range(4)]
+    report = report_of(healthy(), *workers)
+    assert report.verdict is RunVerdict.CLEAN
+    cleared = [c for c in report.cleared if "goes with its process" in c.reason]
+    assert {c.name for c in cleared} == {"RolloutWorker.frames"}
+    assert "3 such processes were replaced meanwhile" in cleared[0].reason
+
+
+def test_workers_that_live_side_by_side_are_not_replaced():
+    workers = [worker_of_a_pool(n, 1.0) for n in range(4)]
+    assert report_of(healthy(), *workers).verdict is RunVerdict.LEAK
+
+
+def test_a_worker_that_gathers_far_more_than_those_replaced_before_leaks():
+    length = LEAKING.build().main.measurements[-1].boundary.time_s + 0.5
+    workers = [worker_of_a_pool(n, 1.0 + n * length) for n in range(3)]
+    longer = Program(epochs=24).leak("RolloutWorker.frames", 400 * KIB)
+    workers.append(worker_of_a_pool(3, 1.0 + 3 * length, leaks=longer))
+    assert report_of(healthy(), *workers).verdict is RunVerdict.LEAK
+
+
+@pytest.mark.parametrize("each", [4 * MIB, 0])
+def test_children_that_record_nothing_are_judged_beside_one_that_does(each):
+    run = run_of(Program(epochs=12), child(healthy(), 1))
+    readings = run.main.measurements
+    for number, measured in enumerate(readings):
+        held = 300 * MIB + each * number // 4
+        ended = number >= len(readings) - 2
+        measured.gauges[gauge.CHILDREN] = 1 if ended else 4
+        measured.gauges[gauge.CHILDREN_PSS] = 40 * MIB if ended else held
+    report = analyse(run)
+    assert report.verdict is (RunVerdict.LEAK if each else RunVerdict.CLEAN)
+    if each:
+        assert "child processes grow" in report.headline
+        assert "They are processes that don't record themselves." in report.findings[0].text

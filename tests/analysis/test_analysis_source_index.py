@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leakscope.analysis.source import SourceIndex
+from leakscope.analysis.source.index import managed_names
 from leakscope.model.census import CensusRow, Owner, RootKind, Site
 from leakscope.model.path_pattern import Step, parse_path
 
@@ -295,3 +296,43 @@ def test_where_a_call_leads_to_what_allocates_that_line_comes_first() -> None:
 def test_an_allocation_to_which_no_call_leads_is_no_feeding_line() -> None:
     index = SourceIndex({"/p/train.py": THROUGH_AN_OBJECT})
     assert lines(index, row("main()·sheet.out[*]"), around=at(4, bytes=9))[0] == 12
+
+
+MANAGED = """\
+from multiprocessing import Manager, Process
+
+
+def work(jobs, results):
+    while True:
+        number = jobs.get()
+        results[number] = number ** 2
+
+
+class Scan:
+    def __init__(self, manager):
+        self.names = [].copy()
+
+
+def main():
+    with Manager() as manager:
+        jobs = manager.Queue()
+        results = manager.dict()
+        first = manager.list()
+        first.append(0)
+        for number in range(100):
+            jobs.put(number)
+"""
+
+
+def test_what_a_manager_keeps_has_the_programs_names_and_lines():
+    found = managed_names(SourceIndex({"/p/scan.py": MANAGED}, "/p"))
+    assert [(one.name, one.kind, one.made_at, one.filled_at) for one in found] == [
+        ("first", "list", "scan.py:19", []),
+        ("results", "dict", "scan.py:18", ["scan.py:7"]),
+        ("jobs", "Queue", "scan.py:17", ["scan.py:22"]),
+    ]
+
+
+def test_without_a_manager_lists_are_nobodys_but_the_programs():
+    text = MANAGED.replace("Manager", "Other")
+    assert managed_names(SourceIndex({"/p/scan.py": text}, "/p")) == []

@@ -12,7 +12,7 @@ from leakscope.analysis.columns.series import FloatArray
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.events import EventFit, Regressor, fit_events
 from leakscope.analysis.verdict.analyse import analyse
-from leakscope.model.boundary import Event
+from leakscope.model.boundary import SERVED, Event
 from leakscope.model.report import Report, RunVerdict
 
 STEPS = 3000
@@ -265,9 +265,26 @@ def test_events_never_change_a_verdict(name: str) -> None:
         plain, found = report(made()), report(made().event(name, saved))
         assert found.verdict is plain.verdict
         assert [c.signature for c in found.culprits] == [c.signature for c in plain.culprits]
-        assert [c.bytes_per_unit for c in found.culprits] == [
-            c.bytes_per_unit for c in plain.culprits
-        ]
+        for with_event, without in zip(found.culprits, plain.culprits, strict=True):
+            if with_event.unit == without.unit:
+                assert with_event.bytes_per_unit == without.bytes_per_unit
+            else:  # a server's growth is told in its own unit
+                assert name in SERVED
+                gained = with_event.gained_bytes, without.gained_bytes
+                assert gained[0] == gained[1]
+
+
+def test_a_servers_growth_is_told_in_requests_alone() -> None:
+    made = Program(endless=True, steps=600).leak("main()·kept", 40 * KIB, per="step")
+    found = report(made.event("request", lambda s: s.step * 3))
+    (culprit,) = found.culprits
+    assert culprit.unit == "request"
+    assert culprit.bytes_per_unit == EXACT(40 * KIB / 3, rel=0.05)
+    assert "per step" not in found.headline
+    assert "13.3 KiB per request" in found.headline
+    assert culprit.forecast is None or " in request " in culprit.forecast.text
+    low, high = culprit.interval
+    assert low <= culprit.bytes_per_unit <= high
 
 
 def test_growth_without_a_name_is_told_by_the_event_it_comes_with() -> None:

@@ -123,3 +123,23 @@ def test_items_that_come_without_any_growth_of_memory_are_no_leak(items: int) ->
     measurements = run.recordings[0].measurements
     measurements[-1] = replace(measurements[-1], census=last)
     assert analyse(run).verdict is RunVerdict.CLEAN
+
+
+@pytest.mark.parametrize("lies_in_shared_memory", [True, False])
+def test_what_lies_in_shared_memory_grows_there(lies_in_shared_memory: bool) -> None:
+    def shared(state: State) -> float:
+        return 500 * KIB * (1 + state.epoch)
+
+    program = Program(epochs=16, steps=20, validation=0, rss_noise=0.0).plant(grown(until=16))
+    program.swell(lambda s: 20 * MIB - max(0, s.epoch - LOOKED_UNTIL) * 500 * KIB)
+    program.gauge(gauge.MALLOC_FREE, lambda s: 20.0 * MIB)
+    if lies_in_shared_memory:
+        program.gauge(gauge.SHM, shared)
+    run = program.build()
+    recording = run.recordings[0]
+    recording.measurements[:] = [
+        replace(m, census=None) if m.boundary.epoch > LOOKED_UNTIL else m
+        for m in recording.measurements
+    ]
+    found = analyse(run)
+    assert (found.verdict is RunVerdict.LEAK) is lies_in_shared_memory

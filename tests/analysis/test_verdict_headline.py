@@ -111,8 +111,8 @@ def test_a_program_that_never_trained_is_told_by_its_end(
     report = untrained(end, **outcome)
     assert report.verdict is RunVerdict.INCONCLUSIVE
     assert report.missing == [
-        f"No training loop was seen {words}",
-        "A run that gets to its training loop.",
+        f"Nothing of its work was seen {words}",
+        "A run that gets to its work.",
     ]
     assert report.headline.endswith(report.missing[0])
 

@@ -514,3 +514,19 @@ def test_overhead_says_what_was_spent():
     assert overhead.recorded_boundaries == len(run.writer.boundaries)
     assert overhead.boundaries == run.writer.boundaries[-1].index + 1
     assert overhead.own_bytes > 0
+
+
+def test_after_two_minutes_few_answers_of_a_server_feel_a_census(monkeypatch):
+    def share(requests: int) -> float:
+        run = FakeSession()
+        monkeypatch.setattr(type(run.session.events), "requests", requests)
+        validations = 0.0
+        for minute in range(20):
+            if minute == 2:
+                validations = run.spent
+            for _ in range(12):
+                run.validation_pass(50, 0.1)
+        assert len(run.censuses(Kind.PHASE_END, "validation")) >= 20
+        return (run.spent - validations) / (18 * 60)
+
+    assert share(1000) < 0.005 < 0.007 < share(0)

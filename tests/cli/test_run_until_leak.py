@@ -8,41 +8,40 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from leakscope.cli import run as run_command
-from leakscope.cli.run import LeakWatch
+from leakscope.cli.run import LeakWatch, WatchPace
+from leakscope.model.documents import LiveLeak
 from leakscope.model.errors import EXIT_LEAK
-from leakscope.model.report import Severity
 
 ROOT = Path(__file__).parents[2]
 
 
-def verdict(signature: str = "", severity: Severity = Severity.WARNING) -> SimpleNamespace:
-    """Return what a report says: a leak by this signature, or none."""
-    culprits = [SimpleNamespace(signature=signature, severity=severity)] if signature else []
-    return SimpleNamespace(
-        verdict=SimpleNamespace(value="leak" if signature else "clean"),
-        culprits=culprits,
-        findings=[],
+def verdict(signature: str = "") -> LiveLeak | None:
+    """Return what leaks by a verdict: this signature, or nothing."""
+    if not signature:
+        return None
+    return LiveLeak(
         headline="Memory leaks: kept grows by 1 MiB per minute.",
+        when="since 14:05, full in 9 hours",
+        name="kept",
+        signature=signature,
+        bytes_per_unit=float(1 << 20),
+        unit="minute",
+        judged_at=0.0,
     )
 
 
-def watch(monkeypatch: pytest.MonkeyPatch, *verdicts: object, ignores: bool = False):
+def watch(
+    monkeypatch: pytest.MonkeyPatch, *verdicts: object, ignores: bool = False, ends: bool = True
+):
     """Return the watch and the exit code of a sleeping program, given these verdicts in turn."""
     left = list(verdicts)
-
-    def conclude(path: Path) -> object:
-        reported = left.pop(0) if len(left) > 1 else left[0]
-        if isinstance(reported, Exception):
-            raise reported
-        return reported
-
-    monkeypatch.setattr(run_command, "conclude", conclude)
-    monkeypatch.setattr(run_command, "WATCH_AFTER_SECONDS", 0.05)
+    pace = WatchPace(first_s=0.05, share=0.1, cost=1.0)
+    monkeypatch.setattr(run_command, "UNTIL_LEAK", pace)
+    monkeypatch.setattr(run_command, "ALONGSIDE", pace)
     monkeypatch.setattr(run_command, "WATCH_LEAST_SECONDS", 0.05)
     monkeypatch.setattr(run_command, "GRACE_SECONDS", 1.0)
     code = "import signal, sys, time\n"
@@ -51,7 +50,9 @@ def watch(monkeypatch: pytest.MonkeyPatch, *verdicts: object, ignores: bool = Fa
     child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     assert child.stdout is not None
     child.stdout.readline()
-    watching = LeakWatch(Path("run"))
+    watching = LeakWatch(Path("run"), ends=ends)
+    reported = lambda: left.pop(0) if len(left) > 1 else left[0]  # noqa: E731
+    monkeypatch.setattr(watching, "_leak_by_now", reported)
     watching.follow(child.pid)
     ended = child.wait(timeout=30)
     watching.end()
@@ -63,7 +64,16 @@ def test_a_program_whose_leak_holds_is_asked_to_end(monkeypatch, capsys):
     watching, ended = watch(monkeypatch, verdict(), verdict("a"))
     assert watching.found
     assert ended == -signal.SIGTERM
-    assert "since " in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "since 14:05, full in 9 hours: Memory leaks: kept grows by 1 MiB per minute." in told
+    assert "--until-leak" in told
+
+
+def test_a_leak_that_holds_is_told_once_while_the_program_goes_on(monkeypatch, capsys):
+    watching, ended = watch(monkeypatch, verdict(), verdict("a"), ends=False)
+    assert watching.found
+    assert ended == 0
+    assert capsys.readouterr().err.count("since 14:05") == 1
 
 
 def test_one_that_does_not_end_is_killed(monkeypatch):
@@ -77,8 +87,6 @@ def test_one_that_does_not_end_is_killed(monkeypatch):
     [
         (verdict(),),
         (verdict("a"), verdict()),
-        (verdict("a", Severity.NOTE),),
-        (RuntimeError("no recording yet"),),
     ],
 )
 def test_a_program_without_a_leak_that_holds_goes_on(monkeypatch, verdicts):

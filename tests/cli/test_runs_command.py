@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 
 from leakscope.cli import leakscope
 from leakscope.model.device import OutOfMemory
-from leakscope.model.documents import ListedRun, RunList, RunStatus
+from leakscope.model.documents import ListedRun, LiveLeak, RunList, RunStatus
 from leakscope.model.errors import NoRunError
 from leakscope.model.record import EndRecord, HeaderRecord, RunManifest
 from leakscope.model.report import (
@@ -29,7 +29,7 @@ from leakscope.model.report import (
     Timeline,
 )
 from leakscope.recording import RecordingWriter, RunDirectory
-from leakscope.report import render_html, render_json
+from leakscope.report import render_html, render_json, render_runs_html, render_runs_text
 from leakscope.report.runs import GROWTH_MEANING, bounds_by_run, growth_words
 from leakscope.report.words import LEAK_RAN_OUT
 
@@ -416,6 +416,30 @@ def test_a_run_in_progress_is_still_running(tmp_path: Path) -> None:
     assert "leakscope show" in run.remark
     writer.write(EndRecord(status="completed"))
     assert listed(tmp_path).runs[0].standing is RunStatus.UNREPORTED
+    writer.close()
+
+
+def test_a_run_in_progress_is_listed_with_what_leaks_in_it(tmp_path: Path) -> None:
+    writer = open_recording(tmp_path / "now")
+    noted = LiveLeak(
+        headline="Memory leaks: replies grows by 111 MiB per minute (serve.py:5).",
+        when="since 14:05, full in 9 hours",
+        name="replies",
+        place="serve.py:5",
+        signature="abc",
+        bytes_per_unit=111 * 1024.0**2,
+        unit="minute",
+        judged_at=time.time(),
+    )
+    RunDirectory(tmp_path / "now").write_live(noted)
+    found = listed(tmp_path)
+    (run,) = found.runs
+    assert (run.standing, run.verdict) == (RunStatus.RUNNING, RunVerdict.LEAK)
+    text = render_runs_text(found)
+    assert "replies · 111 MiB per minute · still running, since 14:05, full in 9 hours" in text
+    assert "still running, since 14:05" in render_runs_html([found], folder=tmp_path)
+    RunDirectory(tmp_path / "now").write_live(None)
+    assert listed(tmp_path).runs[0].verdict is None
     writer.close()
 
 

@@ -87,6 +87,12 @@ def test_what_a_manager_gathers_is_found_in_its_server(tmp_path):
     assert report.verdict is RunVerdict.LEAK
     assert report.process == "the child process"
     assert report.processes[1].runs == "server of a Manager"
+    (culprit,) = serious(report)
+    assert culprit.name == "shared"
+    assert report.processes[1].grows == [culprit.name]
+    lines = (PROGRAMS / "loops.py").read_text().splitlines()
+    (line,) = [n for n, text in enumerate(lines, 1) if "shared[number" in text]
+    assert [place.rpartition("/")[2] for place in culprit.fed_at] == [f"loops.py:{line}"]
 
 
 @pytest.mark.parametrize(("who", "verdict"), [("1", "leak"), ("0", "clean")])
@@ -171,6 +177,22 @@ def ask_for(seconds: float, address: str) -> int:
             answered += len(answer.read()) > 0
         time.sleep(0.03)
     return answered
+
+
+@pytest.mark.parametrize("kind", ["leak", "ok"])
+def test_of_three_actors_of_ray_the_one_that_keeps_its_frames_is_named(tmp_path, kind):
+    pytest.importorskip("ray", reason="needs Ray: pip install ray")
+    report = report_of(tmp_path, "actors.py", kind)
+    actors = [one for one in report.processes if one.runs == "Sampler (actor of Ray)"]
+    assert len(actors) == 3
+    if kind == "ok":
+        assert report.verdict is not RunVerdict.LEAK
+        return
+    assert report.verdict is RunVerdict.LEAK
+    (culprit,) = serious(report)
+    assert culprit.name == "Sampler.frames"
+    assert [one.label for one in actors if one.verdict == "leak"] == [culprit.process]
+    assert culprit.fed_at[0].endswith("actors.py:19")
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])

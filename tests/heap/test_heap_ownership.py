@@ -11,6 +11,7 @@ import pytest
 import leakscope.heap.census
 from leakscope.heap.anatomy import module_name
 from leakscope.heap.ownership import Definitions, Ownership
+from leakscope.heap.roots import actors_of_ray
 from leakscope.model.census import CensusScope
 
 
@@ -116,3 +117,31 @@ def test_a_class_of_an_extension_may_have_no_module(ownership: Ownership) -> Non
     kept = [nameless() for _ in range(3)]
     leakscope.heap.census.CensusTaker(project_root="/nowhere").take(CensusScope.FULL)
     assert len(kept) == 3
+
+
+RAY_MAIN = "/lib/python3.11/site-packages/ray/_private/workers/default_worker.py"
+
+
+def test_what_a_worker_of_ray_was_sent_is_the_users_and_its_main_is_not(
+    ownership: Ownership, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main = types.ModuleType("__main__")
+    main.__file__ = RAY_MAIN
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    text = "class Actor:\n    def step(self):\n        return 1\n"
+    names = {"__name__": "__main__"}
+    exec(compile(text, str(tmp_path / "job.py"), "exec"), names)
+    actor = names["Actor"]
+    assert isinstance(actor, type)
+    assert not ownership.owns_module("__main__", vars(main))
+    assert ownership.owns_class(actor)
+    monkeypatch.setitem(sys.modules, "ray", types.ModuleType("ray"))
+    worker = types.ModuleType("ray._private.worker")
+    made = actor()
+    worker.global_worker = types.SimpleNamespace(actors={b"id": made})  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "ray._private.worker", worker)
+    assert actors_of_ray() == {"Actor": made}
+
+
+def test_without_ray_there_are_no_actors() -> None:
+    assert "ray" in sys.modules or actors_of_ray() == {}

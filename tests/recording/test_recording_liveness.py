@@ -47,6 +47,16 @@ def test_another_process_that_was_given_the_same_number_is_told_apart():
     assert goes_on(Recording(of_this_process(started=began - 60))) is False
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
+def test_a_clock_that_was_set_forward_meanwhile_ends_nothing(tmp_path, monkeypatch):
+    folder = RunDirectory.create(tmp_path, RunManifest()).path
+    writer = RecordingWriter(folder, of_this_process())
+    monkeypatch.setattr(psutil.Process, "create_time", lambda self: time.time() + 3600)
+    assert open_run(folder).main.goes_on is True
+    writer.close()
+    assert open_run(folder).main.goes_on is False
+
+
 @pytest.mark.parametrize(("hours_ago", "expected"), [(0.1, None), (24, False)])
 def test_of_another_machine_silence_alone_tells(hours_ago: float, expected: bool | None):
     started = time.time() - hours_ago * 3600

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import signal
 import subprocess
@@ -9,11 +10,11 @@ import textwrap
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 from recording_samples import boundary, census, one_of_each, write_run
 
 from leakscope.model.record import (
-    AllocationRecord,
     EndRecord,
     HeaderRecord,
     NoteRecord,
@@ -121,25 +122,48 @@ def test_a_full_disk_costs_optional_payloads_first(writer, monkeypatch):
     assert recording.damage == []
 
 
-def test_near_the_cap_optional_payloads_go_and_beyond_it_the_rest(tmp_path):
+def test_a_recording_whose_records_must_all_be_kept_ends_beyond_its_cap(tmp_path):
     directory = RunDirectory.create(tmp_path, RunManifest())
     writer = RecordingWriter(directory.path, HeaderRecord(), max_bytes=20_000)
-    source = SourceRecord(path="a.py", text="x")
-    assert writer.write(source)
-    written = 0
-    while writer.write(boundary(written)):
-        written += 1
-        if writer.bytes_written > 15_000:
-            assert not writer.write(source)
-            assert not writer.write(AllocationRecord(first_boundary=0, last_boundary=1))
+    source = SourceRecord(path="a.py", text="x" * 300)
+    while writer.write(source):
+        pass
     assert "cap of 20000 bytes" in (writer.failed or "")
     assert writer.write(EndRecord(status="completed")), "else it would look killed"
     writer.close()
     recording = open_run(tmp_path).main
-    assert len(recording.measurements) == written
-    assert [note.slug for note in recording.notes] == ["recording-thinned", "recording-full"]
+    assert [note.slug for note in recording.notes] == ["recording-full"]
     assert recording.end is not None
-    assert writer.bytes_written < 21_000
+    assert writer.bytes_written < 27_000
+
+
+def test_a_recording_that_is_full_is_thinned_evenly_over_time(tmp_path):
+    directory = RunDirectory.create(tmp_path, RunManifest())
+    writer = RecordingWriter(directory.path, HeaderRecord(), max_bytes=400_000)
+    assert writer.write(SourceRecord(path="a.py", text="x = 1"))
+    largest = 0
+    for number in range(8000):
+        if number % 10 == 0:
+            writer.write(census(number, rows=3))
+        events = {"save": number // 7} if number % 7 == 0 else {}
+        assert writer.write(msgspec.structs.replace(boundary(number), events=events))
+        largest = max(largest, writer.path.stat().st_size)
+    writer.write(EndRecord(status="completed"))
+    writer.close()
+    assert largest < 480_000
+    assert not [path for path in tmp_path.iterdir() if path.suffix == ".tmp"]
+    recording = open_run(tmp_path).main
+    assert recording.damage == []
+    assert recording.sources == {"a.py": "x = 1"}
+    assert [note.slug for note in recording.notes] == ["recording-thinned"]
+    seen = [m.boundary.index for m in recording.measurements]
+    assert seen == sorted(set(seen))
+    assert (seen[0], seen[-1]) == (0, 7999)
+    for m in recording.measurements:
+        assert m.events.get("save", 0) == m.boundary.index // 7, "counts come through"
+    with_census = [m.boundary.index for m in recording.measurements if m.census is not None]
+    assert len(with_census) >= 40
+    assert max(b - a for a, b in itertools.pairwise(with_census)) < 0.1 * 8000
 
 
 @linux

@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +24,9 @@ from leakscope.configuration.project import read_configuration
 from leakscope.model import gauge
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.census import Census, CensusRow, CensusScope, RootKind
+from leakscope.model.documents import LiveLeak
 from leakscope.model.errors import LeakscopeError
+from leakscope.recording import RunDirectory
 
 MIB = 1 << 20
 GAUGES = {gauge.RSS: 300 * MIB, "cuda:0.allocated": 5 * MIB, gauge.THREADS: 3}
@@ -379,3 +382,84 @@ assert not {"tensorboard", "torch.utils.tensorboard", "wandb", "mlflow"} & set(s
         check=True,
         timeout=200,
     )
+
+
+class TestClientsOfMonitoringSystems:
+    """Prometheus and OpenTelemetry: they ask, and are told what was read last."""
+
+    def set_of(self, name: str, folder: Path) -> Set:
+        told = Set(name)
+        guard = Guard(lambda *fault: told.faults.append(fault))
+        guard.strict = False
+        options = SessionOptions(trackers=[name])
+        note = lambda *sentence: told.notes.append(sentence)  # noqa: E731
+        told.trackers = Trackers(options, guard, told.costs, note, told.clock, lambda: folder)
+        return told
+
+    def leaking(self, folder: Path) -> None:
+        leak = LiveLeak(
+            headline="Memory leaks.",
+            name="replies",
+            place="serve.py:5",
+            signature="a",
+            bytes_per_unit=4096.0,
+            unit="request",
+            full_at=time.time() + 3600,
+            judged_at=time.time(),
+        )
+        RunDirectory(folder).write_live(leak)
+
+    def test_prometheus_has_memory_and_what_leaks(self, tmp_path: Path) -> None:
+        client = pytest.importorskip("prometheus_client")
+        told = self.set_of("prometheus", tmp_path)
+        told.reach(1.0, 1)
+        self.leaking(tmp_path)
+        exposed = client.generate_latest().decode()
+        assert 'leakscope_memory_bytes{of="host"} 3.145728e+08' in exposed
+        labels = 'name="replies",place="serve.py:5",unit="request"'
+        assert f"leakscope_leak_bytes{{{labels}}} 4096.0" in exposed
+        left = float(exposed.split('leakscope_leak_full_in_seconds{name="replies"} ')[1].split()[0])
+        assert left == pytest.approx(3600, abs=60)
+        told.reach(2.0, 2, BoundaryKind.RUN_END)
+        assert "leakscope" not in client.generate_latest().decode()
+        assert told.faults == told.notes == []
+
+    def test_opentelemetry_has_the_same(self, tmp_path: Path) -> None:
+        export = pytest.importorskip("opentelemetry.sdk.metrics.export")
+        from opentelemetry import metrics
+        from opentelemetry.sdk.metrics import MeterProvider
+
+        reader = export.InMemoryMetricReader()
+        metrics.set_meter_provider(MeterProvider([reader]))
+        told = self.set_of("opentelemetry", tmp_path)
+        told.reach(1.0, 1)
+        self.leaking(tmp_path)
+
+        def exported() -> dict[str, list[float]]:
+            data = reader.get_metrics_data()
+            scopes = [s for r in data.resource_metrics for s in r.scope_metrics] if data else []
+            return {
+                m.name: [p.value for p in m.data.data_points] for s in scopes for m in s.metrics
+            }
+
+        seen = exported()
+        assert seen["leakscope.memory"][0] == 300 * MIB
+        assert seen["leakscope.leak"] == [4096.0]
+        told.reach(2.0, 2, BoundaryKind.RUN_END)
+        assert not any(exported().values())
+        assert told.faults == told.notes == []
+
+    def test_one_that_the_program_does_not_use_is_noted(self, tmp_path: Path, monkeypatch) -> None:
+        monkeypatch.delitem(sys.modules, "prometheus_client", raising=False)
+        told = self.set_of("prometheus", tmp_path)
+        told.reach(1.0, 1)
+        told.reach(2.0, 2, BoundaryKind.RUN_END)
+        ((slug, sentence),) = told.notes
+        assert slug == "tracker-absent"
+        assert "prometheus" in sentence
+
+    def test_none_is_told_without_being_asked_for(self, tmp_path: Path) -> None:
+        client = pytest.importorskip("prometheus_client")
+        told = self.set_of("auto", tmp_path)
+        told.reach(1.0, 1)
+        assert "leakscope" not in client.generate_latest().decode()

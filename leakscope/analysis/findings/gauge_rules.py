@@ -113,7 +113,10 @@ def _things(
 def _gauge_trend(case: RunContext, rule: GaugeRule, device: str) -> tuple[Trend, float]:
     """Return how a gauge grows and what it read last."""
     name = f"{device}.{rule.gauge}" if rule.of_devices else rule.gauge
-    trend, (_, sizes) = case.gauge_trend(name, rule.noise), case.gauge_series(name)
+    done, sizes = case.gauge_series(name)
+    if rule.gauge == gauge.CHILDREN_PSS:
+        done, sizes = case.children_series()
+    trend = case.trend_of(done, sizes, rule.noise)
     if rule.snapshot_field and not case.track.has_gauge(name):
         series = device_series(case, device)
         trend = snapshot_trend(case, series, rule.snapshot_field)
@@ -304,7 +307,7 @@ def _children(
     May be confused with workers that touch a shared dataset for the first time (copy on write),
     which levels off, and with workers that are started again in each epoch, which is a sawtooth.
     """
-    done, _ = case.gauge_series(gauge.CHILDREN_PSS)
+    done, _ = case.children_series()
     work = case.work_done[case.working]
     if done[-1] - done[0] < policy.MAIN_SHARE * (work[-1] - work[0]):
         return None  # they may have rested since

@@ -21,7 +21,7 @@ from leakscope.analysis.columns.units import epochs, is_training
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.shape import ROUNDING
 from leakscope.model import gauge
-from leakscope.model.boundary import BoundaryKind, Event
+from leakscope.model.boundary import SERVED, BoundaryKind, Event
 
 _MOST_LEADING = 3
 """Of two counters one is work or among so many that explain most alone."""
@@ -43,11 +43,6 @@ _NO_CANDIDATES = frozenset(
 )
 """Events that are no candidates by themselves: parts of another, what no recording counts, or, as
 collections that come by themselves are, what follows from growth."""
-
-
-_SERVED = frozenset({Event.REQUEST.value, Event.DECODE_STEP.value, Event.TRIAL.value})
-"""What a server, an engine or a search does all the time: where it explains growth as well as the
-work does, growth is reported with it."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +109,7 @@ def fit_events(y: FloatArray, counters: list[Regressor], noise: float) -> EventF
     best = _preferred(single, tried)
     places, found, cost = [best], [alone[best]], single[best]
     alike = [tried[n] for n in _within(single, cost) if n != best]
-    is_served = tried[best].name in _SERVED
+    is_served = tried[best].name in SERVED
     if not is_served and (pair := _pair(rises, steps, single, costs, tried)):
         places, found, cost, alike = [*pair.places], [*pair.rates], pair.cost, pair.alike
     rates = [
@@ -260,7 +255,7 @@ def _preferred(costs: list[float], counters: list[Regressor]) -> int:
     then other work, then other events.
     """
     alike = _within(costs, min(costs))
-    served = [n for n in alike if counters[n].name in _SERVED]
+    served = [n for n in alike if counters[n].name in SERVED]
     if served:
         return served[0]
     return next((n for n in alike if counters[n].is_work), alike[0])

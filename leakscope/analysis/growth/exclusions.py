@@ -156,6 +156,9 @@ def rested_since(case: RunContext, grower: Grower) -> Figure | None:
     gained = float(in_use[-1] - np.interp(seen, x, in_use))
     if x[-1] - read[-1] > policy.CONSIDERABLE_SHARE * unseen:  # it may be in use since
         gained += float(free[-1])
+    mapped, shared = case.gauge_series(gauge.SHM)
+    if len(mapped):  # tensors that processes send each other lie there, and are nobody's own
+        gained += max(0.0, float(shared[-1] - np.interp(seen, mapped, shared)))
     share = gained / due
     return Figure(share, policy.CONSIDERABLE_SHARE) if share < policy.CONSIDERABLE_SHARE else None
 

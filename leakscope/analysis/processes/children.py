@@ -7,6 +7,7 @@ it needn't run longer.
 
 from __future__ import annotations
 
+import copy
 import signal
 from collections import defaultdict
 from collections.abc import Sequence
@@ -18,7 +19,8 @@ import numpy as np
 from leakscope.analysis.columns.series import FloatArray
 from leakscope.analysis.growth import policy
 from leakscope.analysis.processes.endings import ENDINGS, how_it_ended
-from leakscope.analysis.run_context import RunContext
+from leakscope.analysis.run_context import AROUND_S, RunContext, proportional
+from leakscope.analysis.source.index import Managed, managed_names
 from leakscope.analysis.verdict.severity import SEVERITY_ORDER
 from leakscope.analysis.verdict.wording import listed
 from leakscope.model import gauge
@@ -28,6 +30,7 @@ from leakscope.model.report import (
     Culprit,
     Finding,
     ProcessMemory,
+    Remedy,
     Report,
     RunVerdict,
     Severity,
@@ -46,18 +49,18 @@ MOST_ELSEWHERE = 4
 """Processes whose memory is listed next to that of the reported one."""
 KILLED_WITH = "ended by its parent, or with it"
 MAIN = "main process"
+MANAGER = "multiprocessing.managers.BaseManager._run_server"
+"""What the server of a Manager runs."""
 _KNOWN_TARGETS = {
     "multiprocessing.pool.worker": "worker of a Pool",
-    "multiprocessing.managers.BaseManager._run_server": "server of a Manager",
+    MANAGER: "server of a Manager",
     "concurrent.futures.process._process_worker": "worker of a ProcessPoolExecutor",
     "joblib.externals.loky.process_executor._process_worker": "worker of joblib",
 }
 """Names for what children of libraries run."""
-AROUND_S = 1.0
-"""Seconds by which two clocks, and the beginning and end of a process, are known."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class JudgedProcess:
     """A process of the run, with what was concluded of it as if it had been alone."""
 
@@ -176,38 +179,6 @@ def label_of(run: Run, recording: Recording) -> str:
     return f"{named}, rank {header.group_rank}" if header.group_rank is not None else named
 
 
-def unrecorded_children(case: RunContext) -> FloatArray:
-    """Return what child processes hold that recorded nothing, by measurement; NaN where not read.
-
-    Recorded ones are taken at their proportional memory by their own clocks.
-    """
-    left = case.track.gauge(gauge.CHILDREN_PSS).copy()
-    for recording in case.run.recordings:
-        header = recording.header
-        if header.is_primary or header.rank != case.recording.header.rank:
-            continue
-        later = recording.began_after(case.recording)
-        times, sizes = _proportional(recording)
-        if later is None or not len(times):
-            continue
-        # It lived before its recording began, and a moment after the last reading.
-        sizes_then = np.interp(case.track.time_s - later, times, sizes)
-        end = recording.end.time_s if recording.end else float(times[-1])
-        own_time = case.track.time_s - later
-        lived = header.lived_s if header.child is not None else policy.ENDING_S
-        is_there = (own_time >= -lived - AROUND_S) & (own_time <= end + policy.ENDING_S)
-        left -= np.where(is_there, sizes_then, 0.0)
-    rest: FloatArray = np.maximum(left, 0.0)
-    return rest
-
-
-def _proportional(recording: Recording) -> tuple[FloatArray, FloatArray]:
-    name = gauge.PSS if any(gauge.PSS in m.gauges for m in recording.measurements) else gauge.RSS
-    read = [(m.boundary.time_s, m.gauges[name]) for m in recording.measurements if name in m.gauges]
-    columns = np.array(read, dtype=np.float64).reshape(-1, 2)
-    return columns[:, 0], columns[:, 1]
-
-
 def explain_children(case: RunContext) -> bool:
     """Return whether recordings of their own tell of what child processes gained, for the most."""
     if not any(not r.header.is_primary and r.measurements for r in case.run.recordings):
@@ -216,9 +187,15 @@ def explain_children(case: RunContext) -> bool:
     if not len(read):
         return False
     whole = case.track.gauge(gauge.CHILDREN_PSS)[read]
-    rest = unrecorded_children(case)[read]
+    rest = case.unrecorded_children[read]
     gained, left = float(whole.max() - whole[0]), float(rest.max() - rest[0])
     return left < policy.MOST_SHARE * gained or left < policy.GROWTH_BYTES
+
+
+def unrecorded_children_grow(case: RunContext) -> bool:
+    """Return whether those that recorded nothing go on to gain memory, beside others that did."""
+    trend = case.trend_of(*case.children_series(), policy.HARMLESS_BYTES)
+    return trend.is_growing and trend.net_bytes >= policy.GROWTH_BYTES
 
 
 def without_recorded_children(case: RunContext, findings: list[Finding]) -> list[Finding]:
@@ -226,14 +203,87 @@ def without_recorded_children(case: RunContext, findings: list[Finding]) -> list
     has_children = any(r.measurements for r in recorded_children(case.run))
     if case.recording.header.child is not None or not has_children:
         return findings
-    if not explain_children(case):
+    if not explain_children(case) or unrecorded_children_grow(case):
         return findings
     return [finding for finding in findings if finding.kind != "children"]
 
 
+FEWEST_REPLACED = 2
+"""Workers that ended and had a successor, from which on a pool replaces them as a rule."""
+SUCCEEDS_S = 5.0
+"""Seconds after the end of a worker within which its successor begins."""
+MUCH_LONGER = 1.5
+"""A worker that has gained so many times as much as any that was replaced isn't like them."""
+
+
+def without_what_is_replaced(children: Sequence[JudgedProcess]) -> list[JudgedProcess]:
+    """Return children, cleared of what grows in workers that their pool replaces now and then.
+
+    All that one gathered goes with it. As long as none gains more than those that went before, it
+    is bounded.
+    """
+    alike: dict[tuple[int, str], list[JudgedProcess]] = defaultdict(list)
+    for process in children:
+        alike[process.header.parent, process.header.target].append(process)
+    cleared: dict[int, JudgedProcess] = {}
+    for group in alike.values():
+        replaced = [process for process in group if _has_successor(process, group)]
+        if len(replaced) < FEWEST_REPLACED:
+            continue
+        most = max(process.gained_in_all for process in replaced)
+        for process in group:
+            if process in replaced or process.gained_in_all <= MUCH_LONGER * most:
+                cleared[id(process)] = _cleared_of_growth(process, len(replaced))
+    return [cleared.get(id(process), process) for process in children]
+
+
+def _has_successor(process: JudgedProcess, group: Sequence[JudgedProcess]) -> bool:
+    """Return whether a worker ended, and one that does the same began then."""
+    end = process.case.recording.end
+    if end is None or not end.time_s or not process.header.started:
+        return False
+    ended = process.header.started + end.time_s
+    begun = [other.header.started - other.header.lived_s for other in group if other is not process]
+    return any(-AROUND_S <= began - ended <= SUCCEEDS_S for began in begun)
+
+
+def _cleared_of_growth(process: JudgedProcess, replaced: int) -> JudgedProcess:
+    report = process.report
+    if report.verdict not in (RunVerdict.LEAK, RunVerdict.INCONCLUSIVE):
+        return process
+    grown = [c for c in report.culprits if c.growth == "across" and c.severity is not Severity.NOTE]
+    reason = f"goes with its process: {replaced} such processes were replaced meanwhile"
+    cleared = [
+        Cleared(
+            name=culprit.name,
+            path=culprit.path,
+            reason=reason,
+            kind=culprit.kind,
+            total_bytes=culprit.total_bytes,
+            signature=culprit.signature,
+        )
+        for culprit in grown
+    ]
+    left = msgspec.structs.replace(
+        report,
+        verdict=RunVerdict.CLEAN,
+        culprits=[c for c in report.culprits if c not in grown],
+        findings=[f for f in report.findings if f.severity is Severity.NOTE or f.kind in ENDINGS],
+        missing=[],
+        cleared=[*cleared, *report.cleared],
+    )
+    return _with_report(process, left)
+
+
+def _with_report(process: JudgedProcess, report: Report) -> JudgedProcess:
+    changed = copy.copy(process)
+    object.__setattr__(changed, "report", report)
+    return changed
+
+
 def conclude_processes(main: JudgedProcess, children: Sequence[JudgedProcess]) -> Report:
     """Return one report of all processes: of the one that decides, with what grows in any."""
-    every = [main, *children]
+    every = [main, *(_in_words_of(main, child) for child in children)]
     deciding, verdict = _leading(every)
     culprits = _merged_culprits(every, deciding)
     findings = _merged_findings(every, deciding)
@@ -313,6 +363,46 @@ def _impact(process: JudgedProcess) -> float:
     return max([*map(float, named), process.gained if process.is_serious else 0.0], default=0.0)
 
 
+_KEPT_BY_MANAGER = "multiprocessing."
+_MANAGED = "what the Manager keeps"
+
+
+def _in_words_of(main: JudgedProcess, child: JudgedProcess) -> JudgedProcess:
+    """Return a child; of a Manager's server what grows in it in the words of who uses it.
+
+    There requests are served, so that no line of the program's runs; the objects are its own.
+    """
+    if child.header.target != MANAGER:
+        return child
+    known = managed_names(main.case.sources)
+    told = [_of_manager(culprit, known) for culprit in child.report.culprits]
+    return _with_report(child, msgspec.structs.replace(child.report, culprits=told))
+
+
+def _of_manager(culprit: Culprit, known: list[Managed]) -> Culprit:
+    if not culprit.path.startswith(_KEPT_BY_MANAGER):
+        return culprit
+    alike = [process for process in known if process.kind == culprit.type] or known
+    alike = [process for process in alike if process.filled_at] or alike
+    name = alike[0].name if len({process.name for process in alike}) == 1 else _MANAGED
+    made = [process.made_at for process in alike]
+    filled = [place for process in alike for place in process.filled_at]
+    remedy = Remedy(
+        title="Bound or empty what the Manager keeps",
+        text="What is put into a list, dict or queue of a Manager stays in its server until it is "
+        "taken out, deleted or cleared.",
+        advice="Take out or delete what is no longer needed.",
+    )
+    return msgspec.structs.replace(
+        culprit,
+        name=name,
+        sentence=culprit.sentence.replace(culprit.name, name),
+        fed_at=filled or made,
+        defined_at=made[0] if made else culprit.defined_at,
+        remedy=remedy,
+    )
+
+
 def _merged_culprits(every: list[JudgedProcess], deciding: JudgedProcess) -> list[Culprit]:
     """Return each culprit once, as the process has it in which it comes to most."""
     found: dict[str, list[tuple[JudgedProcess, Culprit]]] = defaultdict(list)
@@ -375,7 +465,10 @@ def _merged_findings(every: list[JudgedProcess], deciding: JudgedProcess) -> lis
             )
             is_same = any(f.signature == finding.signature and f.kind == finding.kind for f in kept)
             if is_listed and not is_same:
-                text = f"{finding.text} This is in {in_words(process)}."
+                where = f"This is in {in_words(process)}."
+                if finding.kind == "children":  # of those that the parent alone sees
+                    where = "They are processes that don't record themselves."
+                text = f"{finding.text} {where}"
                 kept.append(msgspec.structs.replace(finding, text=text, process=process.label))
     kept.sort(key=lambda f: SEVERITY_ORDER[f.severity])
     return [msgspec.structs.replace(f, rank=n) for n, f in enumerate(kept, 1)]
@@ -493,7 +586,7 @@ def _course(times: FloatArray, sizes: FloatArray) -> list[tuple[float, float]]:
 
 def _unjudged_row(run: Run, recording: Recording) -> ProcessMemory:
     header = recording.header
-    _, sizes = _proportional(recording)
+    _, sizes = proportional(recording)
     return ProcessMemory(
         label=label_of(run, recording),
         name=header.name,
@@ -512,7 +605,7 @@ def _unrecorded_row(main: JudgedProcess) -> list[ProcessMemory]:
     """Return a row for children that recorded nothing, if they held what is worth a word."""
     case = main.case
     read = case.track.known(gauge.CHILDREN_PSS)
-    rest = unrecorded_children(case)[read]
+    rest = case.unrecorded_children[read]
     if len(read) < policy.FEWEST_READINGS or float(rest.max(initial=0.0)) < policy.GROWTH_BYTES:
         return []
     return [

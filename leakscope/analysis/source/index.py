@@ -487,6 +487,79 @@ def lines_that_fill_registry_of(sources: SourceIndex, row: CensusRow) -> list[st
     return []
 
 
+_MANAGED = {
+    "list": frozenset({"append", "extend", "insert"}),
+    "dict": frozenset({"update", "setdefault"}),
+    "Queue": frozenset({"put", "put_nowait"}),
+    "JoinableQueue": frozenset({"put", "put_nowait"}),
+}
+"""What a Manager makes, and the methods that add to it."""
+
+
+@dataclass(frozen=True)
+class Managed:
+    """A name that the program gives to something that a ``multiprocessing.Manager`` keeps."""
+
+    name: str
+    kind: str
+    """``list``, ``dict`` or ``Queue``."""
+    made_at: str
+    filled_at: list[str]
+    """Lines that add to it again and again, by its name alone."""
+
+
+def managed_names(sources: SourceIndex) -> list[Managed]:
+    """Return what the program has Managers keep."""
+    managers: set[str] = set()
+    for statement in sources.program.mentioning("Manager"):
+        managers |= _given_names(statement.node, frozenset({"Manager"}), set())
+    found = []
+    for kind, methods in _MANAGED.items() if managers else ():
+        for statement in sources.program.mentioning(kind):
+            for name in sorted(_given_names(statement.node, frozenset({kind}), managers)):
+                adding = places_that_call(sources, {name}, set(methods), repeatedly=True)
+                if kind == "dict":
+                    adding += _stores(sources, name)
+                made = sources.location(statement.scope.module.file, statement.node.lineno)
+                found.append(Managed(name, kind, made, list(dict.fromkeys(adding))))
+    return found
+
+
+def _stores(sources: SourceIndex, name: str) -> list[str]:
+    return [
+        sources.location(statement.scope.module.file, statement.node.lineno)
+        for statement in sources.program.mentioning(name)
+        if sources.heat.of(statement) and _stores_into(statement.node, name)
+    ]
+
+
+def _stores_into(node: ast.AST, name: str) -> bool:
+    """Return whether a statement assigns to an item of what has this name."""
+    return isinstance(node, ast.Assign) and any(
+        isinstance(target, ast.Subscript) and getattr(target.value, "id", "") == name
+        for target in node.targets
+    )
+
+
+def _given_names(node: ast.AST, functions: frozenset[str], owners: set[str]) -> set[str]:
+    """Return the names that a statement gives to what such a function returns."""
+    pairs: list[tuple[ast.expr | None, ast.expr]] = []
+    if isinstance(node, ast.With | ast.AsyncWith):
+        pairs = [(item.optional_vars, item.context_expr) for item in node.items]
+    elif isinstance(node, ast.Assign):
+        pairs = [(target, node.value) for target in node.targets]
+    found = set()
+    for target, value in pairs:
+        if not isinstance(value, ast.Call):
+            continue
+        if _is_one_of(value.func, owners, set(functions)) or (
+            not owners and isinstance(value.func, ast.Name) and value.func.id in functions
+        ):
+            name = target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")
+            found.add(name)
+    return found - {""}
+
+
 def calls_that_create_graphs(sources: SourceIndex) -> list[FeedingLine]:
     """Return the calls of ``backward`` with ``create_graph``: gradients keep their graphs by it."""
     found = []

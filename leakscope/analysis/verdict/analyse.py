@@ -40,6 +40,7 @@ from leakscope.analysis.processes.children import (
     conclude_processes,
     label_of,
     without_recorded_children,
+    without_what_is_replaced,
 )
 from leakscope.analysis.processes.endings import find_attempts
 from leakscope.analysis.processes.ranks import (
@@ -127,6 +128,7 @@ def _with_children(case: RunContext, report: Report) -> Report:
         return report
     children = [JudgedProcess(c, _report(c, ()), label_of(run, c.recording)) for c in contexts]
     label = MAIN if report.rank is None else f"rank {report.rank}"
+    children = without_what_is_replaced(children)
     merged = conclude_processes(JudgedProcess(case, report, label), children)
     first = headline(
         merged.verdict,

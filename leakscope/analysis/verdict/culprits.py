@@ -68,7 +68,7 @@ from leakscope.model.report import (
     Remedy,
     Severity,
 )
-from leakscope.model.text import human_bytes
+from leakscope.model.text import human_bytes, human_count
 
 MOST_NOTES = 12
 MOST_POINTS = 200
@@ -259,7 +259,8 @@ def _judge_across(case: RunContext, growers: list[Grower]) -> list[Judged]:
         whole = max(together, case.device_gain(g.device) or 0.0)
         horizon = _forecast(case, g, together / gained) if gained > 0 else None
         share = min(gained / whole, 1.0) if whole > 0 else 0.0
-        grade = severity.of_across(g, horizon)
+        seen = _seconds_at(case, g)
+        grade = severity.of_across(g, horizon, float(seen[-1] - seen[0]))
         judged.append(Judged(g, grade, share, horizon, 0.0))
         if grade is Severity.NOTE:
             _note_floor(case, g, g.trend.bytes_per_unit * g.units * policy.HORIZON)
@@ -280,13 +281,22 @@ def _forecast(case: RunContext, g: Grower, times: float) -> Forecast | None:
     full = bytes_when_full(case.table.latest[g.path], g)
     if g.device != HOST or (full is not None and full < (case.limit_bytes or full)):
         return None
-    return forecast(
+    ahead = forecast(
         limit_bytes=case.limit_bytes,
         used_bytes=case.used_at_end(),
         rate=g.trend.bytes_per_unit * times,
         unit=g.unit,
         done=float(g.x[-1]),
     )
+    if ahead is None or g.unit in _COUNTED or g.growth == "within":
+        return ahead
+    seconds, units = _seconds_at(case, g), float(g.x[-1] - g.x[0])
+    pace = float(seconds[-1] - seconds[0]) / units if units > 0 else 0.0
+    return msgspec.structs.replace(ahead, seconds_left=ahead.units_left * pace) if pace else ahead
+
+
+_COUNTED = frozenset({"step", "epoch", "validation"})
+"""Units whose pace the counts of the whole run tell."""
 
 
 def _judge_within(case: RunContext, growers: list[Grower]) -> list[Judged]:
@@ -329,10 +339,13 @@ def _culprit(
     origins = find_origins(case.sources, table, grower, row, found.known if found else None)
     if is_compiled(row):
         origins = _of_compiled(case, row, origins)
-    chart, chart_unit = _chart(case, grower)
     pinned, is_across = pinned_bytes(row), grower.growth == "across"
     by_event = _per_event(case, grower)
-    text = sentence(row, grower, judged.share, total, judged.peak_bytes, pinned)
+    gained = int(case.gain_of(grower) if is_across else judged.peak_bytes)
+    ahead = None if shortage_at_the_end(case.run, case.recording) else judged.forecast
+    told = _as_told(case, grower, by_event)
+    chart, chart_unit = _chart(case, told)
+    text = sentence(row, told, judged.share, total, judged.peak_bytes, pinned)
     text += _of_native(native) + _about_compiled(case, row)
     if by_event is not None and by_event.text:
         text += f" {by_event.text}"
@@ -344,15 +357,15 @@ def _culprit(
         type=row.type,
         growth=grower.growth,
         falls_back=grower.falls_back,
-        unit=grower.unit,
-        phase=grower.phase,
-        bytes_per_unit=grower.trend.bytes_per_unit,
-        interval=grower.trend.interval,
-        readings=grower.trend.points,
-        items_per_unit=grower.items_per_unit,
+        unit=told.unit,
+        phase=told.phase,
+        bytes_per_unit=told.trend.bytes_per_unit,
+        interval=told.trend.interval,
+        readings=told.trend.points,
+        items_per_unit=told.items_per_unit,
         share=judged.share,
         total_bytes=int(total),
-        gained_bytes=int(case.gain_of(grower) if is_across else judged.peak_bytes),
+        gained_bytes=gained,
         device=grower.device,
         severity=judged.severity,
         defined_at=origins.defined_at,
@@ -381,14 +394,72 @@ def _culprit(
             gained_bytes=round(native.gained_bytes),
         ),
         trend=grower.trend.verdict.value,
-        forecast=None if shortage_at_the_end(case.run, case.recording) else judged.forecast,
-        falsifier=falsifier(row, grower, holders),
+        forecast=ahead
+        if ahead is None or told is grower
+        else _forecast_as_told(ahead, told, grower),
+        falsifier=falsifier(row, told, holders),
         excerpts=origins.excerpts,
         chart=chart,
         per_event=by_event,
         chart_unit=chart_unit,
         known=found.recognised if found else None,
+        since=_since(case, grower) if is_across else None,
     )
+
+
+def _as_told(case: RunContext, grower: Grower, by_event: EventGrowth | None) -> Grower:
+    """Return what grows in the unit that the program works in: a server's requests, the passes of
+    an engine, which are nobody's batches.
+    """
+    if grower.growth == "within":
+        return grower
+    if by_event is not None and by_event.says_it_all and len(by_event.rates) == 1:
+        rate, before = by_event.rates[0], grower.trend.bytes_per_unit
+        times = rate.bytes_each / before if before > 0 else 1.0
+        low, high = grower.trend.interval
+        trend = msgspec.structs.replace(
+            grower.trend,
+            bytes_per_unit=rate.bytes_each,
+            interval=(low * times, high * times),
+            unit=rate.noun,
+        )
+        items = grower.items_per_unit
+        return replace(
+            grower,
+            unit=rate.noun,
+            trend=trend,
+            x=case.track.events(rate.event)[case.table.at[grower.columns]],
+            items_per_unit=None if items is None else items * times,
+        )
+    if grower.unit == "batch" and grower.phase == INFERENCE:
+        trend = msgspec.structs.replace(grower.trend, unit=MODEL_CALL)
+        return replace(grower, unit=MODEL_CALL, trend=trend)
+    return grower
+
+
+INFERENCE = "inference"
+"""The phase of passes through a model that no training, no validation and no loader encloses."""
+MODEL_CALL = "forward pass"
+
+
+def _forecast_as_told(ahead: Forecast, told: Grower, grower: Grower) -> Forecast:
+    """Return when memory runs out in the unit that is told, and how long that takes."""
+    times = told.trend.bytes_per_unit / grower.trend.bytes_per_unit
+    left = ahead.units_left / times if times > 0 else ahead.units_left
+    at = float(np.ceil(told.x[-1] + left))
+    text = f"reaches {human_bytes(ahead.limit_bytes)} in {told.unit} {human_count(at)}"
+    return msgspec.structs.replace(ahead, unit=told.unit, units_left=left, at=at, text=text)
+
+
+def _since(case: RunContext, grower: Grower) -> float | None:
+    """Return when its growth began by the clock of the machine; None where that is unknown."""
+    started = case.recording.header.started
+    return started + float(_seconds_at(case, grower)[0]) if started else None
+
+
+def _seconds_at(case: RunContext, grower: Grower) -> FloatArray:
+    """Return the seconds into the recording at the readings that a rate is of."""
+    return case.track.time_s[case.table.at[grower.columns]]
 
 
 def _of_compiled(case: RunContext, row: CensusRow, origins: Origins) -> Origins:

@@ -153,10 +153,10 @@ def _never_trained(case: RunContext) -> bool:
 
 def _no_training(ended: str) -> list[str]:
     if ended == STILL_RUNNING:
-        return ["No training loop was seen yet."]
+        return ["Nothing of its work was seen yet."]
     if how := in_a_sentence(ended):
-        seen = f"No training loop was seen before {how}{'' if how.endswith('.') else '.'}"
-        return [seen, "A run that gets to its training loop."]
+        seen = f"Nothing of its work was seen before {how}{'' if how.endswith('.') else '.'}"
+        return [seen, "A run that gets to its work."]
     seen = (
         "The program ended too early for a verdict: no optimizer made a step, no DataLoader "
         f"was gone through, and by time alone it takes {LOOP_SECONDS} s."
@@ -241,8 +241,8 @@ def _children(case: RunContext) -> list[str]:
     has_recorded = any(not recording.header.is_primary for recording in case.run.recordings)
     if has_recorded and (not _become_more(case) or explain_children(case)):
         return []
-    trend = case.gauge_trend(gauge.CHILDREN_PSS, policy.HARMLESS_BYTES)
-    done, sizes = case.gauge_series(gauge.CHILDREN_PSS)
+    done, sizes = case.children_series()
+    trend = case.trend_of(done, sizes, policy.HARMLESS_BYTES)
     if not len(sizes) or trend.reason is Reason.RELEASED:
         return []
     work = case.work_done[case.working]
@@ -430,7 +430,7 @@ def _rate_of(culprit: Culprit) -> str:
     events = " and ".join(
         per_event(event_rate) for event_rate in by_event.rates if not event_rate.is_work
     )
-    return f"{events}, on average {rate}"
+    return events if by_event.says_it_all else f"{events}, on average {rate}"
 
 
 def _in_ranks(culprit: Culprit) -> str:

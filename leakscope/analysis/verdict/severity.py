@@ -32,11 +32,13 @@ class PhaseHeight:
     limit: float | None
 
 
-def of_across(grower: Grower, horizon: Forecast | None) -> Severity:
-    """Return the severity of growth across phases."""
+def of_across(grower: Grower, horizon: Forecast | None, seconds: float) -> Severity:
+    """Return the severity of growth across phases, which was seen through so many seconds."""
     per_item = grower.unit in {"step", "batch"}
     rate, units = grower.trend.bytes_per_unit, max(grower.units, 1.0)
-    if rate < (policy.RATE_PER_STEP if per_item else policy.RATE_PER_PASS):
+    # An engine makes many small steps a second: little with each is much in a minute.
+    is_fast = seconds > 0 and grower.gained >= policy.HARMLESS_BYTES * max(1.0, seconds / 60)
+    if rate < (policy.RATE_PER_STEP if per_item else policy.RATE_PER_PASS) and not is_fast:
         return Severity.NOTE
     if rate * units * policy.HORIZON < policy.HARMLESS_BYTES:
         return Severity.NOTE

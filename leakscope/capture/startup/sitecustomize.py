@@ -9,8 +9,13 @@ due. Until then it costs a thread; leakscope is imported when that moment has co
 import os
 import sys
 
+_PASSES_ON = "ray/_private/workers/setup_worker.py"
+"""Becomes another program by ``exec``: that is the one to be recorded."""
+
 
 def _enter() -> None:
+    if any(word.endswith(_PASSES_ON) for word in sys.orig_argv[1:]):
+        return
     text = os.environ.pop("LEAKSCOPE_CHILD", None)
     here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
     sys.path[:] = [place for place in sys.path if place != here]
