@@ -440,12 +440,12 @@ class RunContext:
             if later is None or not len(times):
                 continue
             # It lived before its recording began, and a moment after the last reading.
-            held = np.interp(self.track.time_s - later, times, sizes)
+            in_use = np.interp(self.track.time_s - later, times, sizes)
             end = recording.end.time_s if recording.end else float(times[-1])
             own_time = self.track.time_s - later
             lived = header.lived_s if header.child is not None else policy.ENDING_S
             is_there = (own_time >= -lived - AROUND_S) & (own_time <= end + policy.ENDING_S)
-            left -= np.where(is_there, held, 0.0)
+            left -= np.where(is_there, in_use, 0.0)
         rest: FloatArray = np.maximum(left, 0.0)
         return rest
 

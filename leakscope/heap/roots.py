@@ -239,7 +239,7 @@ def actors_of_ray() -> dict[str, Any]:
         return {}
     worker = getattr(sys.modules.get("ray._private.worker"), "global_worker", None)
     actors = getattr(worker, "actors", None)
-    return {type(one).__qualname__: one for one in list(actors.values())} if actors else {}
+    return {type(actor).__qualname__: actor for actor in list(actors.values())} if actors else {}
 
 
 def _compiled(definitions: Definitions) -> tuple[list[Root], dict[str, Compiled]]:

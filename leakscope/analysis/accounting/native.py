@@ -254,12 +254,12 @@ def contents_of_growers(case: RunContext, growers: Sequence[Grower]) -> dict[int
 
 def _together(first: NativeGrowth, more: NativeGrowth) -> NativeGrowth:
     """Return what items of a container keep from two lines, under the place of the first."""
-    one, other = first.trend, more.trend
+    trend, other = first.trend, more.trend
     trend = msgspec.structs.replace(
-        one,
-        bytes_per_unit=one.bytes_per_unit + other.bytes_per_unit,
-        interval=(one.interval[0] + other.interval[0], one.interval[1] + other.interval[1]),
-        net_bytes=one.net_bytes + other.net_bytes,
+        trend,
+        bytes_per_unit=trend.bytes_per_unit + other.bytes_per_unit,
+        interval=(trend.interval[0] + other.interval[0], trend.interval[1] + other.interval[1]),
+        net_bytes=trend.net_bytes + other.net_bytes,
     )
     return replace(first, trend=trend, gained_bytes=first.gained_bytes + more.gained_bytes)
 

@@ -375,8 +375,8 @@ def _in_words_of(main: JudgedProcess, child: JudgedProcess) -> JudgedProcess:
     if child.header.target != MANAGER:
         return child
     known = managed_names(main.case.sources)
-    told = [_of_manager(culprit, known) for culprit in child.report.culprits]
-    return _with_report(child, msgspec.structs.replace(child.report, culprits=told))
+    culprits = [_of_manager(culprit, known) for culprit in child.report.culprits]
+    return _with_report(child, msgspec.structs.replace(child.report, culprits=culprits))
 
 
 def _of_manager(culprit: Culprit, known: list[Managed]) -> Culprit:

@@ -480,13 +480,13 @@ class ItemWork:
 
     def _handed_in(self, statement: Statement) -> Iterator[tuple[CodeScope, str]]:
         """Yield the variables in what is put into the container."""
-        given: list[ast.expr] = []
+        values: list[ast.expr] = []
         if isinstance(statement.node, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
-            given += [statement.node.value] if statement.node.value is not None else []
+            values += [statement.node.value] if statement.node.value is not None else []
         for node in own_nodes(statement.node):
             if isinstance(node, ast.Call) and self._leads_there(node.func, statement.scope):
-                given += [*node.args, *(keyword.value for keyword in node.keywords)]
-        for name in (part for value in given for part in ast.walk(value)):
+                values += [*node.args, *(keyword.value for keyword in node.keywords)]
+        for name in (part for value in values for part in ast.walk(value)):
             if isinstance(name, ast.Name):
                 yield from self._variable(name, statement.scope)
 

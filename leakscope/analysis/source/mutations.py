@@ -161,8 +161,8 @@ def _written_through(references: References, statements: Sequence[Statement]) ->
     for statement in statements:
         scope = statement.scope
         for target, made in _made_of(statement.node):
-            given = [*made.args, *(keyword.value for keyword in made.keywords)]
-            found = [steps for part in given for steps in references.steps_from(part, scope)]
+            arguments = [*made.args, *(keyword.value for keyword in made.keywords)]
+            found = [steps for part in arguments for steps in references.steps_from(part, scope)]
             is_of_it = any(all(step.is_item for step in steps) for steps in found)
             if not is_of_it or references.types.called_functions(made.func, scope):
                 continue
@@ -250,23 +250,11 @@ class _Finder:
         elif self.is_object and isinstance(target, ast.Attribute):
             found = self.references.steps_from(target.value, scope)
             yield from [Mutation(statement, target, "setattr", EXACT)] * (() in found)
-        if self.wraps_itself(target, value, scope):
-            yield Mutation(statement, target, "link", EXACT)
         for form, distance in self.rebinding(target, value, statement):
             yield Mutation(statement, target, form, distance, has_comprehension(value))
             source = self.reading(value, statement, depth=3) if distance == EXACT else None
             if source is not None and source is not statement and self.makes_link(source):
                 yield Mutation(source, source.node, "link", distance)
-
-    def wraps_itself(self, target: ast.expr, value: ast.expr, scope: CodeScope) -> bool:
-        """``loader.collate_fn = partial(collate, inner=loader.collate_fn)``: what holds the
-        container gets a new layer around what it was.
-        """
-        found = self.references.steps_from(target, scope)
-        if not isinstance(value, ast.Call) or not any(s and s[0].kind == "attr" for s in found):
-            return False
-        given = [*value.args, *(keyword.value for keyword in value.keywords)]
-        return any(ast.unparse(part) == ast.unparse(target) for part in given)
 
     def only_rearranges(self, target: ast.Subscript, value: ast.expr, scope: CodeScope) -> bool:
         """``rows[:] = sorted(rows)``, ``rows[:] = rows[-9:]``: nothing is there that was not."""

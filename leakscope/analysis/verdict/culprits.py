@@ -343,9 +343,9 @@ def _culprit(
     by_event = _per_event(case, grower)
     gained = int(case.gain_of(grower) if is_across else judged.peak_bytes)
     ahead = None if shortage_at_the_end(case.run, case.recording) else judged.forecast
-    told = _as_told(case, grower, by_event)
-    chart, chart_unit = _chart(case, told)
-    text = sentence(row, told, judged.share, total, judged.peak_bytes, pinned)
+    shown = _as_shown(case, grower, by_event)
+    chart, chart_unit = _chart(case, shown)
+    text = sentence(row, shown, judged.share, total, judged.peak_bytes, pinned)
     text += _of_native(native) + _about_compiled(case, row)
     if by_event is not None and by_event.text:
         text += f" {by_event.text}"
@@ -357,12 +357,12 @@ def _culprit(
         type=row.type,
         growth=grower.growth,
         falls_back=grower.falls_back,
-        unit=told.unit,
-        phase=told.phase,
-        bytes_per_unit=told.trend.bytes_per_unit,
-        interval=told.trend.interval,
-        readings=told.trend.points,
-        items_per_unit=told.items_per_unit,
+        unit=shown.unit,
+        phase=shown.phase,
+        bytes_per_unit=shown.trend.bytes_per_unit,
+        interval=shown.trend.interval,
+        readings=shown.trend.points,
+        items_per_unit=shown.items_per_unit,
         share=judged.share,
         total_bytes=int(total),
         gained_bytes=gained,
@@ -395,9 +395,9 @@ def _culprit(
         ),
         trend=grower.trend.verdict.value,
         forecast=ahead
-        if ahead is None or told is grower
-        else _forecast_as_told(ahead, told, grower),
-        falsifier=falsifier(row, told, holders),
+        if ahead is None or shown is grower
+        else _forecast_as_shown(ahead, shown, grower),
+        falsifier=falsifier(row, shown, holders),
         excerpts=origins.excerpts,
         chart=chart,
         per_event=by_event,
@@ -407,7 +407,7 @@ def _culprit(
     )
 
 
-def _as_told(case: RunContext, grower: Grower, by_event: EventGrowth | None) -> Grower:
+def _as_shown(case: RunContext, grower: Grower, by_event: EventGrowth | None) -> Grower:
     """Return what grows in the unit that the program works in: a server's requests, the passes of
     an engine, which are nobody's batches.
     """
@@ -442,13 +442,13 @@ INFERENCE = "inference"
 MODEL_CALL = "forward pass"
 
 
-def _forecast_as_told(ahead: Forecast, told: Grower, grower: Grower) -> Forecast:
-    """Return when memory runs out in the unit that is told, and how long that takes."""
-    times = told.trend.bytes_per_unit / grower.trend.bytes_per_unit
+def _forecast_as_shown(ahead: Forecast, shown: Grower, grower: Grower) -> Forecast:
+    """Return when memory runs out in the unit that is shown, and how long that takes."""
+    times = shown.trend.bytes_per_unit / grower.trend.bytes_per_unit
     left = ahead.units_left / times if times > 0 else ahead.units_left
-    at = float(np.ceil(told.x[-1] + left))
-    text = f"reaches {human_bytes(ahead.limit_bytes)} in {told.unit} {human_count(at)}"
-    return msgspec.structs.replace(ahead, unit=told.unit, units_left=left, at=at, text=text)
+    at = float(np.ceil(shown.x[-1] + left))
+    text = f"reaches {human_bytes(ahead.limit_bytes)} in {shown.unit} {human_count(at)}"
+    return msgspec.structs.replace(ahead, unit=shown.unit, units_left=left, at=at, text=text)
 
 
 def _since(case: RunContext, grower: Grower) -> float | None:
