@@ -270,34 +270,6 @@ def main():
     assert lines(index, row("main()·model.parametrizations.weight")) == [5]
 
 
-THROUGH_AN_OBJECT = """\
-class Sheet:
-    def __init__(self):
-        self.out = io.StringIO()
-        self.rows = csv.writer(self.out)
-
-    def add(self, values):
-        self.rows.writerow(values)
-
-def main():
-    sheet = Sheet()
-    for x in loader:
-        sheet.add(x)
-"""
-
-
-def test_where_a_call_leads_to_what_allocates_that_line_comes_first() -> None:
-    index = SourceIndex({"/p/train.py": THROUGH_AN_OBJECT})
-    asked = row("main()·sheet.out[*]")
-    assert lines(index, asked)[0] == 12
-    assert lines(index, asked, around=at(7, bytes=9))[:2] == [7, 12]
-
-
-def test_an_allocation_to_which_no_call_leads_is_no_feeding_line() -> None:
-    index = SourceIndex({"/p/train.py": THROUGH_AN_OBJECT})
-    assert lines(index, row("main()·sheet.out[*]"), around=at(4, bytes=9))[0] == 12
-
-
 MANAGED = """\
 from multiprocessing import Manager, Process
 

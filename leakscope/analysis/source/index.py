@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -122,12 +121,10 @@ class SourceIndex:
         phase: str = "",
         *,
         grows_inside: bool = False,
-        around: Iterable[Site] = (),
     ) -> list[FeedingLine]:
         """Return the lines that put something into the row's container, likeliest first.
 
-        ``grows_inside`` says that it has no more items than before, and that those become larger;
-        ``around`` is where the contents of what holds it were allocated.
+        ``grows_inside`` says that it has no more items than before, and that those become larger.
         Else the lines come first at which an insertion was seen.
         """
         row = self._in_texts(row)
@@ -139,20 +136,8 @@ class SourceIndex:
         inserting = list(filter(None, map(self._statement_at, row.inserted_at)))
         new = [at for at in inserting if all(at is not statement for statement in known)]
         found += [Mutation(at, at.node, "insert", EXACT) for at in new]
-        if is_called and not inserting:
-            sites = row.allocated_at or [*map(self.files.in_text, around)]
-            found = [*self._allocating(found, sites), *found]
         ordered = sorted(found, key=lambda mutation: _seen_first(mutation.statement, row))
         return list(dict.fromkeys(map(self._line, ordered)))
-
-    def _allocating(self, calls: list[Mutation], sites: list[Site]) -> list[Mutation]:
-        """Return the statement that allocated most, where the likeliest call leads to it."""
-        if not calls or not sites:
-            return []
-        at = self._statement_at(max(sites, key=lambda site: site.bytes))
-        if at is None or at.scope.name not in _called_names(calls[0].statement):
-            return []
-        return [Mutation(at, at.node, "call", CALLED)]
 
     def _statement_at(self, site: Site) -> Statement | None:
         """Return the innermost statement around a place, None where no source has it."""

@@ -644,14 +644,8 @@ def find_origins(
             inserted_at=table.inserted_at.get(grower.path, []),
             items_made_at=table.items_made_at.get(grower.path, []),
         )
-        parent = table.parent(grower.path)
-        feeding = sources.feeding(
-            row.owner,
-            witnessed,
-            grower.phase,
-            grows_inside=_grows_inside(table, grower),
-            around=[] if parent is None else table.sites.get(parent, []),
-        )
+        inside = _grows_inside(table, grower)
+        feeding = sources.feeding(row.owner, witnessed, grower.phase, grows_inside=inside)
         defined = sources.defined_at(row.owner, row)
         errors = errors_in([table.latest[path] for path in table.descendants(grower.path)], row)
         if errors is not None and errors.owner is not None:
