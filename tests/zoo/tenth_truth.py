@@ -12,7 +12,8 @@ TENTH: dict[str, Truth] = {
     "streaming_recogniser": Truth(
         (
             Leak(
-                ("Recogniser.hidden", "recogniser.hidden", "main.recogniser.hidden"),
+                ("Recogniser.hidden", "recogniser.hidden", "main.recogniser.hidden",
+                 "deep_graph"),  # whose title has the name
                 line="self.hidden = self.cell(",
                 kept={"step": 338000},
             ),
@@ -88,7 +89,7 @@ TENTH: dict[str, Truth] = {
     "frozen_generations": Truth(
         (
             Leak(
-                ("garbage", "frozen_garbage", "collector_off"),
+                ("garbage", "collector_frozen", "collector_off"),
                 also=("allocator_slack",),  # nodes between freed blocks keep 2 MB a step
                 line="gc.freeze()",
                 kept={"step": 159000},
