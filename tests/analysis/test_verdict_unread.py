@@ -61,6 +61,17 @@ def test_free_memory_between_new_objects_without_a_name_is_left_open(
     assert ("free memory lies between them" in report.headline) == (verdict == "inconclusive")
 
 
+@pytest.mark.parametrize(("rate", "verdict"), [(KIB, "inconclusive"), (0, "clean")])
+def test_however_little_is_kept_without_a_name_it_is_no_acquittal_where_it_goes_on(
+    rate: int, verdict: str
+) -> None:
+    program = Program(endless=True, steps=160, validation=0)
+    program.plant(Thing("lib.nodes", lambda s: 20 * KIB + s.step * rate, user=False))
+    report = analyse(program.build())
+    assert report.verdict.value == verdict, report.headline
+    assert ("code keep 1 KiB of new objects per step, " in report.headline) == bool(rate)
+
+
 def scattered(in_use_rate: float) -> Program:
     """Resident memory that swings by what is free in the heap, over what malloc has handed out."""
 

@@ -197,26 +197,32 @@ def _unsettled(case: RunContext, growth: SearchResult) -> list[str]:
             f"time to tell a leak from a warm-up: {_further(case, term.trend.more_work)}."
         )
         return [text]
-    return _pinning(case, growth)
+    return _little_without_name(case, growth)
 
 
-def _pinning(case: RunContext, growth: SearchResult) -> list[str]:
-    """Return what is missing where little grows without a name, and free memory may lie between.
+def _little_without_name(case: RunContext, growth: SearchResult) -> list[str]:
+    """Return what is missing where little grows without a name, object by object.
 
-    A leak of small objects costs many times their size: each keeps the free block below it.
+    What is steady goes on. A leak of small objects costs many times their size, for each keeps the
+    free block below it.
     """
     unnamed, slack = growth.terms.get("elsewhere"), growth.terms.get("slack")
-    if unnamed is None or slack is None or not unnamed.trend.is_growing:
+    if unnamed is None or not unnamed.trend.is_growing or unnamed.excluded_by:
         return []
-    cost = unnamed.trend.net_bytes + slack.trend.net_bytes
-    if slack.trend.is_bounded or cost < policy.GAUGE_NOISE_BYTES:
-        return []
-    if unnamed.excluded_by or slack.excluded_by or case.pool.is_bounded:
-        return []
+    kept = (
+        f"libraries or native code keep {human_bytes(unnamed.trend.bytes_per_unit)} of new objects "
+        f"per {case.unit.name}"
+    )
+    is_between = slack is not None and not (slack.trend.is_bounded or slack.excluded_by)
+    if slack is not None and is_between and not case.pool.is_bounded:
+        cost = unnamed.trend.net_bytes + slack.trend.net_bytes
+        between = f"{kept}, and free memory lies between them"
+        return [
+            f"Memory grew by {human_bytes(cost)}: {between}: {_further(case, case.pool.more_work)}."
+        ]
     text = (
-        f"Memory grew by {human_bytes(cost)}: libraries or native code keep "
-        f"{human_bytes(unnamed.trend.bytes_per_unit)} of new objects per {case.unit.name}, and "
-        f"free memory lies between them: {_further(case, case.pool.more_work)}."
+        f"{kept[0].upper()}{kept[1:]}, {human_bytes(unnamed.trend.net_bytes)} in all, too little "
+        "to tell a leak from a cache: profile ten times as long."
     )
     return [text]
 
