@@ -182,7 +182,11 @@ PATIENCE_S = 10.0
 
 
 def make_run_directory(
-    options: SessionOptions, limit: int | None = None, world: World = ALONE
+    options: SessionOptions,
+    limit: int | None = None,
+    world: World = ALONE,
+    *,
+    numbered: bool = False,
 ) -> Path:
     """Make the run directory that the options ask for and return its absolute path.
 
@@ -190,9 +194,10 @@ def make_run_directory(
         options: what was asked for.
         limit: the memory limit of the process that is recorded, where that isn't this one.
         world: the ranks that record into one directory.
+        numbered: whether a run that is in the way is left alone, and this one made beside it.
 
     Raises:
-        RunExistsError: ``out`` holds a run already and ``force`` is not set.
+        RunExistsError: ``out`` holds a run already, and neither ``force`` nor ``numbered`` is set.
         UnwritableError: it can't be made.
 
     """
@@ -207,6 +212,7 @@ def make_run_directory(
         force=options.force,
         world=world,
         runs=options.runs or RUNS,
+        numbered=numbered,
     )
     return found.path.absolute()
 
@@ -219,19 +225,21 @@ def claim(
     force: bool,
     world: World,
     runs: Path = RUNS,
+    numbered: bool = False,
 ) -> RunDirectory:
     """Return the directory of a run, made here or by another rank of the same launch.
 
     Whoever comes first makes it, and nobody waits for anybody: each rank goes through the same
-    places in the same order, and only one can write a manifest into a place.
+    places in the same order, and only one can write a manifest into a place. ``out-2``, ``out-3``,
+    … are such places too where they are to be ``numbered``.
 
     Raises:
-        RunExistsError: ``out`` holds another run, and ``force`` is not set.
+        RunExistsError: ``out`` holds another run, and neither ``force`` nor ``numbered`` is set.
         UnwritableError: it can't be made.
 
     """
     manifest.launch = world.launch.key
-    if out is not None:
+    if out is not None and not (numbered and not force):
         try:
             return _join_or_make(out, manifest, force=force, world=world)
         except RunExistsError:

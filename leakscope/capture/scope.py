@@ -280,7 +280,7 @@ def profile(
         workers: ``on`` has the workers of DataLoaders record themselves too.
         children: ``auto`` has other child processes that run Python record themselves too.
         report: Whether to write the report at the end.
-        force: Replace a run that ``out`` holds already.
+        force: Replace a run that ``out`` holds already; else this one goes into ``out-2``.
         label: A name for the run, shown in its report.
         enabled: False does nothing at all; None asks the environment (``LEAKSCOPE=off``).
         quiet: Print no summary.
@@ -289,7 +289,7 @@ def profile(
         trackers: Where memory is drawn beside the loss: names, ``auto`` or ``off``.
 
     Raises:
-        LeakscopeError: options make no sense, or ``out`` holds a run already; never later.
+        LeakscopeError: options make no sense; never later.
 
     """
     if enabled is False or (enabled is None and is_off()):
@@ -360,7 +360,11 @@ def _start(options: SessionOptions) -> Session | None:
     try:
         from leakscope.capture.workers import start_session
 
-        return start_session(options)
+        session = start_session(options)
+        path = session.run_path
+        if options.out is not None and path.name != options.out.name:
+            _warn(f"{options.out} already holds a run; this one is recorded into {path}.")
+        return session
     except UnwritableError as fault:
         _warn(f"{str(fault).removesuffix('.')}; the program goes on without a recording.")
         return None

@@ -365,7 +365,7 @@ class Session:
             return
         self.take_place(world := this_world())
         header = msgspec.structs.replace(header_of(world), started=self.header.started)
-        path = make_run_directory(self.options, world=world)
+        path = make_run_directory(self.options, world=world, numbered=True)
         if path == self.run_path:
             self._writer.write(header)
         elif self._writer.move(path, header):

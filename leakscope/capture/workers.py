@@ -357,7 +357,7 @@ def start_session(
     from leakscope.recording import RecordingWriter
 
     world = this_world() if child is None else World(child.rank, child.world_size, child.attempt)
-    path = make_run_directory(options, world=world) if run_path is None else run_path
+    path = make_run_directory(options, world=world, numbered=True) if run_path is None else run_path
     root = project_root_of(options) if child is None else child.project_root
     header = header_of(world) if child is None else header_of_child(child, this_world())
     writer = RecordingWriter(path, header, max_bytes=options.max_recording)

@@ -20,8 +20,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import leakscope
 from leakscope.capture import scope as scopes
-from leakscope.model.errors import LeakscopeError, RunExistsError
+from leakscope.model.errors import LeakscopeError
 from leakscope.recording import open_run
+from leakscope.recording.directory import MANIFEST
 
 
 @pytest.fixture(autouse=True)
@@ -175,15 +176,19 @@ class TestBadOptions:
             leakscope.profile("run", **options)
         assert not Path("run").exists()
 
-    def test_a_run_is_not_overwritten(self):
+    def test_a_run_is_not_overwritten_and_keeps_no_program_from_starting(self, capfd):
         with leakscope.profile("run", report=False):
             pass
-        ran = False
-        with pytest.raises(RunExistsError), leakscope.profile("run", report=False):
-            ran = True
-        assert not ran
+        made = Path("run", MANIFEST).read_bytes()
+        for number in (2, 3):
+            with leakscope.profile("run", report=False):
+                pass
+            assert "run already holds a run; this one is recorded into " in capfd.readouterr().err
+            assert open_run(f"run-{number}").recordings
+        assert Path("run", MANIFEST).read_bytes() == made
         with leakscope.profile("run", report=False, force=True):
             pass
+        assert Path("run", MANIFEST).read_bytes() != made
 
     def test_a_generator_is_not_decorated(self):
         def batches():
@@ -467,13 +472,13 @@ class TestRanks:
         monkeypatch.setenv("RANK", "0")
         with leakscope.profile("run", report=False):
             pass
-        with pytest.raises(RunExistsError):
-            leakscope.profile("run", report=False).__enter__()
+        with leakscope.profile("run", report=False):
+            pass
         monkeypatch.setenv("MASTER_ADDR", "somewhere")
         monkeypatch.setenv("MASTER_PORT", "1234")
         monkeypatch.setenv("RANK", "1")
-        with pytest.raises(RunExistsError):
-            leakscope.profile("run", report=False).__enter__()
+        with leakscope.profile("run", report=False):
+            pass
         assert len(open_run("run").recordings) == 1
 
     def test_of_ranks_that_replace_a_run_only_the_first_does(self, monkeypatch):

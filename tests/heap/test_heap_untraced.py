@@ -129,7 +129,7 @@ def test_nothing_happens_where_nobody_traces() -> None:
 
 
 def test_without_the_native_part_all_is_traced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pausing, "_allocators", None)
+    monkeypatch.setattr(pausing, "_native", None)
     monkeypatch.setattr(pausing, "_is_remembered", False)
     remember_allocators()
     tracemalloc.start()
