@@ -65,7 +65,7 @@ from leakscope.analysis.remedies.cleanup_calls import (
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.verdict.cleared import find_cleared, find_undecided, with_cleared
 from leakscope.analysis.verdict.culprits import find_culprits, growth_per_event, with_pileups
-from leakscope.analysis.verdict.headline import headline, verdict_of
+from leakscope.analysis.verdict.headline import earlier_growth, headline, verdict_of
 from leakscope.analysis.verdict.kinds import find_kinds
 from leakscope.model import gauge
 from leakscope.model.device import OutOfMemory
@@ -184,18 +184,18 @@ def _report(
     verdict, missing = verdict_of(case, growth, culprits, findings, undecided)
     work = find_work(run, case)
     verdict = _with_shortage(verdict, shortage)
+    cleared = find_cleared(case, growth, undecided)
+    earlier = earlier_growth(case, cleared)
     return Report(
         verdict=verdict,
-        headline=headline(verdict, culprits, findings, missing, work, shortage),
+        headline=headline(verdict, culprits, findings, missing, work, shortage, earlier=earlier),
         growth=[
             msgspec.structs.replace(each, per_event=by_event.get(each.metric))
             for each in find_growth(case, growth.growers, ledgers)
         ],
         culprits=[with_results(culprit, cures) for culprit in culprits],
         findings=[with_result(finding, cures) for finding in findings],
-        cleared=with_cleared(
-            find_cleared(case, growth, undecided), [*workers.cleared, *cleared_files(case)]
-        ),
+        cleared=with_cleared(cleared, [*workers.cleared, *cleared_files(case)]),
         overhead=find_overhead(case),
         errors=[*find_problems(run), *ranks.problems],
         run=find_facts(run, _main(run)),

@@ -25,8 +25,8 @@ from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.device import OutOfMemory
 from leakscope.model.record import UNRECORDED_CHILDREN
-from leakscope.model.report import Culprit, Finding, PiledUp, RunVerdict, Severity, Work
-from leakscope.model.text import clipped, human_bytes, plural
+from leakscope.model.report import Cleared, Culprit, Finding, PiledUp, RunVerdict, Severity, Work
+from leakscope.model.text import clipped, human_bytes, human_count, plural
 from leakscope.model.trend import Reason
 
 LONGEST_NAME = 160
@@ -304,10 +304,12 @@ def headline(
     ended: OutOfMemory | None = None,
     *,
     processes: int = 1,
+    earlier: str = "",
 ) -> str:
     """Return the verdict in a sentence; how memory ended the run comes first.
 
-    ``processes`` is of how many it is, where children recorded themselves.
+    ``processes`` is of how many it is, where children recorded themselves; ``earlier`` is what
+    memory gained before it came to rest.
     """
     if ended is not None:
         leaks = verdict is RunVerdict.LEAK
@@ -322,7 +324,24 @@ def headline(
         return f"No leak found in {plural(processes, 'process')}, {did} in the busiest.{costs}"
     if verdict is RunVerdict.INCONCLUSIVE:
         return f"Inconclusive after {did}. {missing[0]}{_costs(findings, is_clean=False)}"
-    return f"No leak found in {did}.{_costs(findings, is_clean=True)}"
+    return f"No leak found in {did}.{earlier}{_costs(findings, is_clean=True)}"
+
+
+def earlier_growth(case: RunContext, cleared: list[Cleared]) -> str:
+    """Return what memory gained before it came to rest, as a further sentence; empty if little."""
+    pool = case.pool
+    if pool.reason is not Reason.STOPPED or pool.gained_before < policy.NOTEWORTHY_BYTES:
+        return ""
+    filled = [
+        each
+        for each in cleared
+        if each.kind == "bounded" and each.total_bytes >= policy.MOST_SHARE * pool.gained_before
+    ]
+    most = max(filled, key=lambda each: each.total_bytes, default=None)
+    which = f", most of it {clipped(most.name, LONGEST_NAME)}" if most else ""
+    until = f"{case.unit.name} {human_count(math.ceil(pool.tail_from))}"
+    gained = human_bytes(pool.gained_before)
+    return f" Memory grew by {gained} until {until}{which}, and is flat since."
 
 
 def _costs(findings: list[Finding], *, is_clean: bool) -> str:
