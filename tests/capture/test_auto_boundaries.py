@@ -720,13 +720,13 @@ class TestTorchAsItWas:
                 yield from range(4)
 
             def __len__(self):
-                Shuffling.asked += 1
+                Shuffling.requested += 1
                 return 4
 
         data = TensorDataset(torch.ones(4, 1))
         for _ in DataLoader(data, sampler=Shuffling()):
             pass
-        assert Shuffling.asked == 0
+        assert Shuffling.requested == 0
 
     def test_no_batch_loss_or_model_lives_longer(self):
         def survivors() -> list[str]:
