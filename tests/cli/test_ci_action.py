@@ -146,7 +146,7 @@ class Runner:
         return [tuple(json.loads(line)) for line in lines]
 
     def comments(self) -> list[tuple[list[str], str]]:
-        return [(words, body) for words, body in self.asked() if body]
+        return [(words, body) for words, body in self.requested() if body]
 
 
 @pytest.fixture
@@ -200,7 +200,7 @@ def test_a_leak_fails_and_the_pull_request_is_told_how_it_compares(
         "Install": 0, "Record": 0, "Check": 0, "Compare": 0,
         "Take the report for the next comparison": 0,
     }  # fmt: skip
-    assert base.asked() == []
+    assert base.requested() == []
     kept = base.temp / "leakscope-memory-base.json"
     (runner.temp / kept.name).write_bytes(kept.read_bytes())  # as the cache does
 
