@@ -406,6 +406,8 @@ def _blame(ended: OutOfMemory) -> str:
     if not ended.names:
         return "What was live, no census shows."
     most = ended.names[0]
+    if most.bytes < policy.LITTLE_SHARE * (ended.live_bytes or 0):
+        return "No name holds much of it."
     return f"Most was held by {clipped(most.name, LONGEST_NAME)}: {human_bytes(most.bytes)}."
 
 
