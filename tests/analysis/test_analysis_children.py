@@ -182,9 +182,15 @@ def test_every_form_of_the_report_has_the_processes():
     assert "- **process:** child 2 of 2" in culprit_markdown(report.culprits[0])
 
 
-def worker_of_a_pool(number: int, began: float, *, leaks: Program = LEAKING) -> Recording:
+def worker_of_a_pool(
+    number: int,
+    began: float,
+    *,
+    leaks: Program = LEAKING,
+    target: str = "multiprocessing.pool.worker",
+) -> Recording:
     """Return one that begins then and lives as long as its program."""
-    pool = {"target": "multiprocessing.pool.worker", "start_method": "fork", "started": began}
+    pool = {"target": target, "start_method": "fork", "started": began}
     recording = child(leaks, number, **pool)
     recording.end = EndRecord(status="exit", time_s=recording.measurements[-1].boundary.time_s)
     return recording
@@ -198,6 +204,15 @@ def test_what_workers_gather_that_a_pool_replaces_is_no_leak():
     cleared = [c for c in report.cleared if "goes with its process" in c.reason]
     assert {c.name for c in cleared} == {"RolloutWorker.frames"}
     assert "3 such processes were replaced meanwhile" in cleared[0].reason
+
+
+@pytest.mark.parametrize("target", ["__main__.train_fold", ""])
+def test_what_processes_gather_that_the_program_starts_in_turn_is_a_leak(target: str):
+    length = LEAKING.build().main.measurements[-1].boundary.time_s + 0.5
+    folds = [worker_of_a_pool(n, 1.0 + n * length, target=target) for n in range(4)]
+    report = report_of(healthy(), *folds)
+    assert report.verdict is RunVerdict.LEAK
+    assert report.culprits[0].name == "RolloutWorker.frames"
 
 
 def test_workers_that_live_side_by_side_are_not_replaced():

@@ -172,6 +172,12 @@ DEEP_GRAPH = 4000.0
 """Nodes of a graph that a census may have left: chains of five thousand aren't walked again."""
 PILED_UP = 100
 """So many tasks or threads of one function, still growing, are a leak whatever they weigh."""
+FEWEST_REPLACED = 2
+"""Workers that ended and had a successor, from which on a pool replaces them as a rule."""
+SUCCESSOR_SECONDS = 5.0
+"""After the end of a worker, within which its successor begins."""
+REPLACED_FACTOR = 1.5
+"""A worker that gained so many times as much as any that was replaced isn't like them."""
 PILED_UP_FACTOR = 64.0
 """A container of tasks or threads keeps those that pile up if it gains items at most so many times
 as fast, or as slowly, as their number rises."""

@@ -58,6 +58,8 @@ _KNOWN_TARGETS = {
     "joblib.externals.loky.process_executor._process_worker": "worker of joblib",
 }
 """Names for what children of libraries run."""
+_POOLED = _KNOWN_TARGETS.keys() - {MANAGER}
+"""What workers of pools run: a pool replaces those that have done their number of tasks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,31 +210,24 @@ def without_recorded_children(case: RunContext, findings: list[Finding]) -> list
     return [finding for finding in findings if finding.kind != "children"]
 
 
-FEWEST_REPLACED = 2
-"""Workers that ended and had a successor, from which on a pool replaces them as a rule."""
-SUCCEEDS_S = 5.0
-"""Seconds after the end of a worker within which its successor begins."""
-MUCH_LONGER = 1.5
-"""A worker that has gained so many times as much as any that was replaced isn't like them."""
-
-
 def without_what_is_replaced(children: Sequence[JudgedProcess]) -> list[JudgedProcess]:
     """Return children, cleared of what grows in workers that their pool replaces now and then.
 
     All that one gathered goes with it. As long as none gains more than those that went before, it
-    is bounded.
+    is bounded. May be confused with processes that the program starts one after the other, a fold
+    or a trial each: what grows in them is theirs, and kills the longest of them.
     """
     alike: dict[tuple[int, str], list[JudgedProcess]] = defaultdict(list)
-    for process in children:
+    for process in (each for each in children if each.header.target in _POOLED):
         alike[process.header.parent, process.header.target].append(process)
     cleared: dict[int, JudgedProcess] = {}
     for group in alike.values():
         replaced = [process for process in group if _has_successor(process, group)]
-        if len(replaced) < FEWEST_REPLACED:
+        if len(replaced) < policy.FEWEST_REPLACED:
             continue
         most = max(process.gained_in_all for process in replaced)
         for process in group:
-            if process in replaced or process.gained_in_all <= MUCH_LONGER * most:
+            if process in replaced or process.gained_in_all <= policy.REPLACED_FACTOR * most:
                 cleared[id(process)] = _cleared_of_growth(process, len(replaced))
     return [cleared.get(id(process), process) for process in children]
 
@@ -244,7 +239,7 @@ def _has_successor(process: JudgedProcess, group: Sequence[JudgedProcess]) -> bo
         return False
     ended = process.header.started + end.time_s
     begun = [other.header.started - other.header.lived_s for other in group if other is not process]
-    return any(-AROUND_S <= began - ended <= SUCCEEDS_S for began in begun)
+    return any(-AROUND_S <= began - ended <= policy.SUCCESSOR_SECONDS for began in begun)
 
 
 def _cleared_of_growth(process: JudgedProcess, replaced: int) -> JudgedProcess:
