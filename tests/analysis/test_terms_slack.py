@@ -82,9 +82,7 @@ def test_free_memory_between_what_fills_a_bound_is_no_leak(other: int, verdict: 
     assert ("pinned_by_growth" in rules) is (verdict is RunVerdict.CLEAN)
 
 
-@pytest.mark.parametrize(
-    ("rate", "verdict"), [(0, RunVerdict.CLEAN), (100 * KIB, RunVerdict.LEAK)]
-)
+@pytest.mark.parametrize(("rate", "verdict"), [(0, RunVerdict.CLEAN), (100 * KIB, RunVerdict.LEAK)])
 def test_what_leaks_into_free_memory_of_the_heap_is_a_leak_though_the_process_is_no_larger(
     rate: int, verdict: RunVerdict
 ) -> None:
