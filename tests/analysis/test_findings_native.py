@@ -129,6 +129,21 @@ def test_objects_that_no_walk_reaches_have_the_line_that_allocates_them(owner: N
     assert "unexplained" not in {f.kind for f in report.findings}
 
 
+def test_objects_that_no_walk_reaches_are_not_reported_where_frozen_garbage_explains_them() -> None:
+    program = Program(epochs=14).swell(lambda s: s.step * MIB)
+    run = program.gauge(gauge.GC_FROZEN, lambda s: 300_000 + 5_000 * s.epoch).build()
+    for measurement in run.main.measurements[::4]:
+        size = measurement.boundary.step * MIB
+        record = NativeAllocationsRecord(
+            boundary=measurement.boundary.index,
+            interval_bytes=1 << 19,
+            sites=[site(size, 31, owner=NativeOwner.INTERPRETER)],
+        )
+        run.main.native_allocations.append(record)
+    kinds = [f.kind for f in analyse(run).findings if f.severity is Severity.WARNING]
+    assert kinds == ["collector_frozen"]
+
+
 @pytest.mark.parametrize(
     ("more", "lines"),
     [

@@ -12,6 +12,7 @@ import msgspec
 
 from leakscope.analysis.accounting.compiled_code import diagnose_compiled_code
 from leakscope.analysis.allocator import run_findings
+from leakscope.analysis.columns.series import HOST
 from leakscope.analysis.findings import (
     garbage,
     gauge_rules,
@@ -24,6 +25,7 @@ from leakscope.analysis.growth.search import SearchResult
 from leakscope.analysis.remedies.catalogue import prefer_known_remedy
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.verdict.severity import SEVERITY_ORDER
+from leakscope.analysis.verdict.wording import finding_signature
 from leakscope.model.device import OutOfMemory
 from leakscope.model.report import Culprit, Finding, Ledger, Severity
 
@@ -79,10 +81,13 @@ def find_findings(
     found = [f for f in found if f.kind != "threads" or "threads" not in reported] + piled_up
     if case.is_watched:
         found = [f for f in found if f.kind not in _KINDS_FROM_WITHIN]
-    is_explained = any(
-        f.kind in _EXPLAINING_KINDS for f in found if f.severity is not Severity.NOTE
-    )
-    if is_explained:
+    explaining = [
+        f for f in found if f.kind in _EXPLAINING_KINDS and f.severity is not Severity.NOTE
+    ]
+    is_explained = bool(explaining)
+    if any(not _is_unexplained(f) for f in explaining):
+        found = [f for f in found if not _is_unexplained(f)]
+    elif is_explained:
         found = [f for f in found if f.kind != "unexplained"]
     found = [_recognised(case, finding) for finding in found]
     found.sort(
@@ -93,6 +98,12 @@ def find_findings(
         )
     )
     return [msgspec.structs.replace(f, rank=rank) for rank, f in enumerate(found, 1)]
+
+
+def _is_unexplained(finding: Finding) -> bool:
+    """Return whether a finding is of growth that no name and no other finding explains."""
+    is_unreached = finding.signature == finding_signature(finding.kind, HOST, unnamed.UNREACHED)
+    return finding.kind == "unexplained" or is_unreached
 
 
 def _recognised(case: RunContext, finding: Finding) -> Finding:

@@ -84,6 +84,8 @@ FEWER_SHAPES = Remedy(
     ),
 )
 MOST_NATIVE_TYPES = 5
+UNREACHED = "unreached"
+"""Subject of the finding of objects that no name and no other object leads to."""
 _OF_OBJECTS = {
     NativeOwner.ARRAY: "Arrays",
     NativeOwner.TENSOR: "Tensors",
@@ -273,7 +275,7 @@ def _unreached(term: Term, objects: list[NativeGrowth], ledger: Ledger) -> Findi
             "A cache or queue of a library's would become smaller when it is emptied.",
             f"It grew through the last {plural(term.trend.points, 'reading')}.",
         ),
-        subject="unreached",
+        subject=UNREACHED,
     )
 
 
