@@ -91,6 +91,15 @@ class Costs:
         self._expected[due] = before + policy.RECENT * (seconds - before)
         self._faded.pop(due, None)
 
+    def forget_names(self) -> None:
+        """Forget what censuses of the user's names took: while a program was set up they took in
+        what it imported, and those of its work don't.
+        """
+        self._focused = 0
+        self._latest.clear()
+        self._expected.pop(Due.FOCUSED, None)
+        self._faded.pop(Due.FOCUSED, None)
+
     def fade(self, due: Due) -> None:
         """Expect a little less of what was too much, so that it is tried again."""
         part = self._faded.get(due, 1.0) * policy.PAUSE_FADES

@@ -73,6 +73,8 @@ class Schedule:
         self._floor_spent = 0.0
         self._timed_spent = 0.0
         """Seconds of that at boundaries by time alone, before the program reached one itself."""
+        self._works = False
+        """Whether a phase has begun: what came before was set-up."""
         self._floor_full = 0.0
         self._late_spent = 0.0
         self._floor_inside = 0.0
@@ -118,6 +120,9 @@ class Schedule:
             self._floor_spent -= self._timed_spent
             self._floor_inside -= self._timed_spent
             self._timed_spent = 0.0
+            if not self._works:
+                self._costs.forget_names()
+        self._works = self._works or kind is BoundaryKind.PHASE_BEGIN
         return self._between(kind, phase, label, now)
 
     @property

@@ -530,3 +530,12 @@ def test_after_two_minutes_few_answers_of_a_server_feel_a_census(monkeypatch):
         return (run.spent - validations) / (18 * 60)
 
     assert share(1000) < 0.005 < 0.007 < share(0)
+
+
+def test_censuses_that_took_in_imports_while_a_program_was_set_up_forbid_no_later_ones():
+    usual, imports = FakeSession(focused=0.02), FakeSession(focused=0.02)
+    usual.clock.sleep(8.0)
+    imports.taker.focused = 0.7
+    set_up(imports, 8)
+    imports.taker.focused = 0.02
+    assert looks_inside(imports) >= looks_inside(usual) - 1
