@@ -308,3 +308,58 @@ def test_what_a_manager_keeps_has_the_programs_names_and_lines():
 def test_without_a_manager_lists_are_nobodys_but_the_programs():
     text = MANAGED.replace("Manager", "Other")
     assert managed_names(SourceIndex({"/p/scan.py": text}, "/p")) == []
+
+
+KEEPING = """\
+class Shipper:
+    def stream(self, name):
+        found = self.streams[name] = zlib.compressobj(6)
+        return found
+
+    def context(self, url):
+        found = ssl.create_default_context()
+        found.minimum_version = 3
+        self.contexts[url] = found
+
+    def open(self, path):
+        self.readers.append(av.open(path))
+
+    def read(self, path):
+        data = decode(path)
+        self.digest.update(data)
+        return data
+
+    def both(self, path):
+        image = decode(path)
+        self.first.append(image)
+        self.second.append(image)
+
+
+def parse(texts):
+    trees = []
+    for text in texts:
+        tree = etree.fromstring(text)
+        trees.append(tree)
+    total = total.add(tree)
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        (3, "Shipper.streams"),
+        (7, "Shipper.contexts"),
+        (12, "Shipper.readers"),
+        (15, ""),
+        (20, ""),
+        (28, "trees"),
+        (90, ""),
+    ],
+    ids=["at once", "later", "as it is made", "read", "two", "a local list", "no such line"],
+)
+def test_the_container_that_gets_what_a_line_makes(line: int, name: str) -> None:
+    assert SourceIndex({"/p/train.py": KEEPING}).kept_in("/p/train.py", line) == name
+
+
+def test_native_memory_that_nobody_keeps_has_no_container() -> None:
+    assert SourceIndex({}).kept_in("/p/train.py", 3) == ""

@@ -213,18 +213,20 @@ def _native(case: RunContext, term: Term, native: list[NativeGrowth], ledger: Le
     """Return what is known of growth that sampled native allocations account for."""
     left, first = term.trend.net_bytes, native[0]
     place = f", called at {first.location}" if first.location else ""
+    keeper = case.sources.kept_in(first.file, first.line) if first.location else ""
     rows = "; ".join(
         f"{n.name}{' at ' + n.location if n.location else ''} {human_bytes(n.gained_bytes)}"
         for n in native[:MOST_SITES]
     )
     return to_finding(
         "unexplained",
-        f"Native memory grows in {first.library}{place}",
+        f"Native memory grows in {first.library}{place}"
+        f"{', and is kept in ' + keeper if keeper else ''}",
         f"{human_bytes(left)} of growth ({human_share(min(term.share, 1.0))}) is in no Python "
         f"object. Of sampled native allocations these go on growing (estimates): {rows}."
         f"{_by_threads(native[:MOST_SITES])}"
         f"{where_mapped(case, term.trend.tail_from)}{_other_growth(ledger)}",
-        CALL_LESS,
+        _empty(keeper, first.location) if keeper else CALL_LESS,
         severity=Severity.WARNING,
         trend=term.trend,
         share=term.share,
@@ -233,6 +235,17 @@ def _native(case: RunContext, term: Term, native: list[NativeGrowth], ledger: Le
         falsifier=(
             "A warm-up of the library would have ended within the run.",
             f"It grew through the last {plural(term.trend.points, 'reading')}.",
+        ),
+    )
+
+
+def _empty(keeper: str, location: str) -> Remedy:
+    return Remedy(
+        title=f"Bound {keeper}, or close what it keeps",
+        text=(
+            f"What is made at {location} is put into {keeper}: each has native memory of its own, "
+            "which Python's sizes don't show. Close those that aren't needed any more and take "
+            "them out, or keep a fixed number."
         ),
     )
 

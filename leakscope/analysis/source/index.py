@@ -19,6 +19,7 @@ from leakscope.analysis.source.library_calls import (
     ItemWork,
     cache_decorator,
     cached_function,
+    find_keeper,
     keeps_hooks,
     suspect_mutations,
 )
@@ -148,6 +149,13 @@ class SourceIndex:
         found += [Mutation(at, at.node, "insert", EXACT) for at in new]
         ordered = sorted(found, key=lambda mutation: _seen_first(mutation.statement, row))
         return list(dict.fromkeys(map(self._line, ordered)))
+
+    def kept_in(self, file: str, line: int) -> str:
+        """Return the container into which what a line makes is put, as a person would name it;
+        empty where the source shows none.
+        """
+        made = self._statement_at(self.files.in_text(Site(file=file, line=line)))
+        return find_keeper(self.program, made) if made is not None else ""
 
     def _statement_at(self, site: Site) -> Statement | None:
         """Return the innermost statement around a place, None where no source has it."""

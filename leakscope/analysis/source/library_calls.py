@@ -20,6 +20,8 @@ from leakscope.analysis.source.types import TypeInference, dotted, imported_name
 from leakscope.model.census import CensusRow, RootKind
 from leakscope.model.path_pattern import Step, parse_path
 
+_PUTTING = frozenset({"append", "appendleft", "insert", "add", "setdefault", "put", "put_nowait"})
+"""Methods of containers and queues that put in one item, as it is."""
 WARNINGS = "__warningregistry__"
 """Where a module's globals keep the texts of the warnings that it was given."""
 _CACHES = frozenset({"lru_cache", "cache", "memoize", "cached"})
@@ -528,3 +530,53 @@ def _receiver(value: ast.expr | None) -> ast.expr | None:
     if isinstance(value, (ast.Attribute, ast.Subscript, ast.Await, ast.Starred)):
         return value.value
     return value.func if isinstance(value, ast.Call) else None
+
+
+def find_keeper(program: UserProgram, made: Statement) -> str:
+    """Return the container into which a function puts what a statement of it makes, as its methods
+    are written: ``Shipper.streams``. Empty where the source shows none, or several.
+    """
+    names = {
+        target.id
+        for node in own_nodes(made.node)
+        for target in _targets(node)
+        if isinstance(target, ast.Name)
+    }
+    following = [s for name in names for s in program.mentioning(name) if s.scope is made.scope]
+    found = [*_containers(made.node, None)]
+    for statement in following:
+        found += _containers(statement.node, names)
+    kept_in = {_as_written(container, made.scope) for container in found}
+    return kept_in.pop() if len(kept_in) == 1 else ""
+
+
+def _targets(node: ast.AST) -> list[ast.expr]:
+    if isinstance(node, ast.Assign):
+        return node.targets
+    return [node.target] if isinstance(node, (ast.AnnAssign, ast.NamedExpr)) else []
+
+
+def _containers(node: ast.stmt, names: set[str] | None) -> Iterator[ast.expr]:
+    """Yield what gets an item by a statement: one of these variables, or whatever it makes."""
+
+    def is_meant(value: ast.expr | None) -> bool:
+        if names is None:
+            return any(isinstance(part, ast.Call) for part in ast.walk(value)) if value else False
+        return isinstance(value, ast.Name) and value.id in names
+
+    for part in own_nodes(node):
+        if isinstance(part, ast.Assign) and is_meant(part.value):
+            yield from (t.value for t in part.targets if isinstance(t, ast.Subscript))
+    match node:
+        case ast.Expr(ast.Call(func=ast.Attribute(value=container, attr=method), args=arguments)):
+            if method in _PUTTING and any(map(is_meant, arguments)):
+                yield container
+
+
+def _as_written(container: ast.expr, scope: CodeScope) -> str:
+    """Return a container's name: of an attribute of ``self`` by the class, of others as written."""
+    written = dotted(container)
+    holder, _, rest = written.partition(".")
+    owner = scope.enclosing_class()
+    is_own = owner is not None and holder in {"self", scope.receiver}
+    return f"{owner.name}.{rest}" if is_own and owner is not None else written
