@@ -1430,6 +1430,26 @@ PROGRAMS = [
         kind="dict",
     ),
     one(
+        "hooks beside one that its own function removes",
+        "main()·model._forward_hooks",
+        "function main model",
+        """
+        def features(model, x):
+            found = []
+            handle = model.register_forward_hook(lambda m, a, out: found.append(out))
+            model(x)
+            handle.remove()
+            return found
+        def main():
+            model = Net()  # defines
+            for epoch in range(3):
+                features(model, epoch)
+                handle = model.register_forward_hook(hook)  # feeds
+        """,
+        kind="dict",
+        type="collections.OrderedDict",
+    ),
+    one(
         "handed on with a part of the arguments",
         "main()·log",
         "function main log",

@@ -37,6 +37,7 @@ from leakscope.analysis.source.mutations import (
     opens_empty,
     opens_once,
     replaces,
+    takes_back,
 )
 from leakscope.analysis.source.program import (
     CodeScope,
@@ -304,7 +305,7 @@ def rank(
     before those that make it once. They also come first where it ``grows_inside``: it has no more
     items than before, and those become larger.
     """
-    mutations = [m for m in mutations if not counts(m)] or mutations
+    mutations = [m for m in mutations if not (counts(m) or takes_back(m))] or mutations
     if not mutations:
         return []
     tier = _tier(min(m.distance for m in mutations))

@@ -474,6 +474,22 @@ def counts(mutation: Mutation) -> bool:
     return is_alone and is_fixed and _is_number(getattr(node, "value", None))
 
 
+def takes_back(mutation: Mutation) -> bool:
+    """Return whether the function that registers something removes it again by its handle."""
+    made = mutation.statement.node
+    if not mutation.form.startswith("register_") or not isinstance(made, ast.Assign):
+        return False
+    handles = {target.id for target in made.targets if isinstance(target, ast.Name)}
+    return any(
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "remove"
+        and isinstance(node.func.value, ast.Name)
+        and node.func.value.id in handles
+        for node in ast.walk(mutation.statement.scope.node)
+    )
+
+
 def grows_in_place(mutation: Mutation) -> bool:
     """Whether it puts something larger in the place of what was there: ``sums[name] += loss``."""
     node = mutation.statement.node
