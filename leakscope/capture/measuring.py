@@ -486,7 +486,7 @@ class Taker(Protocol):
 
 
 class Devices(Protocol):
-    """What :func:`leakscope.probes.blocks.device_memory` offers."""
+    """What :func:`leakscope.probes.cuda.device_memory` offers."""
 
     def __call__(self, *, with_blocks: bool) -> Iterable[DeviceSnapshotRecord | BlockListRecord]:
         """Return sums of each device's blocks, and the blocks themselves where they are wanted."""

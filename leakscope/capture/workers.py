@@ -353,7 +353,7 @@ def start_session(
     from leakscope.heap import CensusTaker
     from leakscope.heap.pausing import remember_allocators
     from leakscope.probes.allocations import AllocationCounter, AllocationWindow
-    from leakscope.probes.blocks import AllocationHistory, device_memory
+    from leakscope.probes.cuda import AllocationHistory, device_memory
     from leakscope.recording import RecordingWriter
 
     world = this_world() if child is None else World(child.rank, child.world_size, child.attempt)

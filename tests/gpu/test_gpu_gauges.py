@@ -14,7 +14,7 @@ pytestmark = pytest.mark.gpu
 MIB = 1 << 20
 ASLEEP = """
 import torch
-from leakscope.probes.blocks import device_memory
+from leakscope.probes.cuda import device_memory
 from leakscope.capture.gauges import default_probes
 for probe in default_probes():
     probe.read()

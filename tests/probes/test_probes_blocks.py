@@ -11,8 +11,8 @@ import pytest
 
 from leakscope.model.device import BlockState, FrameRow
 from leakscope.model.record import BlockListRecord, DeviceSnapshotRecord
-from leakscope.probes import blocks as module
-from leakscope.probes.blocks import allocator_settings, device_memory, list_blocks
+from leakscope.probes import cuda as module
+from leakscope.probes.cuda import allocator_settings, device_memory, list_blocks
 from leakscope.recording.format import decode_record, encode_record
 
 MB = 1 << 20
