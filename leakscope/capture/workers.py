@@ -28,7 +28,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from leakscope.capture.budget import CHILD_FLOOR, WORKER_FLOOR, CensusCost, Costs, costs_with
-from leakscope.capture.children import ChildHooks, ChildPlacement, begin_pending
+from leakscope.capture.children import (
+    ChildHooks,
+    ChildPlacement,
+    begin_pending,
+    is_importable,
+)
 from leakscope.capture.gauges import CopiesReader
 from leakscope.capture.options import SessionOptions
 from leakscope.capture.process_endings import ProcessEndings
@@ -660,12 +665,3 @@ def start_method(loader: Any) -> str:
     if context is None:
         import multiprocessing as context
     return str(context.get_start_method())
-
-
-def is_importable() -> bool:
-    """Return whether a new interpreter with this one's path finds leakscope: its worker must."""
-    for finder in sys.meta_path:
-        find = getattr(finder, "find_spec", None)
-        if find is not None and find("leakscope", None) is not None:
-            return True
-    return False

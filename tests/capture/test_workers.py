@@ -21,7 +21,8 @@ from torch.utils.data import dataloader as dataloader_module
 
 import leakscope
 from leakscope.capture.budget import WORKER_FLOOR
-from leakscope.capture.workers import is_importable, is_recorded
+from leakscope.capture.children import is_importable
+from leakscope.capture.workers import is_recorded
 from leakscope.heap import census
 from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind
