@@ -23,7 +23,7 @@ ROOT = "/project"
 
 @dataclass
 class Program:
-    """Files with marked lines, and the row whose feeding lines are asked for."""
+    """Files with marked lines, and the row whose feeding lines are requested."""
 
     name: str
     path: str

@@ -1,6 +1,6 @@
 """A recording with a device from end to end, where there is none: the host's tensors play it.
 
-Storages of the host are told as if they lay on `cuda:0`, and a list of segments as if torch's
+Storages of the host are shown as if they lay on `cuda:0`, and a list of segments as if torch's
 allocator had made them: all else is the real way of the data, from the session to the report.
 """
 

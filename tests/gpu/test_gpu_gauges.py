@@ -71,7 +71,7 @@ def test_what_the_device_has_in_use_is_more_than_torch_reserves(device: str) -> 
     assert used >= torch.cuda.memory_reserved(0) >= kept.nbytes
 
 
-def test_page_locked_memory_is_told_apart(device: str) -> None:
+def test_page_locked_memory_is_distinguished(device: str) -> None:
     import torch
 
     before = DeviceProbe().read().get(gauge.PINNED_HOST, 0)

@@ -139,7 +139,7 @@ def test_sarif_tells_what_fails_and_nothing_that_code_scanning_would_take_for_it
 
 
 @pytest.mark.parametrize("form", [form for form in FORMS if form not in ("sarif", "github")])
-def test_what_is_excused_is_told_everywhere_else(form: str) -> None:
+def test_what_is_excused_is_reported_everywhere_else(form: str) -> None:
     text = render_check(excused(), form).replace("\\", "")
     for standing in ("known", "suppressed", "ignored", "allowed"):
         assert f"is_{standing}" in text

@@ -1,4 +1,4 @@
-"""Snapshots that `tests/gpu/record_snapshots.py` made, with what a census met beside them."""
+"""Snapshots that `tests/gpu/record_snapshots.py` made, with what a census met next to them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(
 
 
 class Told(msgspec.Struct):
-    """What stands beside a snapshot."""
+    """What lies next to a snapshot."""
 
     torch: str
     storages: list[DeviceStorages]
