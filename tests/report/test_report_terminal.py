@@ -472,3 +472,14 @@ def test_faults_that_are_not_shown_are_counted() -> None:
     killed = msgspec.structs.replace(samples.leaking(), errors=[cut_off])
     assert "could be read" not in render_text(killed)
     assert "more: see report.html" not in render_summary(killed, report_path="")
+
+
+def test_a_run_too_short_for_the_budget_says_from_which_length_on_it_is_kept() -> None:
+    report = samples.leaking()
+    dear = msgspec.structs.replace(
+        report.overhead, wall_share=0.16, budget=0.02, seconds={"census": 0.46}
+    )
+    text = render_text(msgspec.structs.replace(report, overhead=dear))
+    assert "leakscope took 16 % of the time (460 ms); " in text
+    assert "the budget of 2 % is kept in runs of 23 seconds or more" in text
+    assert "is kept in runs" not in render_text(report)
