@@ -191,7 +191,7 @@ class Measuring:
         return None
 
     def snapshot(self, boundary: Boundary, *, at_once: bool) -> None:
-        """Take a census that the user asked for: beside all series, and not out of the budget."""
+        """Take a census that the user requested: outside all series, and not out of the budget."""
         began = self._clock()
         gauges: dict[str, int] = {}
         for probe in (*self._fast, *self._slow.probes):

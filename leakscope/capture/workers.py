@@ -108,7 +108,7 @@ class WorkerLoop:
         self._cost = cost
 
     def __reduce__(self) -> tuple[type[WorkerLoop], tuple[WorkerPlacement]]:
-        """Cross to a spawned worker, where torch's own loop is at hand."""
+        """Cross to a spawned worker, where torch's own loop is available."""
         return WorkerLoop, (self._place,)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -143,7 +143,7 @@ class WorkerSession:
         self._patches: list[PatchedMethod] = []
 
     def listen(self) -> None:
-        """Begin to hear of batches, in this process alone."""
+        """Begin to count batches, in this process alone."""
         from torch.utils.data._utils import fetch
 
         self._patches = [
@@ -347,7 +347,7 @@ def start_session(
 ) -> Session:
     """Begin to record; ``run_path`` is a run directory that somebody has made already.
 
-    ``child`` says so where this is a child process that records beside its parent.
+    ``child`` says so where this is a child process that records alongside its parent.
 
     Raises:
         LeakscopeError: the run directory can't be made, in a sentence.
@@ -403,7 +403,7 @@ def start_session(
 
 
 def begin_child(place: ChildPlacement) -> Session | None:
-    """Begin to record this process beside its parent; None where it records itself already."""
+    """Begin to record this process alongside its parent; None where it records itself already."""
     running = current_session()
     if running is not None and running.is_live:
         return None
@@ -499,7 +499,7 @@ def place_of_workers(session: Session) -> WorkerPlacement | None:
 
 
 def has_recorded(session: Session, pid: int) -> bool:
-    """Return whether a process of this number has a recording beside a session's."""
+    """Return whether a process of this number has a recording alongside a session's."""
     return any(session.run_path.glob(f"*-{pid}{JOURNAL_SUFFIX}"))
 
 

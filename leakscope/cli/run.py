@@ -304,7 +304,7 @@ WATCH_LEAST_SECONDS = 1.0
 HOLDS_AFTER = 1.5
 """A leak is one where a verdict after so many times as long names the same."""
 GRACE_SECONDS = 30.0
-"""A program has so long to end when asked, as a server that closes its connections."""
+"""A program has so long to end after SIGTERM, as a server that closes its connections."""
 _JUDGE = (
     "import sys; del sys.path[0]; sys.path.append(sys.argv[2]); "
     "from leakscope.cli.runs import note_leak; note_leak(sys.argv[1])"
@@ -314,7 +314,7 @@ _JUDGE = (
 class LeakWatch:
     """Has a recording judged while its program runs: says what leaks, and may end the program.
 
-    A process of its own judges, so that the memory it takes is given back.
+    A process of its own judges, so that the memory it takes is released.
     """
 
     def __init__(self, path: Path, *, ends: bool) -> None:

@@ -1,4 +1,4 @@
-"""The report: what was concluded about a run. Encoded as it stands it is ``report.json``."""
+"""The report: what was concluded about a run. Encoded as is, it is ``report.json``."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     whole: bool = False
     """Of a full one: whether it walked every object, rather than going on from what was sealed."""
     requested: bool = msgspec.field(name="asked", default=False)
-    """Whether the user asked for it, so that it belongs to no series."""
+    """Whether the user requested it, so that it belongs to no series."""
 
 
 class Gauged(msgspec.Struct, frozen=True, kw_only=True):
@@ -214,7 +214,7 @@ class CensusCoverage(msgspec.Struct, frozen=True, kw_only=True):
     """How much of the heap the censuses of a run have seen."""
 
     taken: int = 0
-    """Censuses that are listed in the recording, those that the user asked for left out."""
+    """Censuses that are listed in the recording, those that the user requested left out."""
     full: int = 0
     """Of them, how many saw the whole heap."""
     whole: int = 0
@@ -378,7 +378,7 @@ class EventGrowth(msgspec.Struct, frozen=True, kw_only=True):
     rates: list[EventRate]
     """One or two, what brings most first; none is below zero."""
     work: EventRate
-    """Beside them the unit of work in which the rate is given: 0 where it brings nothing."""
+    """Alongside them the unit of work in which the rate is given: 0 where it brings nothing."""
     is_by_event: bool
     """Whether events explain the growth better than any work does."""
     indistinct: list[str] = []
@@ -877,7 +877,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
 
     lines: list[Line]
     further: list[Line] = []
-    """What memory is made of and what lies beside it: drawn where somebody asks for it."""
+    """What memory is made of and what lies alongside it: drawn on request."""
     spans: list[PhaseSpan]
     moments: list[Moment] = []
     """The boundaries at which the lines have points, and those with a census, in their order."""

@@ -5,7 +5,7 @@ answer to the same names. Under ``cudaMallocAsync`` the statistics are the drive
 no segments to look at.
 
 Allocators of other accelerators answer to the names of CUDA's, of which they leave out what they
-don't count. An allocator that the program has not used is never asked, and neither is one of a
+don't count. An allocator that the program has not used is never queried, and neither is one of a
 torch that can't say whether it was used: MPS before torch 2.13.
 
 A list of blocks costs what torch takes to list its segments, and some microseconds a block. While a
@@ -236,7 +236,7 @@ def _pinned(cuda: Any) -> dict[str, int]:
     read = getattr(cuda.memory, "host_memory_stats_as_nested_dict", None)
     if read is None:
         return {}
-    # Owned bytes were called reserved at first, beside allocated for those in use.
+    # Owned bytes were called reserved at first, alongside allocated for those in use.
     statistics = read()
     owned = [
         statistics[name]["current"]
@@ -354,7 +354,7 @@ class _SegmentDraft:
     def _block(self, record: Mapping[str, Any]) -> BlockRow:
         size = record.get("size", 0)
         state = TORCH_BLOCK_STATES.get(record.get("state", ""), BlockState.PENDING)
-        if state == BlockState.FREE:  # it remembers what its last owner asked for, and who that was
+        if state == BlockState.FREE:  # it remembers what its last owner requested, and who that was
             return BlockRow(size, 0, BlockState.FREE)
         return BlockRow(size, record.get("requested_size", size), state, self._stack(record))
 

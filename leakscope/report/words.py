@@ -504,7 +504,7 @@ def _are_apart(change: CulpritChange | ValueChange) -> bool:
 
 
 def headline_after(word: str, headline: str) -> str:
-    """Return a comparison's headline as it stands beside its word: not ``Fixed · Fixed: …``."""
+    """Return a comparison's headline as it stands next to its word: not ``Fixed · Fixed: …``."""
     return headline.removeprefix(f"{word}: ")
 
 
