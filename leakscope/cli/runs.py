@@ -123,7 +123,7 @@ def require_shelf(directory: Path) -> None:
     if holds_run(directory):
         raise NoRunError(
             f"{directory} is a run itself: `leakscope report {directory}` makes its report. "
-            f"{directory.absolute().parent} lists it beside others.",
+            f"{directory.absolute().parent} lists it with other runs.",
             slug="no-run",
         )
 

@@ -284,7 +284,7 @@ def _taken_row(taken: Taken) -> TakenRow:
         when=clock(taken.time_s),
         second=f"{taken.time_s:.3f}",
         where=where,
-        level=_LEVELS.get(taken.scope, taken.scope) + (" (asked for)" if taken.requested else ""),
+        level=_LEVELS.get(taken.scope, taken.scope) + (" (on request)" if taken.requested else ""),
         objects=f"{taken.objects:,}",
         rows=f"{taken.rows:,}",
         pause=humane_duration(taken.pause_s),

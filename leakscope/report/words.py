@@ -153,7 +153,7 @@ WORST_FIRST = [
 TERMS = {
     "retained": "What would be freed if this object went: itself and everything only it keeps.",
     "across": "Growth across phases: the same moment of the same phase is higher each time, "
-    "so memory is never given back.",
+    "so memory is never released.",
     "within": "Growth within a phase: it climbs while the phase lasts and falls back when it "
     "ends, so it drives the peak.",
     "falsifier": "The observation that would prove this verdict wrong.",

@@ -198,7 +198,7 @@ def test_the_process_in_which_the_worst_culprit_grows_is_drawn_and_named() -> No
     assert figure("growth", view).total.text == "+60 MiB"
     assert next(box for box in figure("held", view).boxes if box.mark).label == "decoded"
     assert view.moments[-1] == "0:06 end of pass 3"
-    assert view.notes[0].startswith("Of 4 processes this is loader 1, worker 1, beside 2 others")
+    assert view.notes[0].startswith("Of 4 processes this is loader 1, worker 1; 2 others can")
 
 
 def test_every_process_is_there_for_the_script_and_as_a_table() -> None:
