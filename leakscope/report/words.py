@@ -364,8 +364,8 @@ def walker_words(walker: str) -> str:
         return walker
     return (
         "reference, because no native one is installed: it is slower, and reports no other "
-        "holders of what grows, no cycles that keep garbage and no parts of tensors that are never read; "
-        "the memory of Arrow, ctypes and io.StringIO has no name."
+        "holders of what grows, no cycles that keep garbage and no parts of tensors that are "
+        "never read; the memory of Arrow, ctypes and io.StringIO has no name."
     )
 
 
