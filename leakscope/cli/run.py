@@ -115,8 +115,8 @@ With --until-verdict the code of the second run counts.
 @click.option(
     "--until-leak",
     is_flag=True,
-    help="End the program (SIGTERM) as soon as a leak is found in two verdicts, the later after "
-    "half as long again; exit code 3 then, or if there is one in the end.",
+    help="End the program (SIGTERM) as soon as two verdicts find the same leak, the second "
+    "after at least half as much time again. Exit code 3 then, or if the run ends with a leak.",
 )
 @setting_options("report", "quiet", "label")
 @click.pass_obj
