@@ -45,7 +45,7 @@ from leakscope.analysis.remedies.catalogue import (
 from leakscope.analysis.source import SourceIndex
 from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind, comparable_key
-from leakscope.model.census import CensusRow
+from leakscope.model.census import CensusRow, Site
 from leakscope.model.known import Recognised
 from leakscope.model.record import NativeKind, NativeOwner
 from leakscope.model.report import Decision
@@ -140,11 +140,12 @@ class RunContext:
     @cached_property
     def sampled_sites(self) -> list[tuple[str, int]]:
         """The same as files and lines."""
-        return _much_of(self._sampled_growth())
+        return _much_of({(s.file, s.line): s.bytes for s in self.sampled_growth})
 
-    def _sampled_growth(self) -> dict[tuple[str, int], int]:
-        """Return by how much blocks that Python, numpy and torch allocated below each line of the
-        user's became more: what no window of tracing saw has its line from the sampled profile.
+    @cached_property
+    def sampled_growth(self) -> list[Site]:
+        """By how much blocks that Python, numpy and torch allocated below each line of the user's
+        became more: what no window of tracing saw has its line from the sampled profile.
 
         Arenas are left out: the line that takes the next is chance. So is what came before the
         work began: imports allocate much.
@@ -160,12 +161,12 @@ class RunContext:
                     at = site.file, site.line
                     gained[at] = gained.get(at, 0.0) + sign * site.bytes
                     spread[at] = math.hypot(spread.get(at, 0.0), site.deviation_bytes)
-        return {
-            at: round(size)
+        return [
+            Site(file=at[0], line=at[1], bytes=round(size))
             for at, size in gained.items()
             if at[0] in self.recording.sources
             and size >= max(policy.GAUGE_NOISE_BYTES, policy.SAMPLED_DEVIATIONS * spread[at])
-        }
+        ]
 
     @property
     def environment(self) -> dict[str, str]:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from synthetic_runs import KIB, MIB, Program, State, Thing
 
 from leakscope.analysis.verdict.analyse import analyse
+from leakscope.model.boundary import BoundaryKind
 from leakscope.model.report import RunVerdict
 
 EPOCHS = 12
@@ -220,3 +221,16 @@ def test_parts_of_a_registry_lie_in_it_though_no_row_between_was_written() -> No
         if m.census is not None:
             m.census.rows[:] = [r for r in m.census.rows if r.path != "library·figures[*]"]
     assert [c.name for c in analyse(run).culprits] == ["library.figures"]
+
+
+def test_a_part_that_something_else_shares_at_last_is_still_what_grows() -> None:
+    """A result that was computed in the end refers to the same graph: both are their owner's."""
+    shared = {BoundaryKind.PHASE_END, BoundaryKind.RUN_END}
+
+    def part(state: State) -> float | None:
+        return 40 * KIB * state.step if state.step > 9 and state.kind not in shared else None
+
+    metric = Thing("error", lambda s: 40 * KIB * s.step, "module", "torchmetrics.Mean")
+    state = Thing("error.total", part, "graph", "torch.Tensor", "error", role="graph")
+    report = analyse(Program(epochs=1, steps=160, validation=0).plant(metric, state).build())
+    assert [culprit.path for culprit in report.culprits] == ["error.total"]

@@ -80,3 +80,17 @@ def test_free_memory_between_what_fills_a_bound_is_no_leak(other: int, verdict: 
     assert report.verdict is verdict
     rules = [d.rule for d in report.decisions if d.subject == "slack"]
     assert ("pinned_by_growth" in rules) is (verdict is RunVerdict.CLEAN)
+
+
+@pytest.mark.parametrize(("rate", "verdict"), [(0, RunVerdict.CLEAN), (100 * KIB, RunVerdict.LEAK)])
+def test_what_leaks_into_free_memory_of_the_heap_is_a_leak_though_the_process_is_no_larger(
+    rate: int, verdict: RunVerdict
+) -> None:
+    """A start that freed much leaves room for a leak: malloc counts it, resident memory doesn't."""
+    program = Program(epochs=8).gauge(gauge.MALLOC_FREE, lambda s: 200 * MIB - s.step * rate)
+    run = program.gauge(gauge.MALLOC_IN_USE, lambda s: 100 * MIB + s.step * rate).build()
+    report = analyse(run)
+    assert report.verdict is verdict
+    assert {f.kind for f in report.findings if f.kind == "unexplained"} == (
+        {"unexplained"} if rate else set()
+    )

@@ -58,7 +58,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def answers(folder: Path) -> list[dict[str, Any]]:
     """Return what the cells of the page display, and a status after them."""
     answers = run_cells(folder, *SNIPPETS, "%leakscope", HISTORY)
-    assert [answer["error"] for answer in answers] == [None] * len(answers)
+    assert [answer["error"] for answer in answers] == [None] * len(answers), answers[2]["printed"]
     return answers
 
 

@@ -89,7 +89,8 @@ def judge_terms(
 ) -> dict[str, Term]:
     """Return the terms of private memory, judged by the growth model, by kind.
 
-    Most of them tell only while private memory isn't bounded.
+    Most of them tell only while private memory isn't bounded, or while malloc hands out more and
+    more: what leaks can fill what was free in the C heap.
 
     Args:
         case: The run.
@@ -104,7 +105,8 @@ def judge_terms(
         figure=pool.net_bytes, threshold=policy.GAUGE_NOISE_BYTES,
     )  # fmt: skip
     series = {"elsewhere": unnamed_series(case)}
-    if pool.is_open or pool.is_growing:
+    in_use = case.gauge_trend(gauge.MALLOC_IN_USE)
+    if not pool.is_bounded or in_use.is_growing:
         series |= {
             "named": named_series(case, [*named, *growers], trends),
             "slack": case.gauge_series(gauge.MALLOC_FREE),

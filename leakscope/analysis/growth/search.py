@@ -484,14 +484,28 @@ class _Walk:
             if (table.latest[p].count <= 1 and not self._is_added(node, p))
             or (self._holds_no_elements_alone(node, p) and self._gathers(node, p))
         ]
-        inside = np.nan_to_num(table.retained[grower.device][single][:, grower.columns])
-        own = grower.y - inside.sum(axis=0)
-        trend = judge(grower.x, own, unit="", noise=policy.ROW_NOISE_BYTES)
+        inside = table.retained[grower.device][single][:, grower.columns]
+        chosen = self._seen_with_parts(grower, inside[[p in self.growers for p in single]])
+        x, own = grower.x[chosen], (grower.y - np.nan_to_num(inside).sum(axis=0))[chosen]
+        trend = judge(x, own, unit="", noise=policy.ROW_NOISE_BYTES)
         if trend.is_open:
             return float(own[-1] - own[0])
         if trend.is_bounded:
             return 0.0
         return trend.bytes_per_unit * float(grower.x[-1] - grower.x[0])
+
+    def _seen_with_parts(self, grower: Grower, parts: FloatArray) -> IntArray:
+        """Return the readings of a path to judge its own growth by: those at which all parts that
+        grow have a row of their own, where these reach through most of it.
+
+        A part has none where it is small, or where something else shares what it holds: its growth
+        isn't the path's own there.
+        """
+        seen = np.flatnonzero(np.isfinite(parts).all(axis=0))
+        is_enough = len(seen) >= policy.FEWEST_GROWING and np.ptp(
+            grower.x[seen]
+        ) >= policy.MOST_SHARE * np.ptp(grower.x)
+        return seen if is_enough else np.arange(len(grower.x))
 
     def _holds_no_elements_alone(self, node: int, row: int) -> bool:
         """Return whether a name leads on from these objects: not the lists in a dict of lists.

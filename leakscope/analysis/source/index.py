@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -101,7 +102,13 @@ class SourceIndex:
         return self._found[key]
 
     def mutations(
-        self, owner: Owner | None, row: CensusRow, phase: str = "", *, grows_inside: bool = False
+        self,
+        owner: Owner | None,
+        row: CensusRow,
+        phase: str = "",
+        *,
+        grows_inside: bool = False,
+        sampled: Sequence[Site] = (),
     ) -> list[Mutation]:
         """Return the statements behind ``feeding``, best first."""
         row = self._in_texts(row)
@@ -111,7 +118,8 @@ class SourceIndex:
         least = OUTER if keeps_hooks(row) else CALLED
         if all(mutation.distance >= least for mutation in found):
             found = suspect_mutations(references, row) or found
-        ranked = rank(found, row, self.heat, phase, grows_inside=grows_inside)
+        sampled = [*map(self.files.in_text, sampled)]
+        ranked = rank(found, row, self.heat, phase, sampled, grows_inside=grows_inside)
         return ranked[:_MOST_LINES]
 
     def feeding(
@@ -121,14 +129,16 @@ class SourceIndex:
         phase: str = "",
         *,
         grows_inside: bool = False,
+        sampled: Sequence[Site] = (),
     ) -> list[FeedingLine]:
         """Return the lines that put something into the row's container, likeliest first.
 
         ``grows_inside`` says that it has no more items than before, and that those become larger.
-        Else the lines come first at which an insertion was seen.
+        Else the lines come first at which an insertion was seen. ``sampled`` is where the program
+        allocates what it has ever more of, whoever holds it.
         """
         row = self._in_texts(row)
-        found = self.mutations(owner, row, phase, grows_inside=grows_inside)
+        found = self.mutations(owner, row, phase, grows_inside=grows_inside, sampled=sampled)
         is_called = all(mutation.distance >= CALLED for mutation in found)
         if grows_inside and not is_called:
             return list(map(self._line, found))
@@ -276,6 +286,7 @@ def rank(
     row: CensusRow,
     heat: Heat,
     phase: str = "",
+    sampled: Sequence[Site] = (),
     *,
     grows_inside: bool = False,
 ) -> list[Mutation]:
@@ -295,7 +306,7 @@ def rank(
     filling = {id(m.statement) for m in mutations if not makes_room(m)}
     ranked = sorted(
         candidates,
-        key=lambda m: (id(m.statement) not in filling, _weakness(m, row, heat, phase)),
+        key=lambda m: (id(m.statement) not in filling, _weakness(m, row, heat, phase, sampled)),
     )
     is_opened = all(opens_empty(m) for m in ranked)
     if tier > EXACT or not (is_opened or grows_inside):
@@ -303,7 +314,7 @@ def rank(
     rest = [m for m in mutations if m.distance > EXACT]
     if not is_opened:
         rest = [m for m in rest if m.distance == INNER and not makes_room(m)]
-    fill = rank(rest, row, heat, phase)
+    fill = rank(rest, row, heat, phase, sampled)
     fills_first = grows_inside and not any(grows_in_place(m) for m in ranked)
     fills_first = fills_first or all(opens_once(m) or m not in hot for m in ranked)
     return _one_per_statement([*fill, *ranked] if fills_first else [*ranked, *fill])
@@ -315,8 +326,8 @@ def _tier(distance: float) -> float:
 
 
 def _weakness(
-    mutation: Mutation, row: CensusRow, heat: Heat, phase: str
-) -> tuple[int, bool, bool, bool, bool, float, bool, bool, bool, bool, str, int]:
+    mutation: Mutation, row: CensusRow, heat: Heat, phase: str, sampled: Sequence[Site]
+) -> tuple[int, bool, bool, bool, bool, float, int, bool, bool, bool, bool, str, int]:
     statement = mutation.statement
     return (
         -_witnessed(mutation, row),
@@ -325,6 +336,7 @@ def _weakness(
         mutation.form != "link",
         replaces(mutation),
         mutation.distance,
+        -(_bytes_on(statement, sampled) or 0),
         mutation.distance >= CALLED and not _call_name_matches(statement, row),
         mutation.distance >= CALLED and not _argument_name_matches(mutation, row),
         not (statement.loops or mutation.repeated),
@@ -354,7 +366,7 @@ def _seen_first(statement: Statement, row: CensusRow) -> tuple[bool, int]:
     return not is_seen, -(_bytes_on(statement, row.allocated_at) or 0) if is_seen else 0
 
 
-def _bytes_on(statement: Statement, sites: list[Site]) -> int | None:
+def _bytes_on(statement: Statement, sites: Sequence[Site]) -> int | None:
     """Return the bytes that places on a statement's lines made, None where there is none."""
     file = statement.scope.module.file
     found = [

@@ -54,7 +54,7 @@ from leakscope.analysis.verdict.wording import (
     sentence,
     with_other_holders,
 )
-from leakscope.model.census import CensusRow, WaitKind
+from leakscope.model.census import CensusRow, Site, WaitKind
 from leakscope.model.known import KnownCulprit
 from leakscope.model.path_pattern import parse_steps
 from leakscope.model.report import (
@@ -336,7 +336,8 @@ def _culprit(
     holders = [table.latest[a].name for a in table.ancestors(grower.path)]
     others, freed = _other_holders(table, row), _freed(row, grower.device)
     found = case.known_of(row, grower.path, growth=grower.growth, device=grower.device)
-    origins = find_origins(case.sources, table, grower, row, found.known if found else None)
+    known = found.known if found else None
+    origins = find_origins(case.sources, table, grower, row, known, sampled=case.sampled_growth)
     if is_compiled(row):
         origins = _of_compiled(case, row, origins)
     pinned, is_across = pinned_bytes(row), grower.growth == "across"
@@ -629,10 +630,13 @@ def find_origins(
     row: CensusRow,
     known: KnownCulprit | None = None,
     likeliest_first: Callable[[list[FeedingLine]], list[FeedingLine]] | None = None,
+    sampled: Sequence[Site] = (),
 ) -> Origins:
     """Return where a culprit was defined, fed and filled, and what to change there.
 
     ``likeliest_first`` orders the feeding lines, where the caller knows more of what ran.
+    ``sampled`` is where the program allocated what it has more of, whoever holds it: it tells
+    which of several lines that may feed the culprit did.
     """
     feeding: list[FeedingLine] = []
     defined = None
@@ -645,7 +649,9 @@ def find_origins(
             items_made_at=table.items_made_at.get(grower.path, []),
         )
         inside = _grows_inside(table, grower)
-        feeding = sources.feeding(row.owner, witnessed, grower.phase, grows_inside=inside)
+        feeding = sources.feeding(
+            row.owner, witnessed, grower.phase, grows_inside=inside, sampled=sampled
+        )
         defined = sources.defined_at(row.owner, row)
         errors = errors_in([table.latest[path] for path in table.descendants(grower.path)], row)
         if errors is not None and errors.owner is not None:
