@@ -101,14 +101,14 @@ class EventDispatcher:
             raise
 
     def dispatch_found(self, event: Callable[..., Any], *args: Any) -> Any:
-        """Pass on an event that was found by itself, unless somebody leads."""
+        """Pass on an event found by our hooks, unless a framework or the user reports events."""
         return None if self.is_phase_control_claimed else self.dispatch(event, *args)
 
     def postpone(self, interrupt: BaseException) -> bool:
         """Raise an interrupt again once the event that it broke into is handled.
 
-        Else Ctrl-C during a census would leave a phase half opened or half closed for good. False
-        is returned if no event is handled: then the interrupt is to leave at once.
+        Otherwise Ctrl-C during a census could leave a phase half opened or half closed. Return
+        False if no event is being handled: then the interrupt is to leave at once.
         """
         if not self._busy:
             return False
@@ -302,17 +302,17 @@ def describe(error: BaseException) -> str:
 
 
 def leave_event(interrupt: BaseException) -> None:
-    """Take off all that an event of ours did until the interrupt struck.
+    """Remove the frames of an event of ours from an interrupt's traceback.
 
-    What a handler in Python raised keeps what came after the handler was called. If it is an
-    ``Exception`` it keeps everything: only so do others of us tell it from a fault of ours.
+    What a handler in Python raised keeps the frames from the handler on. An ``Exception`` keeps
+    everything, because that is how it is distinguished from a fault of ours.
     """
     if not isinstance(interrupt, Exception):
         _cut(interrupt, since_the_handler(interrupt.__traceback__))
 
 
 def leave_hook(error: BaseException) -> None:
-    """Take the calls from a hook of ours to an event off an interrupt, and the event with them.
+    """Remove the frames of a hook of ours, and of the event that it called, from an interrupt.
 
     Other exceptions stay as they are.
     """
@@ -337,7 +337,7 @@ def _without_leading(traceback: TracebackType | None) -> TracebackType | None:
 
 
 def _cut(interrupt: BaseException, rest: TracebackType | None) -> None:
-    """Leave an interrupt the rest of its traceback, and of what it came upon what isn't ours."""
+    """Reduce an interrupt's traceback to ``rest``, and drop exceptions of ours from its context."""
     left = _frames_before(rest, interrupt.__traceback__)
     upon = interrupt.__context__
     while upon is not None and upon.__traceback__ is not None:

@@ -217,7 +217,7 @@ class ListedRun(msgspec.Struct, frozen=True, kw_only=True):
     duration_s: float | None = None
     top_culprit: ListedCulprit | None = None
     others: list[ListedCulprit] = []
-    """What else makes it one: the first grave ones after the lead."""
+    """What else makes it one: the first grave ones after the first."""
     commit: str = ""
     """Of the program's repository, where it was recorded."""
     growth_bytes_per_unit: float | None = None
@@ -333,7 +333,7 @@ class PartKind(str, Enum):
     RANKS = "ranks"
     DEVICE = "device"
     CURES = "cures"
-    """What the popular cleaning calls did, where they were tried."""
+    """What the usual cleaning calls did, where they were tried."""
     CLEARED = "cleared"
     """What looks like a leak and is none."""
     PROBLEM = "problem"

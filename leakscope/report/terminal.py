@@ -468,13 +468,12 @@ def _cost(report: Report, paper: Paper) -> list[str]:
         if kept_from
         else f"and {humane_bytes(overhead.peak_bytes)}"
     )
-    cost = paper.clip(
+    lines = paper.wrap(
         f"leakscope took {share} of the time {spent}; {plural(overhead.censuses, 'census')}, "
         f"longest pause {humane_duration(overhead.longest_pause_s)}"
     )
-    lines = [cost]
     if kept_from:
-        lines.append(paper.clip(kept_from))
+        lines += paper.wrap(kept_from)
     if is_mostly_postponed(overhead):
         lines.append(
             paper.clip(f"measuring waited for a later boundary: {postponed_words(overhead)}")
