@@ -479,7 +479,7 @@ class Schedule:
         return affords
 
     def _has_turn(self, name: _Name, key: _Key) -> bool:
-        """Whether no kind that was refused earlier is due first; one that never comes is dropped."""
+        """Whether no kind refused earlier is due first; one that never comes is dropped."""
         first = next(iter(self._waiting), name)
         if first != name:
             if key.deferrals < policy.PATIENCE:
