@@ -137,10 +137,7 @@ class DeviceProbe(GuardedProbe):
 def device_snapshots(boundary: int = 0) -> list[DeviceSnapshotRecord]:
     """Return a summary of the allocator's segments per device; empty without CUDA."""
     try:
-        cuda = awake_cuda()
-        if cuda is None or cuda.is_current_stream_capturing():
-            return []
-        return summarise(allocator_segments(), boundary=boundary)
+        return summarise(_segments_now(), boundary=boundary)
     except ours(Exception):
         return []
 
@@ -275,14 +272,18 @@ def device_memory(*, with_blocks: bool) -> list[DeviceSnapshotRecord | BlockList
     Empty where CUDA isn't in use or a graph is being captured; never raises.
     """
     try:
-        cuda = awake_cuda()
-        if cuda is None or cuda.is_current_stream_capturing():
-            return []
-        segments = allocator_segments()
+        segments = _segments_now()
         lists = list_blocks(segments, settings=allocator_settings()) if with_blocks else []
         return [*summarise(segments), *lists]
     except ours(Exception):
         return []
+
+
+def _segments_now() -> list[dict[str, Any]]:
+    """Return the segments; none where CUDA isn't in use or a graph is being captured."""
+    cuda = awake_cuda()
+    is_readable = cuda is not None and not cuda.is_current_stream_capturing()
+    return allocator_segments() if is_readable else []
 
 
 def list_blocks(

@@ -556,7 +556,7 @@ def test_children_that_become_ever_more_and_are_counted_too_seldom_are_not_calle
         ((0, 1), (20, 4), (40, 8), (60, 12), (590, 12)),
         ((0, 1), (100, 9), (300, 2), (590, 10)),
     ],
-    ids=["three loaders", "a pool that fills", "made anew"],
+    ids=["three loaders", "a pool that fills", "recreated"],
 )
 def test_children_that_have_their_number_are_no_reason_to_doubt(
     counts: tuple[tuple[int, int], ...],

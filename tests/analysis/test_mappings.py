@@ -98,7 +98,7 @@ def test_shared_memory_that_stays_mapped_without_a_name_is_a_leak() -> None:
     "size",
     [
         pytest.param(lambda s: min(s.step, 60) * MIB, id="filled"),
-        pytest.param(lambda s: (s.step % 40) * MIB, id="given back"),
+        pytest.param(lambda s: (s.step % 40) * MIB, id="released"),
         pytest.param(lambda s: s.step * MIB / 100, id="little"),
     ],
 )

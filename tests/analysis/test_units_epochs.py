@@ -30,7 +30,7 @@ def boundary(kind: BoundaryKind = BoundaryKind.STEP, phase: str = "train", **at:
         boundary(occurrence=1),
         boundary(BoundaryKind.EPOCH_END, phase=""),
     ],
-    ids=["a loader that ends", "a second training", "said by the program"],
+    ids=["a loader that ends", "a second training", "reported by the program"],
 )
 def test_one_boundary_tells(item: Boundary) -> None:
     assert epochs_are_visible([boundary(), item])

@@ -42,7 +42,7 @@ CROWDED = """() => [...document.querySelectorAll('svg:has(.epoch-name)')].flatMa
 VIOLATIONS = """(rules) => axe.run(document, {
   resultTypes: ['violations'], preload: false,
   ...(rules.length ? {runOnly: {type: 'rule', values: rules}} : {}),
-}).then((told) => told.violations.flatMap((rule) => rule.nodes.map(
+}).then((found) => found.violations.flatMap((rule) => rule.nodes.map(
   (node) => `${rule.id}: ${node.html.slice(0, 200)} ${node.failureSummary}`)))"""
 
 

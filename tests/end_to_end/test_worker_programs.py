@@ -76,7 +76,7 @@ def test_a_cache_that_ends_with_the_workers_of_each_epoch_is_no_leak(report_of):
     assert (note["severity"], note["growth"]) == ("note", "within")
 
 
-@pytest.mark.parametrize("words", [(), ("anew",)], ids=["persistent", "started anew"])
+@pytest.mark.parametrize("words", [(), ("anew",)], ids=["persistent", "restarted"])
 def test_what_workers_copy_of_a_list_of_dicts_is_named_and_no_leak(words, report_of):
     report = report_of("list_of_dicts", "fork", *words)
     assert report["verdict"] != "leak"

@@ -49,7 +49,7 @@ def test_a_disk_that_fills_up_costs_what_came_afterwards(small_disk: Path) -> No
     assert (ended.code, ended.out) == (0, RESULT)
     assert "The recording stopped: No space left on device." in ended.err
     assert "can't be written" in ended.err
-    assert "leakscope report run" in ended.err, "the verdict is told all the same"
+    assert "leakscope report run" in ended.err, "the verdict is reported all the same"
     assert not list(small_disk.glob("run/.*")), "nothing half written is left"
     report = fault_runs.report_again(small_disk)
     assert len(report["errors"]) <= 1, "a census for whose boundary there was no room"

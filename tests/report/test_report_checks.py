@@ -144,7 +144,7 @@ def test_what_is_excused_is_reported_everywhere_else(form: str) -> None:
     for standing in ("known", "suppressed", "ignored", "allowed"):
         assert f"is_{standing}" in text
     notices = render_check(excused(), "github")
-    assert notices.count("::notice ") == 2, "what the project excuses for good is told beside it"
+    assert notices.count("::notice ") == 2, "what the project excuses for good is reported with it"
 
 
 def test_a_fingerprint_is_the_same_whether_its_like_is_excused_or_not() -> None:
