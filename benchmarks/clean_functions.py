@@ -3,7 +3,7 @@
     python benchmarks/clean_functions.py [--runs 10000] [--fresh 50] [--seed 0] [--torch]
 
 Functions that leave nothing behind, and look-alikes that do for a while, take turns. One run in
-`--fresh` begins with caches and buffers made anew, which then fill while they are watched; in the
+`--fresh` begins with new caches and buffers, which then fill while they are watched; in the
 others they are full already. With `--torch` functions that train are among them, and each look at
 the heap costs more. Each accusation is printed; the exit code is 1 if there was one.
 """

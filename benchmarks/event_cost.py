@@ -3,7 +3,7 @@
     python benchmarks/event_cost.py [--rounds 40] [--calls 20000]
 
 An empty function is called as it is and as it is wrapped to count an event; both take turns in one
-process, and told is what the fastest rounds of each differ by, which other work on the machine
+process, and printed is what the fastest rounds of each differ by, which other work on the machine
 disturbs least. A step is taken to get a batch, to write two log records and two scalars, and every
 tenth to save a file, to make an optimizer and a scheduler and to begin a pass over a loader. Added
 is what asking for the counts takes, as if every tenth step were recorded: of steps of a millisecond
@@ -15,7 +15,7 @@ such functions twenty times without.
 
 Collections are made as programs make them, by lists that are kept for a moment, with and without
 being timed in turn: how many a step has depends on the objects that it keeps. Full ones are rarer,
-and cost the same. Calls of gc.collect() are told by line, with memory read before and after.
+and cost the same. Calls of gc.collect() are counted by line, with memory read before and after.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def per_call(calls: int) -> float:
 
 def timing(rounds: int, calls: int) -> tuple[float, float, float]:
     """Return what a collection takes with the lists that it looks at, and by how much it lasts
-    longer where it is timed; then by how much one that is asked for does.
+    longer where it is timed; then by how much one that is requested does.
     """
     times, thresholds = CollectionTimes(), gc.get_threshold()
     gc.set_threshold(thresholds[0], 1 << 30)  # older ones cost what is alive, which varies

@@ -1,4 +1,4 @@
-"""A long recording made of a short real one: its epochs told again and again, growth carried on.
+"""A long recording made of a short real one: its epochs repeated, growth carried on.
 
 Everything in it was recorded once: the boundaries, their gauges and their censuses. A copy of the
 epochs differs from the one before by where training stands and by what an epoch adds to each

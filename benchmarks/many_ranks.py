@@ -137,7 +137,7 @@ def judge(run: Path, ranks: int) -> None:
     print(f"seconds: {seconds:.1f} ({seconds * cores / ranks:.3f} core seconds a recording)")
     print(f"parent: {parent / MIB:.0f} MiB at most")
     print(f"judges: {pool / MIB:.0f} MiB at most together, {judge_peak / MIB:.0f} MiB one of them")
-    print(f"ranks told: {len(report['ranks'])}; first culprit: {reported['name']}", end="")
+    print(f"ranks reported: {len(report['ranks'])}; first culprit: {reported['name']}", end="")
     print(f" in {len(reported['rates_by_rank'])} ranks; {report['verdict']}")
     for name in ("report.html", "report.json"):
         print(f"{name}: {(run / name).stat().st_size / MIB:.1f} MiB")

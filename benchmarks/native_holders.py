@@ -3,8 +3,8 @@
 A heap of torch's own objects and records of the program's, and circles through hooks that no
 collection frees, some more in each round. In a round the heap is walked with the search for loops
 and without, each in turn first, so that a drift of the machine touches both; their ratio is taken
-within the round, of processor time. What the search takes by itself is told as a part of the rest
-of its walk. Every row is searched anew each time, which a session does only where its objects
+within the round, of processor time. What the search takes by itself is printed as part of the rest
+of its walk. Every row is searched again each time, which a session does only where its objects
 have doubled: it is the most that the search costs.
 
     python benchmarks/native_holders.py [--size 300000] [--rounds 30] [--quick] [--json FILE]
@@ -68,14 +68,14 @@ def make_loops(count: int) -> None:
 
 def walked(taker: CensusTaker, *, searches: bool) -> tuple[float, float, int]:
     """Return the processor time of a walk in seconds and that of the search in it, and how many
-    rows are told as loops.
+    rows are reported as loops.
     """
     timed = TimedSearch()
     taker._loops = timed if searches else NoSearch()
     began = time.process_time()
     census = taker.take_aside(CensusScope.FULL)
-    told = sum(bool(row.loop) for row in census.rows)
-    return time.process_time() - began, timed.seconds, told
+    found = sum(bool(row.loop) for row in census.rows)
+    return time.process_time() - began, timed.seconds, found
 
 
 def main() -> None:

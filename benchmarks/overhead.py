@@ -1,6 +1,6 @@
-"""What watching a training loop costs: leakscope and its peers beside plain runs.
+"""What watching a training loop costs: leakscope and its peers compared with plain runs.
 
-The speed of a machine drifts by more than leakscope costs. So each variant runs *beside* a plain
+The speed of a machine drifts by more than leakscope costs. So each variant runs *next to* a plain
 run, both at the same time, each on half of the cores, and once more with the halves exchanged: a
 drift touches both alike. A figure is the geometric mean of the two ratios. Where there is one core
 only, the two runs follow each other instead.
@@ -36,7 +36,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Pair:
-    """A variant and the plain run beside it."""
+    """A variant and the plain run next to it."""
 
     variant: Timing
     plain: Timing

@@ -106,7 +106,7 @@ class Run:
 
 
 def end_with_us() -> None:
-    """See to it that what is running ends when this process is told to: it is in other groups."""
+    """Have what is running end when this process is terminated: it is in other groups."""
 
     def stop(number: int, _frame: FrameType | None) -> None:
         for pid in tuple(_running):

@@ -3,7 +3,7 @@
     python benchmarks/recording_size.py [RUN ...] [--loops tiny,convolution,loading] [--quick]
 
 A boundary counts when the training reaches it; not all of them are recorded, and the figure for
-those that are is told beside it. The goal is less than 1 MB per 1,000 boundaries reached.
+those that are is printed next to it. The goal is less than 1 MB per 1,000 boundaries reached.
 """
 
 from __future__ import annotations

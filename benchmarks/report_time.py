@@ -2,7 +2,7 @@
 
     python benchmarks/report_time.py [RUN ...] [--rounds 3] [--boundaries 100000] [--censuses 300]
 
-Without a RUN two programs of `examples/` are recorded and their epochs told again until they are
+Without a RUN two programs of `examples/` are recorded and their epochs repeated until they are
 long (`long_recording.py`); a RUN is taken as it is. The goal is 5 s for the whole command, and 2 s
 until headless Chromium shows the page (`page_opening.py`), which has 2 MB at most.
 """

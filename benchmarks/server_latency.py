@@ -126,8 +126,8 @@ def main() -> None:
         for name in seen[True][0]:
             pairs = zip(seen[True], seen[False], strict=True)
             ratios = [with_[name] / without[name] for with_, without in pairs]
-            told = ", ".join(f"{ratio:.2f}" for ratio in sorted(ratios))
-            print(f"{path} {name}: {statistics.median(ratios):.2f} times plain ({told})")
+            each = ", ".join(f"{ratio:.2f}" for ratio in sorted(ratios))
+            print(f"{path} {name}: {statistics.median(ratios):.2f} times plain ({each})")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python benchmarks/short_runs.py [--pairs 7] [--tracing-pairs 3] [--objects 300000]
 
-Plain and watched runs take turns, so that a machine whose speed drifts slows both alike; told are
+Plain and watched runs take turns, so that a machine whose speed drifts slows both; printed are
 medians, least and most of the differences of a pair, or of its ratios. Start and end are those of a
 script that imports torch and nothing more. Tracing is that of `many_objects.py`, whose steps make
 so many objects that tracing them all would be dear. Compiled modules are kept as for any installed
@@ -51,7 +51,7 @@ def loop_seconds(command: list[str], folder: str) -> float:
     return float(done.stdout.split("loop_seconds=")[1].split()[0])
 
 
-def told(name: str, values: list[float], unit: str) -> None:
+def print_times(name: str, values: list[float], unit: str) -> None:
     middle, low, high = statistics.median(values), min(values), max(values)
     print(f"  {name:<46} {middle:6.2f} {unit} ({low:.2f} to {high:.2f})", flush=True)
 
@@ -75,11 +75,13 @@ def main() -> None:
             timed(command, folder)
         rounds = [[timed(c, folder) for c in (plain, without, whole)] for _ in range(chosen.pairs)]
         print(f"a script that imports torch, {chosen.pairs} pairs: seconds more than plainly")
-        told("before its first line", [b[0] - a[0] for a, b, _ in rounds], "s")
-        told("while it imports torch", [b[1] - a[1] for a, b, _ in rounds], "s")
-        told("after its last line, without a report", [b[2] - a[2] for a, b, _ in rounds], "s")
-        told("all of it, without a report", [sum(b) - sum(a) for a, b, _ in rounds], "s")
-        told("its report and summary", [c[2] - b[2] for _, b, c in rounds], "s")
+        print_times("before its first line", [b[0] - a[0] for a, b, _ in rounds], "s")
+        print_times("while it imports torch", [b[1] - a[1] for a, b, _ in rounds], "s")
+        print_times(
+            "after its last line, without a report", [b[2] - a[2] for a, b, _ in rounds], "s"
+        )
+        print_times("all of it, without a report", [sum(b) - sum(a) for a, b, _ in rounds], "s")
+        print_times("its report and summary", [c[2] - b[2] for _, b, c in rounds], "s")
         heavy = [str(HEAVY), "--objects", str(chosen.objects)]
         watched = [*run, "--no-report", "--quiet"]
         print(f"steps of many objects, {chosen.tracing_pairs} rounds: times the plain run")
@@ -90,7 +92,7 @@ def main() -> None:
             ratios["as it is"].append(loop_seconds([*watched, *heavy], folder) / base)
             ratios["--tracemalloc off"].append(off / base)
         for name, values in ratios.items() if chosen.tracing_pairs else ():
-            told(name, values, "×")
+            print_times(name, values, "×")
 
 
 if __name__ == "__main__":

@@ -110,7 +110,7 @@ def make(name: str, out: Path) -> list[Path]:
             made = HERE.parent / run / f"report{suffix}"
             shutil.copyfile(made, (folder / run.name).with_suffix(suffix))
     for suffix in ("html", "json"):
-        # Of the files beside it, to whose pages it then links.
+        # Of the files next to it, to whose pages it then links.
         page, pair = folder / f"comparison.{suffix}", [str(folder / f"{r.name}.json") for r in runs]
         python("-m", "leakscope", "compare", *pair, "--format", suffix, "--out", str(page))
     shutil.rmtree(HERE.parent / scratch)

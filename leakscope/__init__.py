@@ -49,7 +49,7 @@ _ROOMS = {"cleanup", "heap", "notebook"}
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is heavier than this module only when it is asked for."""
+    """Import what is heavier than this module only when it is requested."""
     if name in _ROOMS:
         return importlib.import_module(f"leakscope.{name}")
     if name not in _LAZY:

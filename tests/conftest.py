@@ -58,7 +58,7 @@ def no_session_is_left() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def leakscope_commands() -> Iterator[Warm]:
-    """Return what runs ``-m leakscope`` without its imports; a profiled program starts anew."""
+    """Return what runs ``-m leakscope`` without its imports; a profiled program starts afresh."""
     with Warm("leakscope.cli.run", "leakscope.cli.report", "leakscope.report.html") as it:
         yield it
 

@@ -1,4 +1,4 @@
-"""Runs tests/heap on other interpreters, with the native walker built anew and without torch.
+"""Runs tests/heap on other interpreters, with the native walker built afresh and without torch.
 
     python tests/interpreters.py python3.10 python3.13
     python tests/interpreters.py --sanitize python3.12
@@ -109,7 +109,7 @@ def install(
 
 
 def copied_to(folder: Path) -> Path:
-    """Return a fresh copy of the sources: what is built beside them would come along otherwise."""
+    """Return a fresh copy of the sources: what is built next to them would come along otherwise."""
     copy = folder / "sources"
     shutil.rmtree(copy, ignore_errors=True)
     copy.mkdir()

@@ -21,21 +21,21 @@ SLOW_SAMPLE: dict[str, tuple[str, ...]] = {
     ),
     "cli/test_monitor_command.py": ("test_a_command_is_watched_to_its_end_and_ends_as_it_would",),
     "cli/test_out_of_memory_runs.py": (
-        "test_the_kernels_kill_is_told_with_the_last_census_before_it",
+        "test_the_kernels_kill_is_reported_with_the_last_census_before_it",
     ),
     "cli/test_run_until_leak.py": ("test_a_soak_test_of_a_real_program[True]",),
     "cli/test_show_command.py": ("test_a_run_is_shown_while_it_goes_on",),
     "cli/test_snapshot_command.py": ("TestACensusIsTaken::test_it_reads_well_and_names_the_run",),
     "docs/test_diagnosis_pages.py": (
-        "test_the_leaking_snippet_is_told_as_its_page_shows[growing-container]",
-        "test_the_leaking_snippet_is_told_as_its_page_shows[running-total]",
-        "test_the_leaking_snippet_is_told_as_its_page_shows[unbounded-cache]",
+        "test_the_leaking_snippet_is_reported_as_its_page_shows[growing-container]",
+        "test_the_leaking_snippet_is_reported_as_its_page_shows[running-total]",
+        "test_the_leaking_snippet_is_reported_as_its_page_shows[unbounded-cache]",
     ),
     "docs/test_guide.py": (),
     "docs/test_site.py": (),
     "docs/test_tutorial.py": (),
     "end_to_end/test_autograd_circles.py": (
-        "test_the_loop_is_told_with_its_steps_and_the_line_that_made_it[after_accumulation]",
+        "test_the_loop_is_reported_with_its_steps_and_the_line_that_made_it[after_accumulation]",
     ),
     "end_to_end/test_child_programs.py": (
         "test_a_rollout_worker_that_keeps_its_frames_is_named",
@@ -59,8 +59,8 @@ SLOW_SAMPLE: dict[str, tuple[str, ...]] = {
         "test_a_function_that_is_compiled_for_each_name_leaks_where_the_limit_was_raised",
         "test_the_same_function_with_the_limit_as_it_is_ends_there_and_is_no_leak",
     ),
-    "end_to_end/test_pileups.py": ("test_tasks_that_never_end_are_told_as_tasks",),
-    "end_to_end/test_ranks.py": ("test_a_rank_that_leaks_alone_is_told_from_the_others",),
+    "end_to_end/test_pileups.py": ("test_tasks_that_never_end_are_reported_as_tasks",),
+    "end_to_end/test_ranks.py": ("test_a_rank_that_leaks_alone_is_distinguished_from_the_others",),
     "end_to_end/test_registries.py": (
         "test_a_registry_that_grows_is_named_with_the_line_that_registers[finalizers]",
     ),
@@ -70,7 +70,7 @@ SLOW_SAMPLE: dict[str, tuple[str, ...]] = {
     "end_to_end/test_torch_leaks.py": ("test_look_alike_is_clean",),
     "end_to_end/test_trainers.py": (
         "test_a_healthy_training_is_clean[transformers_healthy]",
-        "test_a_leak_beside_a_trainer_is_named_with_line_unit_and_rate[lightning_kept_outputs]",
+        "test_a_leak_next_to_a_trainer_is_named_with_line_unit_and_rate[lightning_kept_outputs]",
     ),
     "end_to_end/test_worker_programs.py": (
         "test_a_cache_in_the_workers_is_named_with_its_line[fork]",
@@ -130,14 +130,16 @@ SLOW_SAMPLE: dict[str, tuple[str, ...]] = {
     "notebook/test_notebook.py": ("TestThePage::test_the_leak_is_shown_below_its_cell",),
     "release/test_distributions.py": (),
     "release/test_elsewhere.py": (
-        "test_a_leak_is_named_and_what_is_missing_said[leakscope run]",
+        "test_a_leak_is_named_and_what_is_missing_reported[leakscope run]",
         "test_a_signal_reaches_the_program_once[SIGINT-group]",
     ),
     "testing/test_pytest_plugin.py": (
         "test_only_what_leaks_or_is_wrong_fails",
-        "test_what_a_test_logs_is_not_counted_where_no_report_is_asked_for",
+        "test_what_a_test_logs_is_not_counted_where_no_report_is_requested",
     ),
-    "trackers/test_with_real_trackers.py": ("test_a_tracker_by_itself_is_told_of_memory[mlflow]",),
+    "trackers/test_with_real_trackers.py": (
+        "test_a_tracker_by_itself_is_given_the_memory[mlflow]",
+    ),
     "zoo/test_zoo_sample.py": ("test_a_program_of_the_zoo_is_judged_rightly[two_at_once]",),
 }
 """Slow tests that stand for the others of their kind: parts of a file, or all of it."""

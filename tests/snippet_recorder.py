@@ -74,7 +74,7 @@ class SnippetRecorder:
 
 
 def serve() -> None:
-    """Import what is slow to import, then record what is asked for."""
+    """Import what is slow to import, then record what is requested."""
     import importlib
 
     for module in IMPORTED:

@@ -20,7 +20,7 @@ def test_what_the_sample_names_is_there_and_slow(file: str) -> None:
             assert re.search(rf"^ *(def|class) {name}\b", source, re.M), name
 
 
-def test_a_part_stands_for_what_is_in_it_and_for_nothing_beside_it() -> None:
+def test_a_part_stands_for_what_is_in_it_and_for_nothing_next_to_it() -> None:
     patterns = "end_to_end/test_patterns.py::test_leak_is_named_with_its_line_and_rate"
     assert is_of_the_sample(f"{patterns}[closure]")
     assert not is_of_the_sample(f"{patterns}[closures]")

@@ -2,7 +2,7 @@
 
 What starts so is a Python program in a process of its own, with a second or two saved. It is not
 for tests of how a program starts, nor for programs that are profiled: ``leakscope run`` starts
-those anew, as it does for users.
+those again, as it does for users.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Warm:
 
 
 def main() -> None:
-    """Import what is named, then run what is asked for, one after the other."""
+    """Import what is named, then run what is requested, one after the other."""
     for module in sys.argv[1:]:
         importlib.import_module(module)
     for line in sys.stdin:

@@ -445,7 +445,7 @@ class RunContext:
             end = recording.end.time_s if recording.end else float(times[-1])
             own_time = self.track.time_s - later
             lived = header.lived_s if header.child is not None else policy.ENDING_S
-            is_there = (own_time >= -lived - AROUND_S) & (own_time <= end + policy.ENDING_S)
+            is_there = (own_time >= -lived - policy.CLOCKS_S) & (own_time <= end + policy.ENDING_S)
             left -= np.where(is_there, in_use, 0.0)
         rest: FloatArray = np.maximum(left, 0.0)
         return rest
@@ -487,10 +487,6 @@ class RunContext:
     def children_gain(self) -> float:
         """Return how much memory child processes gained over the window."""
         return self.gauge_gain(gauge.CHILDREN_PSS) or 0.0
-
-
-AROUND_S = 1.0
-"""Seconds by which two clocks, and the beginning and end of a process, are known."""
 
 
 def proportional(recording: Recording) -> tuple[FloatArray, FloatArray]:

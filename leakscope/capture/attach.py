@@ -1,6 +1,6 @@
 """Looks at a process from outside, and sends a visitor in who records (``capture/visit.py``).
 
-Before anything is touched it is known what is in the way. What is allowed is asked of the kernel
+Before anything is touched it is known what is in the way. The kernel says what is allowed
 itself: ``/proc/PID/mem`` opens for whoever may trace the process, and opening it does nothing.
 """
 

@@ -72,9 +72,9 @@ class Costs:
     def sample(self, due: Due, seconds: float, objects: int | None = None) -> None:
         """Learn what a boundary of this kind has just cost as a whole.
 
-        The first census of the user's names learns of the program what is learned once, and is no
-        measure of the next: that is foretold by the objects that it met. Nor is one that takes in
-        what a library has imported since: of the last three the middle one counts.
+        The first census of the user's names includes work that is done only once, so the next one
+        is estimated from the number of objects instead. A census after imports is no measure
+        either, so the median of the last three counts.
         """
         if due is Due.CHECK:
             due, seconds = Due.WHOLE, max(0.0, seconds - self.expect(Due.FULL))
@@ -178,15 +178,15 @@ class Floor:
     """The same where they take no longer than ``cheap``."""
     cheap: float = 0.0
     expensive: float = inf
-    """Beyond so many seconds only the very first is, and the others get ``share`` alone."""
+    """If one takes more seconds, only the first is exempt; ``share`` limits the others."""
     has_full: bool = True
     """Whether the whole heap is walked at all."""
     at_end: bool = True
     """Whether the end of the run gets a census."""
     at_end_within: float = inf
-    """Seconds that it may take: where somebody waits for the end, one of the user's names alone."""
+    """Seconds that it may take. With a limit it is one of the user's names alone."""
     records: int = policy.FLOOR_RECORDS
-    """Boundaries that are recorded before their part of the budget spaces them."""
+    """Boundaries that are all recorded; later ones are spaced by their part of the budget."""
 
 
 MAIN_FLOOR = Floor()

@@ -379,7 +379,7 @@ class ChildHooks:
             if _module_of(target) in _UNRECORDED_TARGETS or "_bootstrap" in vars(process):
                 return False
             method = str(getattr(process, "_start_method", "") or _default_method())
-            if method != "fork" and not _is_importable():
+            if method != "fork" and not is_importable():
                 return False
             facts = {"name": str(process.name), "target": _described(process, target)}
             place = self.next(start_method=method, **facts)
@@ -568,8 +568,8 @@ def _default_method() -> str:
     return str(multiprocessing.get_start_method())
 
 
-def _is_importable() -> bool:
-    """Return whether a new interpreter with this one's path finds leakscope: its child must."""
+def is_importable() -> bool:
+    """Return whether a new interpreter with this one's path finds leakscope: a child must."""
     for finder in sys.meta_path:
         find = getattr(finder, "find_spec", None)
         if find is not None and find("leakscope", None) is not None:

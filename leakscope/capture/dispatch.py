@@ -31,8 +31,8 @@ MOST_OF_A_SAMPLE = 50e-6
 class EventDispatcher:
     """Lets events in or turns them away; never waits.
 
-    An event that comes while another is heard (a census may make the collector run a callback), or
-    from another thread, is turned away and counted. The first thread that is heard is the training
+    An event that comes while another is handled (a census may make the collector run a callback),
+    or from another thread, is turned away and counted. The first thread followed is the training
     thread, unless another one takes over, or follows it when it has ended.
     """
 
@@ -45,7 +45,7 @@ class EventDispatcher:
         self.turned_away = 0
         self.thread = 0
         self._holder: weakref.ref[threading.Thread] | None = None
-        """The thread that is heard, if it may end before the program does."""
+        """The thread that is followed, if it may end before the program does."""
         self._guard = guard
         self._costs = costs
         self._clock = clock
@@ -59,7 +59,7 @@ class EventDispatcher:
         self._is_clock_at_work = False
 
     def open(self) -> None:
-        """Begin to hear."""
+        """Begin to follow the program."""
         self.is_open = True
 
     def shut(self) -> None:
@@ -101,14 +101,14 @@ class EventDispatcher:
             raise
 
     def dispatch_found(self, event: Callable[..., Any], *args: Any) -> Any:
-        """Pass on an event that was found by itself, unless somebody leads."""
+        """Pass on an event found by our hooks, unless a framework or the user reports events."""
         return None if self.is_phase_control_claimed else self.dispatch(event, *args)
 
     def postpone(self, interrupt: BaseException) -> bool:
         """Raise an interrupt again once the event that it broke into is handled.
 
-        Else Ctrl-C during a census would leave a phase half opened or half closed for good. False
-        is returned if no event is heard: then the interrupt is to leave at once.
+        Otherwise Ctrl-C during a census could leave a phase half opened or half closed. Return
+        False if no event is being handled: then the interrupt is to leave at once.
         """
         if not self._busy:
             return False
@@ -116,16 +116,16 @@ class EventDispatcher:
         return True
 
     def is_training_thread(self) -> bool:
-        """Return whether what the calling thread does would be found and heard."""
+        """Return whether what the calling thread does would be found and handled."""
         is_free = self.is_open and not self.is_phase_control_claimed and not self._busy
         return is_free and self.thread in (0, get_ident())
 
     def is_idle_here(self) -> bool:
-        """Return whether no event is heard just now, and none could be of another thread."""
+        """Return whether no event is handled just now, and none could be of another thread."""
         return not self._busy and self.thread in (0, get_ident())
 
     def is_left(self) -> bool:
-        """Return whether the thread that is heard has ended."""
+        """Return whether the thread that is followed has ended."""
         if self._holder is None:
             return False
         holder = self._holder()
@@ -144,7 +144,7 @@ class EventDispatcher:
             self.dispatch(event, *args)
 
     def seize(self, event: Callable[..., Any], *args: Any) -> bool:
-        """Pass on an event of any thread; return False, undone, if another is just heard."""
+        """Pass on an event of any thread; return False, undone, if another is being handled."""
         free = not self._busy or (self._is_muted and get_ident() == self.thread)
         if not free or not self.is_open:
             return False
@@ -162,7 +162,7 @@ class EventDispatcher:
     def take_turn(self, event: Callable[..., Any], *args: Any) -> bool:
         """Pass on an event of a thread of ours; the training thread waits for its end.
 
-        Return False, undone, if another event is just heard.
+        Return False, undone, if another event is being handled.
         """
         with self._turn:
             self._clock_thread, self._is_clock_at_work = get_ident(), True
@@ -302,17 +302,17 @@ def describe(error: BaseException) -> str:
 
 
 def leave_event(interrupt: BaseException) -> None:
-    """Take off all that an event of ours did until the interrupt struck.
+    """Remove the frames of an event of ours from an interrupt's traceback.
 
-    What a handler in Python raised keeps what came after the handler was called. If it is an
-    ``Exception`` it keeps everything: only so do others of us tell it from a fault of ours.
+    What a handler in Python raised keeps the frames from the handler on. An ``Exception`` keeps
+    everything, because that is how it is distinguished from a fault of ours.
     """
     if not isinstance(interrupt, Exception):
         _cut(interrupt, since_the_handler(interrupt.__traceback__))
 
 
 def leave_hook(error: BaseException) -> None:
-    """Take the calls from a hook of ours to an event off an interrupt, and the event with them.
+    """Remove the frames of a hook of ours, and of the event that it called, from an interrupt.
 
     Other exceptions stay as they are.
     """
@@ -337,7 +337,7 @@ def _without_leading(traceback: TracebackType | None) -> TracebackType | None:
 
 
 def _cut(interrupt: BaseException, rest: TracebackType | None) -> None:
-    """Leave an interrupt the rest of its traceback, and of what it came upon what isn't ours."""
+    """Reduce an interrupt's traceback to ``rest``, and drop exceptions of ours from its context."""
     left = _frames_before(rest, interrupt.__traceback__)
     upon = interrupt.__context__
     while upon is not None and upon.__traceback__ is not None:

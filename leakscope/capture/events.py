@@ -5,7 +5,7 @@ What a program does now and then may be what its memory grows with. Counted is w
 passes through anyway: functions of its own that nobody imports from it are wrapped, so that
 ``torch.save`` and its like stay what they are. Only of logging, optimizers, schedulers and PIL a
 method of a public class is. A wrapper adds one to a number and keeps nothing. The collector and the
-compiler keep count themselves, and are only asked.
+compiler keep count themselves, and are only read.
 
 No lock is taken: a signal's handler, a finalizer or a forked child may come in between, and one
 count that two threads lose together harms nobody.
@@ -69,7 +69,7 @@ MOST_COMPILATIONS = 500
 """More are counted, not described."""
 LONGEST_REASON = 300
 MOST_SHAPES = 2048
-"""More aren't told apart."""
+"""More aren't distinguished."""
 LEAST_ERROR = 400
 """HTTP's errors, the client's and the server's, begin with this status."""
 COMPILER = "torch._dynamo.utils"
@@ -360,7 +360,7 @@ class EventCounts:
             self._counts.update(before)
 
     def changed(self) -> dict[str, int]:
-        """Return the counts that have changed since they were asked for last."""
+        """Return the counts that have changed since the last call."""
         self.caught.look()
         counts = self._counts
         for name, stats, before in zip(
@@ -375,14 +375,14 @@ class EventCounts:
         return dict(self._reported.items() - reported.items())
 
     def compilations(self, boundary: int) -> list[CompilationRecord]:
-        """Return what was compiled since this was asked for last, as noticed at a boundary."""
+        """Return what was compiled since the last call, as noticed at a boundary."""
         compiled, self._compiled = self._compiled, []
         for record in compiled:
             record.boundary = boundary
         return compiled
 
     def compiled_code(self, boundary: int, *, last: bool = False) -> CompiledCodeRecord | None:
-        """Return what the compiler keeps; None where nothing was compiled since this was asked for.
+        """Return what the compiler keeps; None where nothing was compiled since the last call.
 
         ``last`` at the end of the run: what it keeps then.
         """
@@ -470,7 +470,7 @@ class EventCounts:
             torch: Any = sys.modules["torch"]
             if type(batch) is not torch.Tensor:
                 return
-            with torch._C.DisableTorchFunction():  # no mode of the program's hears of it
+            with torch._C.DisableTorchFunction():  # no mode of the program's sees it
                 shape = hash(batch.shape)
         except ours(Exception):
             return  # a nested tensor has no shape

@@ -10,10 +10,10 @@ Pages that a census touched stay resident when it is over, and would otherwise b
 nothing explains. What a census needs meanwhile would otherwise be a peak of the program's.
 
 Libraries keep something for each shape that they meet: oneDNN compiles a kernel and caches it. What
-grows with new shapes alone is no leak, so their number stands beside the memory at boundaries.
+grows with new shapes alone is no leak, so their number is recorded with the memory at boundaries.
 Looked at are the variables of the boundary's own thread; numbers are kept, and no tensor.
 
-One census suffices to know where objects lie; whether their pages are still shared is then asked
+One census suffices to know where objects lie; whether their pages are still shared is then read
 without walking the heap again, which is expensive for large datasets.
 """
 
@@ -44,7 +44,7 @@ RECENT = 3
 """A reading is taken to cost what the cheapest of so many did: one may have waited by chance for a
 processor, and would put off the next one for long."""
 TREE_SHARE = 0.15
-"""The same for those that tell of child processes together, while there are any."""
+"""The same for those of child processes together, while there are any."""
 TREE_FIRST_SECONDS = 0.25
 TREE_FIRST_COST = 1 / 20
 """Those first readings take no more than this part of the time, …"""
@@ -192,9 +192,9 @@ class _SlowReader:
         self.not_before = 0.0
         self.probe = probe
         self.is_of_tree = False
-        """Whether it tells of child processes, or of memory that is shared with them."""
+        """Whether it is about child processes, or of memory that is shared with them."""
         self.divides_memory = False
-        """Whether it tells of memory by kind of mapping."""
+        """Whether it is about memory by kind of mapping."""
         self.seconds = 0.0
         """What the last reading took."""
         self._read_at = 0.0
@@ -245,7 +245,7 @@ def _is_of_tree(name: str) -> bool:
 
 
 WORTH_READING_BYTES = 256 << 10
-"""The C heap is asked again, which takes its locks, only after a rise beyond this."""
+"""The C heap is read again, which takes its locks, only after a rise beyond this."""
 
 
 class NamedReader(Protocol):
@@ -335,7 +335,7 @@ class ShapesReader:
         if kind is None:
             return {}
         core: Any = sys.modules["torch._C"]
-        # No mode of the program's hears of it.
+        # No mode of the program's sees it.
         with core.DisableTorchFunction(), core._DisableTorchDispatch():
             for frame in _frames(sys._getframe()):
                 self._look(_variables(frame), kind, DEEPEST)
@@ -425,7 +425,7 @@ class CopiedShares(Protocol):
 
 
 class CopiesReader:
-    """Asks again what the latest census of a worker has asked; a source of gauges."""
+    """Reads again what the latest census of a worker has read; a source of gauges."""
 
     name = "copies"
     slow = True

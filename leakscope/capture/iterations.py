@@ -124,10 +124,10 @@ class Iterations:
             del self._made_at[next(iter(self._made_at))]
 
     def forget(self, gone: set[int]) -> None:
-        """Optimizers are no more: another leads at once, one that stepped beside them before all.
+        """Optimizers are gone: another leads at once, first one that stepped alongside them.
 
         A client of federated learning makes one for a few steps; so does the inner loop of
-        meta-learning, but beside it the outer one goes on.
+        meta-learning, but alongside it the outer one goes on.
         """
         for known in (self._secondary, self._made_at):
             for optimizer in gone & known.keys():
@@ -165,7 +165,7 @@ class Iterations:
         return MOST_ACCUMULATION if ahead else self.accumulation
 
     def batch_requested(self, run: Pass, phase: Phase) -> None:
-        """A pass is asked for its next batch: end what its last one was used for."""
+        """A pass fetches its next batch: end what its last one was used for."""
         if self.silent(phase):
             phase.pending = 0
         elif phase.pending and (phase.training or phase.explicit):
@@ -325,7 +325,7 @@ class ForwardPasses:
             self._begin(trains=stepped or optimizers, place=place)
 
     def called_elsewhere(self, module: int) -> None:
-        """Another thread than the one that is heard calls a module, as those of a server do.
+        """Another thread than the one that is followed calls a module, as those of a server do.
 
         ``decode(encode(batch))`` is one batch there, too.
         """
@@ -452,7 +452,7 @@ class ExternalPhases:
 
 
 class NamedPhases:
-    """What the program's own calls do to the open phases, beside what is found."""
+    """What the program's own calls do to the open phases, alongside what is found."""
 
     def __init__(
         self,

@@ -191,7 +191,7 @@ class Measuring:
         return None
 
     def snapshot(self, boundary: Boundary, *, at_once: bool) -> None:
-        """Take a census that the user asked for: beside all series, and not out of the budget."""
+        """Take a census that the user requested: outside all series, and not out of the budget."""
         began = self._clock()
         gauges: dict[str, int] = {}
         for probe in (*self._fast, *self._slow.probes):
@@ -486,7 +486,7 @@ class Taker(Protocol):
 
 
 class Devices(Protocol):
-    """What :func:`leakscope.probes.blocks.device_memory` offers."""
+    """What :func:`leakscope.probes.cuda.device_memory` offers."""
 
     def __call__(self, *, with_blocks: bool) -> Iterable[DeviceSnapshotRecord | BlockListRecord]:
         """Return sums of each device's blocks, and the blocks themselves where they are wanted."""

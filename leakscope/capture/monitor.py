@@ -22,7 +22,7 @@ READING = "reading"
 POLL_SECONDS = 0.2
 """How soon after its end a process is known to be gone."""
 GPUS_EVERY_SECONDS = 30.0
-"""The driver is asked no more often: that may start a process."""
+"""The driver is queried no more often: that may start a process."""
 
 
 @dataclass(frozen=True)

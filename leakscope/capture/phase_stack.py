@@ -208,7 +208,7 @@ class Pass:
         self.loader = loader
         self.expected = expected
         self.born = born
-        """How many passes had been asked for a batch when this one was made."""
+        """How many passes had fetched a batch when this one was made."""
         self.first = 0
         """Index of the last pass over it, from 1 on; 0 before the first."""
         self.evaluating = False
@@ -221,11 +221,11 @@ class Pass:
         self.verdict: Verdict | None = None
         self.phase: Phase | None = None
         self.requests = 0
-        """How often a batch was asked for."""
+        """How often a batch was fetched."""
         self.moment = 0
-        """When one was last asked for: counts what all passes together were asked for."""
+        """When one was last fetched: counts the fetches of all passes together."""
         self.seen = 0
-        """``phase.batch`` when this pass was last asked; ``NO_BATCH`` once it is over."""
+        """``phase.batch`` when this pass last fetched one; ``NO_BATCH`` once it is over."""
 
 
 class PassSites:
@@ -255,7 +255,7 @@ class PassSites:
         for key in general:
             verdict, loader = self._learned.get(key, (None, 0))
             if verdict is Verdict.TRAINING and loader != run.loader and self.is_alive(loader):
-                break  # a loader beside that one may be for something else, none in its place
+                break  # a loader alongside that one may be for something else, none in its place
             if verdict is not None:
                 return verdict
         if run.evaluating and run.validated and self.only_trained(run):

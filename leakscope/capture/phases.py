@@ -29,7 +29,7 @@ from leakscope.capture.phase_stack import (
 from leakscope.capture.sites import Site, call_site
 
 STALE_AFTER_STEPS = 200
-"""A loader that isn't asked for so many optimizer steps no longer drives the training."""
+"""A loader that isn't read for so many optimizer steps no longer drives the training."""
 DEEPEST = 8
 """Phases open at once; beyond this an iterator was kept and forgotten."""
 
@@ -112,7 +112,7 @@ class PhaseTracker:
         self.forwards.disarm()
 
     def loader_next(self, token: int) -> None:
-        """The next batch of a pass is asked for: whatever was done with the last one is done."""
+        """The next batch of a pass is fetched: whatever was done with the last one is done."""
         run = self._passes.get(token)
         if run is None:
             return
@@ -180,7 +180,7 @@ class PhaseTracker:
         self.forwards.train(keys)
         if not self.evaluated and not self._stepped:
             for run in [r for r in self._undecided if r.requests and r.evaluating]:
-                run.evaluating = False  # its batches were asked for ahead of the training
+                run.evaluating = False  # its batches were fetched ahead of the training
                 self._decide(run, Verdict.TRAINING)
         self._settle()
 
@@ -482,7 +482,7 @@ class Evaluated:
     def remove(self, keys: set[int], *, between_phases: bool) -> None:
         """Modules went back to training mode.
 
-        Between phases that also tells of the others, where all have done their validation: their
+        Between phases that also decides the others, where all have done their validation: their
         user goes on with another module, as a cross validation does, and leaves them as they are.
         """
         self.keys -= keys
@@ -522,7 +522,7 @@ class Tuning:
 
         """
         if run is None and not self.tunes(self._evaluated.keys):
-            return False  # a student trains beside a teacher's forward passes
+            return False  # a student trains alongside a teacher's forward passes
         if not self._evaluated:
             return run is not None and not run.grad
         return run is None or not self._trains(optimizer, run)

@@ -45,7 +45,7 @@ outgrow the processor's caches make a block cost more than in the calibration.""
 RECORD_SECONDS = 80e-6
 """Seconds of a boundary that is recorded without a census, by `benchmarks/overhead.py`."""
 FOCUSED_SECONDS = 0.010
-"""Seconds of a census of the user's names. Measured: 3 to 7 ms, gauges and recording beside it."""
+"""Seconds of a census of the user's names. Measured: 3 to 7 ms, gauges and recording on top."""
 SECONDS_PER_BLOCK = 0.4e-6
 """Seconds of a walk per block that Python has allocated, by `benchmarks/heap`, rounded up."""
 WHOLE_SECONDS_PER_BLOCK = 0.5e-6
@@ -66,11 +66,11 @@ MOST_SLOWED = 4.0
 # The floor: what a run gets at once, whatever the budget
 
 FLOOR_SHARE = 0.035
-"""Part of the run so far, beside the whole walk: gauges and recording included."""
+"""Part of the run so far, besides the whole walk: gauges and recording included."""
 FLOOR_SECONDS = 0.15
 """Seconds at once, on a machine that has nothing else to do: a dozen censuses of names."""
 FLOOR_FULL = 0.5
-"""Full censuses have so much beside the floor, where they are slow: as many of the user's names
+"""Full censuses have so much besides the floor, where they are slow: as many of the user's names
 take place in between, so that a run of ten seconds is seen evenly."""
 FULL_CHEAP = 2.0
 """Times what a census of the user's names takes: full ones that cost no more take its place."""
@@ -86,7 +86,7 @@ BEGINNING_SECONDS = 1.0
 """Seconds: censuses that cost more are not exempt there."""
 RARE_FROM_SECONDS = 30.0
 RARE_FURTHER = 2.0
-"""Where every census takes longer than a pause may, as beside a million records, one is
+"""Where every census takes longer than a pause may, as alongside a million records, one is
 taken after so many seconds, and the next where the run has gone on so many times as long, if the
 budget pays for it: ten in a run of four hours, without which it would have no verdict."""
 FLOOR_OCCURRENCES = 3
@@ -104,7 +104,7 @@ LATE_AT_KEY = 3
 """So many more where training passes begin, at every second, then fourth, … of them, if they are
 cheap or memory rises: what begins or ends after the first six must be seen in a run of seconds."""
 LATE_SHARE = 0.03
-"""Part of the run so far that those may take beside the floor."""
+"""Part of the run so far that those may take besides the floor."""
 LATE_CHEAP_SECONDS = 0.03
 LATE_RISE_BYTES = 2 << 20
 """Seconds, and bytes of resident memory since the latest census there, for that."""

@@ -1,7 +1,7 @@
 """Profiles of allocations in a recording: the history of devices in windows, native allocations by
 samples.
 
-The history of devices is off unless asked for: a stack costs some microseconds an allocation, and a
+The history of devices is off unless requested: a stack costs some microseconds an allocation, and a
 step may make thousands. What that adds is measured by the program's pace, and a window ends when
 its share is spent.
 

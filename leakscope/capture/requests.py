@@ -1,4 +1,4 @@
-"""Looks that the user asked for: a census on a signal, and the popular cleaning calls tried and
+"""Looks that the user requested: a census on a signal, and the popular cleaning calls tried and
 measured.
 
 A signal's handler runs between two instructions of the main thread, which may be anywhere: in a
@@ -9,7 +9,7 @@ autograd's or of the compiler's is under way. Otherwise it waits on; a later sig
 
 Cleaning calls are tried where a phase has just ended, so never inside a step: after the first ends
 of each phase, and then after ever longer pauses. The first few are tried at once, since the user
-asked for them; those after them wait until the budget pays. A collection takes with it the garbage
+requested them; those after them wait until the budget pays. A collection takes with it the garbage
 that would have waited, so a run with trials is not the run without them.
 """
 
@@ -51,7 +51,7 @@ class TakeCensus(Protocol):
 
 
 class Requests:
-    """What the user has asked for by signal and not got yet."""
+    """What the user has requested by signal and not got yet."""
 
     def __init__(
         self,

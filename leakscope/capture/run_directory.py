@@ -191,10 +191,10 @@ def make_run_directory(
     """Make the run directory that the options ask for and return its absolute path.
 
     Args:
-        options: what was asked for.
+        options: what was requested.
         limit: the memory limit of the process that is recorded, where that isn't this one.
         world: the ranks that record into one directory.
-        numbered: whether a run that is in the way is left alone, and this one made beside it.
+        numbered: whether a run that is in the way is left alone, and this one made alongside it.
 
     Raises:
         RunExistsError: ``out`` holds a run already, and neither ``force`` nor ``numbered`` is set.
@@ -353,7 +353,7 @@ def project_root_of(options: SessionOptions) -> str:
 
 
 def project_of_caller(file: str) -> Path | None:
-    """Return the project of the file that asked for profiling, where the program's doesn't hold it.
+    """Return the project of the file that started profiling, where the program's doesn't hold it.
 
     A notebook, a test runner or a launcher is no part of the project that it runs.
     """

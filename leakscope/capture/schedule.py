@@ -266,7 +266,7 @@ class Schedule:
         return Due.RECORD if is_recorded else Due.NOTHING
 
     def _by_time(self, now: float) -> Due:
-        """Return what a boundary is worth that time has made: the looks lie ever further apart."""
+        """Return what to do at a boundary made by time: censuses get ever rarer."""
         if self._is_aligned or now < self._next_by_time:
             return Due.RECORD  # other ranks don't look at the same time
         key = self._key(_BY_TIME)
@@ -297,7 +297,7 @@ class Schedule:
         return kind if is_affordable else Due.FOCUSED
 
     def _is_unnamed(self, key: _Key) -> bool:
-        """Whether full censuses must tell soon what rises without a name of the user's."""
+        """Whether full censuses are needed soon: something rises outside the user's names."""
         can = self._floor.has_full and self._growth.is_unnamed
         return can and key.fulls < policy.FULL_AT_KEY
 
@@ -446,7 +446,7 @@ class Schedule:
         return self._floor_full + expected <= policy.FLOOR_FULL * allowed
 
     def _exempt_at(self, key: _Key, expected: float, *, inside: bool) -> int:
-        """Return how many censuses a kind gets beyond the limit, given what one will cost."""
+        """Return how many censuses of a kind are taken beyond the limit, given the cost of one."""
         slowed = self._costs.slowed
         if self._is_dear(expected):
             return 0 if self._costs.knows(Due.FOCUSED) else 1
@@ -484,7 +484,7 @@ class Schedule:
         return affords
 
     def _has_turn(self, name: _Name, key: _Key) -> bool:
-        """Whether no kind that was refused earlier comes first; one that never comes is dropped."""
+        """Whether no kind refused earlier is due first; one that never comes is dropped."""
         first = next(iter(self._waiting), name)
         if first != name:
             if key.deferrals < policy.PATIENCE:
@@ -497,7 +497,7 @@ class Schedule:
         return True
 
     def _folded(self, name: _Name) -> _Name:
-        """Return the name under which a kind is kept: a program may make up any number."""
+        """Return the name under which a kind is kept; kinds beyond the limit share one."""
         if name in self._keys or len(self._keys) < policy.KEYS_KEPT:
             return name
         return (name[0], "", "")
@@ -555,9 +555,10 @@ class GrowthWatch:
 
     @property
     def is_unnamed(self) -> bool:
-        """Whether memory rises each time of late, and not what the user's names reach.
+        """Whether memory outside the user's names rose at each of the latest censuses.
 
-        Where censuses weigh all that is new, that tells: no walk names what is no Python object's.
+        Where censuses weigh all that is new, that decides: more walks couldn't name memory that
+        belongs to no Python object.
         """
         if self._elsewhere is not None:
             return self._steps >= RISES

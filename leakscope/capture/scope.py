@@ -198,7 +198,7 @@ class Scope:
         return Scope(None if self._options is None else self._fresh(self._options))
 
     def _fresh(self, options: SessionOptions) -> SessionOptions:
-        """A scope that is used again records beside what it recorded before, not over it."""
+        """A scope that is used again records alongside what it recorded before, not over it."""
         self._uses += 1
         if options.out is None or self._uses == 1:
             return options
@@ -286,7 +286,7 @@ def profile(
         quiet: Print no summary.
         probe_cleanup: Try the popular cleaning calls now and then; it changes when garbage goes.
         snapshot_signal: Have ``USR1`` or ``USR2`` take a census now (``leakscope snapshot PID``).
-        trackers: Where memory is drawn beside the loss: names, ``auto`` or ``off``.
+        trackers: Where memory is drawn alongside the loss: names, ``auto`` or ``off``.
 
     Raises:
         LeakscopeError: options make no sense; never later.

@@ -203,7 +203,7 @@ class Session:
         return self._time is not None
 
     def take_snapshot(self) -> None:
-        """Take a census that was asked for, now and in any thread, beside all series."""
+        """Take a census that was requested, now and in any thread, outside all series."""
         self.gate.take_turn(partial(self._look, at_once=True))
 
     def end_task(self) -> None:

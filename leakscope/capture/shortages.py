@@ -171,7 +171,7 @@ class Shortages:
         return ""
 
     def _was_observed(self, oom: OutOfMemoryMessage) -> bool:
-        """Return whether the last thing observed is what this message tells of."""
+        """Return whether the last thing observed is what this message is about."""
         last = self._last
         if last is None or last.device != oom.device:
             return False

@@ -179,11 +179,11 @@ class AllocationWindows:
 
     @property
     def listens(self) -> bool:
-        """Whether it has to hear of every boundary, also of those that aren't measured."""
+        """Whether it needs every boundary, also of those that aren't measured."""
         return self._window is not None or self._meter.is_on
 
     def begin(self, boundary: Boundary) -> None:
-        """Open the window over everything, if that was asked for."""
+        """Open the window over everything, if that was requested."""
         if self._mode == "always":
             self._meter.start(boundary)
             self._whole = self._make()

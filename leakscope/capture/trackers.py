@@ -1,4 +1,4 @@
-"""Experiment trackers: memory beside the loss, in the runs that the program itself has open. None
+"""Experiment trackers: memory alongside the loss, in the runs that the program has open. None
 is ever imported here. Clients of Prometheus and OpenTelemetry: the same for what watches services.
 
 In Weights & Biases a row of a run's history has one step, which only rises. What is logged without
@@ -516,7 +516,7 @@ _CULPRITS = 5
 
 
 class Trackers:
-    """The trackers of a session: those asked for, or all whose run stays on this machine."""
+    """The trackers of a session: those requested, or all whose run stays on this machine."""
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ a dispatch mode, profile itself from end to end, or step its optimizers from hoo
 pass. Our looks call accessors of torch's that dispatch nothing, so none of these sees them; they
 are waited out only as long as that costs few readings.
 
-Only modules are asked that the program has imported by itself.
+Only modules are used that the program has imported by itself.
 
 A census is safe where the interpreter stands still. Autograd changes the graph without it, in
 threads of its own too, and modules that run in further threads do while the calling one waits.
@@ -182,7 +182,7 @@ _STATES: tuple[tuple[str, Callable[[Any], bool], bool], ...] = (
     ("a backward pass", lambda core: core._current_graph_task_id() != -1, True),
     ("a profiler of Python's", lambda core: sys.getprofile() is not None, True),
 )
-"""What is asked of torch and Python, in this order, and whether it may last."""
+"""What is queried of torch and Python, in this order, and whether it may last."""
 
 
 def _below(frame: FrameType | None, torch: ModuleType | None) -> UnobservableState | None:

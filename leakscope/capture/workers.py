@@ -28,7 +28,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from leakscope.capture.budget import CHILD_FLOOR, WORKER_FLOOR, CensusCost, Costs, costs_with
-from leakscope.capture.children import ChildHooks, ChildPlacement, begin_pending
+from leakscope.capture.children import (
+    ChildHooks,
+    ChildPlacement,
+    begin_pending,
+    is_importable,
+)
 from leakscope.capture.gauges import CopiesReader
 from leakscope.capture.options import SessionOptions
 from leakscope.capture.process_endings import ProcessEndings
@@ -103,7 +108,7 @@ class WorkerLoop:
         self._cost = cost
 
     def __reduce__(self) -> tuple[type[WorkerLoop], tuple[WorkerPlacement]]:
-        """Cross to a spawned worker, where torch's own loop is at hand."""
+        """Cross to a spawned worker, where torch's own loop is available."""
         return WorkerLoop, (self._place,)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -138,7 +143,7 @@ class WorkerSession:
         self._patches: list[PatchedMethod] = []
 
     def listen(self) -> None:
-        """Begin to hear of batches, in this process alone."""
+        """Begin to count batches, in this process alone."""
         from torch.utils.data._utils import fetch
 
         self._patches = [
@@ -342,7 +347,7 @@ def start_session(
 ) -> Session:
     """Begin to record; ``run_path`` is a run directory that somebody has made already.
 
-    ``child`` says so where this is a child process that records beside its parent.
+    ``child`` says so where this is a child process that records alongside its parent.
 
     Raises:
         LeakscopeError: the run directory can't be made, in a sentence.
@@ -353,7 +358,7 @@ def start_session(
     from leakscope.heap import CensusTaker
     from leakscope.heap.pausing import remember_allocators
     from leakscope.probes.allocations import AllocationCounter, AllocationWindow
-    from leakscope.probes.blocks import AllocationHistory, device_memory
+    from leakscope.probes.cuda import AllocationHistory, device_memory
     from leakscope.recording import RecordingWriter
 
     world = this_world() if child is None else World(child.rank, child.world_size, child.attempt)
@@ -398,7 +403,7 @@ def start_session(
 
 
 def begin_child(place: ChildPlacement) -> Session | None:
-    """Begin to record this process beside its parent; None where it records itself already."""
+    """Begin to record this process alongside its parent; None where it records itself already."""
     running = current_session()
     if running is not None and running.is_live:
         return None
@@ -494,7 +499,7 @@ def place_of_workers(session: Session) -> WorkerPlacement | None:
 
 
 def has_recorded(session: Session, pid: int) -> bool:
-    """Return whether a process of this number has a recording beside a session's."""
+    """Return whether a process of this number has a recording alongside a session's."""
     return any(session.run_path.glob(f"*-{pid}{JOURNAL_SUFFIX}"))
 
 
@@ -660,12 +665,3 @@ def start_method(loader: Any) -> str:
     if context is None:
         import multiprocessing as context
     return str(context.get_start_method())
-
-
-def is_importable() -> bool:
-    """Return whether a new interpreter with this one's path finds leakscope: its worker must."""
-    for finder in sys.meta_path:
-        find = getattr(finder, "find_spec", None)
-        if find is not None and find("leakscope", None) is not None:
-            return True
-    return False

@@ -80,7 +80,7 @@ class ClearedStep:
         """What it did for the host, whichever way it shows; 0 where that is lost in noise."""
         freed = max(0, self.host_freed or 0)
         if self.name in _FREEING:
-            # What left the process beside the C heap is freed too: arenas of Python's allocator.
+            # What left the process besides the C heap is freed too: arenas of Python's allocator.
             further = self.host_returned - max(0, self.host_trimmed) - freed
             best = freed + (further if further >= NOISE_BYTES else 0)
         else:

@@ -292,7 +292,7 @@ LOGGERS = ("leakscope", "leakscope.cleanup")
 
 
 def silent_logger() -> logging.Logger:
-    """Return a logger that nobody hears."""
+    """Return a logger without a listener."""
     logger = logging.getLogger("leakscope.nobody")
     logger.disabled = True
     return logger

@@ -146,7 +146,7 @@ def _why_none(reading: DriverReading) -> str:
 
 
 class ProcessStanding(str, Enum):
-    """What a process on a GPU is to the user who asks."""
+    """What a process on a GPU is to the current user."""
 
     LEFTOVER = "leftover"
     DETACHED = "detached"
@@ -168,7 +168,7 @@ class Judgement:
 
 
 def judge(facts: ProcessFacts | None) -> Judgement:
-    """Return what a process is to the user who asks; None is one that can't be seen."""
+    """Return what a process is to the current user; None is one that can't be seen."""
     if facts is None:
         return Judgement(
             ProcessStanding.UNSEEN,
@@ -252,7 +252,7 @@ class ProcessFacts:
     pid: int
     user: str
     is_own: bool
-    """Whether it runs for the user who asks."""
+    """Whether it runs for the current user."""
     is_asking: bool
     """Whether it is this process or one that led to it."""
     command: str

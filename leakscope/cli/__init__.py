@@ -57,7 +57,7 @@ _MODULES = {
 
 
 class _Commands(click.Group):
-    """Imports a command when asked for: ``run`` stays beside a training, as small as it can."""
+    """Imports a command when it is called: ``run`` stays small, for it lives through a training."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)

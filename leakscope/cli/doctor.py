@@ -298,13 +298,15 @@ def _driver(facts: dict[str, Any], reading: DriverReading) -> Item:
             for gpu in reading.gpus
         )
         by_command = reading.source == "nvidia-smi"
-        advice = "It is asked by nvidia-smi; nvidia-ml-py asks NVML itself." if by_command else ""
+        advice = (
+            "It is read by nvidia-smi; with nvidia-ml-py it is read directly." if by_command else ""
+        )
         return Item(name=name, state=State.OK, text=gpus, advice=advice)
     wanted = bool(facts.get("cuda_build"))
     return Item(
         name=name,
         state=State.MISSING if wanted else State.OK,
-        text="tells of no GPU",
+        text="reports no GPU",
         advice="What other processes hold on a GPU isn't shown: install nvidia-ml-py."
         if wanted
         else "",

@@ -35,7 +35,7 @@ MOST_AT_ONCE = 500
 """Rows or lines of a page."""
 MOST_TOKENS = 50_000
 MOST_KEPT = 64
-"""Results whose further pages can be asked for; the one that was used longest ago is dropped."""
+"""Results whose further pages can be requested; the one that was used longest ago is dropped."""
 MOST_REPORTS = 8
 WIDTH = 120
 """Columns of a comparison."""

@@ -285,7 +285,7 @@ class LiveLine:
         """Return what is shown."""
         own = gauges.get(gauge.PSS, gauges.get(gauge.RSS, 0))
         children = gauges.get(gauge.CHILDREN_PSS, 0)
-        # Pages of files are given back when there is need: they bring no limit nearer.
+        # Pages of files are released when there is need: they bring no limit nearer.
         files = gauges.get(gauge.TREE_FILES, 0)
         self._known.append((seconds / 60, float(own + children - files)))
         parts = [_clock(seconds), f"{human_bytes(own + children)}"]

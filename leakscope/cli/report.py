@@ -2,7 +2,7 @@
 
 ``leakscope report`` does so for a run that is over, without torch, and ``leakscope explain`` says
 what matters most in few words; other commands use the same functions. Analysis and report are
-imported inside them: ``run`` waits beside a training without them.
+imported inside them: while a training runs, ``run`` waits without them.
 """
 
 from __future__ import annotations

@@ -115,8 +115,8 @@ With --until-verdict the code of the second run counts.
 @click.option(
     "--until-leak",
     is_flag=True,
-    help="End the program (SIGTERM) as soon as a leak is found in two verdicts, the later after "
-    "half as long again; exit code 3 then, or if there is one in the end.",
+    help="End the program (SIGTERM) as soon as two verdicts find the same leak, the second "
+    "after at least half as much time again. Exit code 3 then, or if the run ends with a leak.",
 )
 @setting_options("report", "quiet", "label")
 @click.pass_obj
@@ -304,7 +304,7 @@ WATCH_LEAST_SECONDS = 1.0
 HOLDS_AFTER = 1.5
 """A leak is one where a verdict after so many times as long names the same."""
 GRACE_SECONDS = 30.0
-"""A program has so long to end when asked, as a server that closes its connections."""
+"""A program has so long to end after SIGTERM, as a server that closes its connections."""
 _JUDGE = (
     "import sys; del sys.path[0]; sys.path.append(sys.argv[2]); "
     "from leakscope.cli.runs import note_leak; note_leak(sys.argv[1])"
@@ -314,7 +314,7 @@ _JUDGE = (
 class LeakWatch:
     """Has a recording judged while its program runs: says what leaks, and may end the program.
 
-    A process of its own judges, so that the memory it takes is given back.
+    A process of its own judges, so that the memory it takes is released.
     """
 
     def __init__(self, path: Path, *, ends: bool) -> None:

@@ -123,7 +123,7 @@ def require_shelf(directory: Path) -> None:
     if holds_run(directory):
         raise NoRunError(
             f"{directory} is a run itself: `leakscope report {directory}` makes its report. "
-            f"{directory.absolute().parent} lists it beside others.",
+            f"{directory.absolute().parent} lists it with other runs.",
             slug="no-run",
         )
 
@@ -234,9 +234,9 @@ def _leak_by_now(folder: Path) -> LiveLeak | None:
 
 
 def note_leak(run: str) -> None:
-    """Judge a run that goes on, and note what leaks beside its recording; at low priority.
+    """Judge a run that goes on, and note what leaks next to its recording; at low priority.
 
-    Where memory is scarce, the kernel shall take this process, not the program.
+    Where memory is scarce, the kernel is to kill this process, not the program.
     """
     with contextlib.suppress(OSError):
         os.nice(19)
@@ -530,7 +530,7 @@ def is_failing(change: CulpritChange, fail_on: Collection[ChangeKind]) -> bool:
 
 
 def existing_page(out: Path | None, run: Path) -> str:
-    """Return the path from a page to a run's own, empty where that doesn't lie beside or below it.
+    """Return the path from a page to a run's own, empty where that doesn't lie next to or below it.
 
     A link to anywhere else would break as soon as the folder is copied elsewhere.
     """

@@ -31,7 +31,7 @@ CudaHistory = Literal["off", "window"]
 Native = Literal["off", "auto"]
 SnapshotSignal = Literal["off", "USR1", "USR2"]
 METERS = ("prometheus", "opentelemetry")
-"""Clients of monitoring systems, which are given figures only where they are asked for by name."""
+"""Clients of monitoring systems, which are given figures only where they are requested by name."""
 TRACKERS = ("auto", "tensorboard", "wandb", "mlflow", *METERS)
 
 

@@ -1,4 +1,4 @@
-"""The heap as a graph: walked, named, and answered as a census or to a person who asks."""
+"""The heap as a graph: walked, named, and answered as a census or to a person at a prompt."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def instance_dict(obj: object) -> dict[str, Any] | None:
     """Return the ``__dict__`` of an instance, function or module, or None.
 
     Up to CPython 3.10 an instance has one from the beginning. Later ones make it when they are
-    asked, and keep it: where the native module is built the attributes of such an instance are
+    called, and keep it: where the native module is built the attributes of such an instance are
     copied instead, and nothing is left behind.
     """
     if is_instance(obj, type):
@@ -288,7 +288,7 @@ _TRUSTED = frozenset(
         "xml.etree.ElementTree",
     }
 )
-"""Modules of the standard library whose C types size themselves. Of others none is asked, for it
+"""Modules of the standard library whose C types size themselves. Of others none is called, for it
 might do anything; those whose memory matters have an adapter. What no method tells stays unknown:
 the state of ``zlib`` and ``hashlib``, what ``sqlite3`` keeps, hash tables of pandas' indexes."""
 

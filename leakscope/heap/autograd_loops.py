@@ -5,7 +5,7 @@ variable to the hook that unpacks it, a custom function to its ``ctx``. Python's
 of these references, so that a circle with one of them is never freed, and no name reaches it. Found
 here is the shortest such circle through an object.
 
-What a node saved, what follows it and what its hooks refer to can be asked for. Which hooks a node
+What a node saved, what follows it and what its hooks refer to can be read. Which hooks a node
 has, nothing tells: its memory is searched for them, conservatively and by reading alone, as the
 collector of Boehm and Weiser (Software: Practice and Experience 18, 1988) searches stacks. A node
 has its hooks in vectors of pointers to objects that point to the dict in which Python keeps them

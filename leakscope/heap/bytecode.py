@@ -1,11 +1,11 @@
-"""What bytecode tells of variables: generators that only a ``for`` loop holds, and how deep in
+"""What bytecode shows of variables: generators that only a ``for`` loop holds, and how deep in
 loops a variable is set.
 
 Read from the instructions (:mod:`dis`): a jump back closes a loop, whose body is what leads from
 its target to the jump (natural loops; Aho, Lam, Sethi, Ullman: Compilers, 9.6.6). Handlers of
 exceptions are left out, for they stand at the function's end and jump back from there.
 
-No variable names them, and ``tp_traverse`` of a running frame doesn't tell of its stack (CPython's
+No variable names them, and ``tp_traverse`` of a running frame doesn't visit its stack (CPython's
 ``Objects/frameobject.c``: how deep it is stands in a register of the interpreter). What lies where
 while an instruction runs, the function's instructions say: each has a fixed effect on the stack
 (:mod:`dis`), and a loop's iterator stays where it is until the loop is left.
@@ -136,7 +136,7 @@ _NEVER_A_WRAPPER = (type, ModuleType, FunctionType, BuiltinFunctionType)
 """What leads to half of the heap and to no generator that a loop runs over."""
 _CONTAINERS = frozenset({list, tuple, dict, set, frozenset, deque})
 _OURS = 2
-"""References of our own to what is asked for its references: a dict's and an argument's."""
+"""References of our own to the object whose references are read: a dict's and an argument's."""
 
 
 class ValueStack(NamedTuple):

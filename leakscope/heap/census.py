@@ -48,7 +48,7 @@ from leakscope.model.census import Census, CensusRow, CensusScope, HeadObjects, 
 from leakscope.model.device import DeviceStorages
 
 _OBJECTS_PER_ROW = 2
-"""Several objects make one row: this many times more objects than rows are asked for."""
+"""Several objects make one row: this many times more objects than rows are requested."""
 _LEAST_OBJECTS = 200
 _MOST_TYPES = 6
 _NEW_SAMPLES = 48
@@ -198,7 +198,7 @@ class CensusTaker:
     def copied_shares(self) -> dict[str, float]:
         """Return which part of its heaviest containers a worker has copied by now, by their paths.
 
-        The places that the latest census looked at are asked again: some milliseconds, no walk.
+        The places that the latest census looked at are read again: some milliseconds, no walk.
         """
         shares = {path: exclusive_share(places) for path, places in self._sampled.items()}
         return {path: share for path, share in shares.items() if share is not None}

@@ -63,7 +63,7 @@ def form_of(obj: Any) -> str:
 
 
 def _tensor_form(tensor: Any) -> str:
-    """Read from C; neither a subclass nor a mode is asked.
+    """Read from C; neither a subclass nor a mode is called.
 
     A class with a dispatch of its own may compute shape and device itself: only its type is used.
     """

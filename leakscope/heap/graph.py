@@ -1,4 +1,4 @@
-"""The heap as a graph: what a walk is asked and what it answers, whichever engine does it.
+"""The heap as a graph: the request to a walk and its answer, whichever engine does it.
 
 Two engines answer: ``_native`` (C, no Python runs while it walks) and ``reference`` (Python, the
 fallback). Both follow ``tp_traverse`` from the roots, see through the payloads that it can't see
@@ -90,7 +90,7 @@ class WalkRequest:
     """Let light objects that only one container of the user's holds, with all that only they keep,
     count for it: they have no nodes of their own. What is answered is the same, but for what
     ``Group`` says of objects that several references within such an object share. The reference
-    engine doesn't, nor does a walk that is asked for pinned objects or types."""
+    engine doesn't, nor does a walk that reports pinned objects or types."""
     keep_graph: bool = False
     """Keep the nodes and edges in ``WalkResult.graph``: the native engine does."""
     pinned: list[object] = field(default_factory=list)
@@ -99,7 +99,7 @@ class WalkRequest:
     count_types: bool = False
     """Add up all objects by type: ``WalkResult.types``."""
     circle_bytes: int = 1 << 20
-    """Selected garbage is asked for its circles if it retains this much together."""
+    """Circles of selected garbage are looked for if it retains this much together."""
     needs_autograd: bool = True
     """Wait a moment where other threads change gradients and graphs; otherwise neither is read."""
     own_passes: int = 0
@@ -163,7 +163,7 @@ class Nodes:
     refer to them, from wherever. A class's own instances are not among them."""
     others: list[list[int]]
     """For selected lists, dicts, sets and deques of the user's: indices here of those that refer to
-    them beside the one that names them."""
+    them alongside the one that names them."""
     holders: list[list[list[int]]]
     """For selected containers of the user's that name much and keep little of it alive alone: of
     each of some sampled items, indices here of the others that hold it. See
@@ -227,7 +227,7 @@ class TypeTotal:
     """Storages, mappings and buffers per device, ``host`` included; what several share is counted
     once, for the object through which it was reached first."""
     samples: list[object] = field(default_factory=list)
-    """Some of them, the youngest first, where that was asked for."""
+    """Some of them, the youngest first, where that was requested."""
 
 
 @dataclass(frozen=True)
@@ -268,7 +268,7 @@ class WalkResult:
     """Whether some autograd nodes were not entered: too many, too long a chain of them, or other
     threads changed them, and gradients too."""
     graph_is_deep: bool
-    """Whether a chain was too long to be asked for its nodes: no later walk of this process asks,
+    """Whether a chain was too long to be read: no later walk of this process tries,
     for what asking leaves behind adds up. See ``native/chains.c``."""
     garbage_bytes: int | None
     """Host bytes (payload included) awaiting the collector; where what is new was weighed, those of
@@ -284,7 +284,7 @@ class WalkResult:
     scratch_bytes: int
     """Peak of the engine's own working memory."""
     types: list[TypeTotal]
-    """Of all objects but leakscope's own, the heaviest first; empty unless asked for. With a
+    """Of all objects but leakscope's own, the heaviest first; empty unless requested. With a
     baseline of those whose bytes ``elsewhere_bytes`` counts."""
     engine: str
     heads: list[HeadTotal] = field(default_factory=list)
@@ -313,7 +313,7 @@ def leak_shares(result: WalkResult, groups: list[list[int]]) -> list[Share]:
     another, the inner one has what both reach.
 
     Args:
-        result: of a walk that was asked to keep its graph.
+        result: of a walk that had to keep its graph.
         groups: per group the ``Nodes.number`` of its objects; at most :data:`MOST_GROUPS`.
 
     """
@@ -407,7 +407,7 @@ def walk(
     seal: Seal | None = None,
     baseline: GraphBaseline | None = None,
 ) -> WalkResult:
-    """Walk the heap as asked. The process stands still meanwhile; no code of the user's runs.
+    """Walk the heap as requested. The process stands still meanwhile; no code of the user's runs.
 
     With a ``seal`` the walk must be a full one. With a ``baseline`` one of the user's names weighs
     what is new, and a whole one tells how much of what it reaches is.

@@ -254,7 +254,7 @@ _UNTOLD: tuple[tuple[type, tuple[str, ...]], ...] = (
     (types.FrameType, ("f_back",)),
     (type, ("__mro__", "__bases__")),
 )
-"""References that neither attributes nor items tell of, by accessors of the interpreter."""
+"""References that neither attributes nor items show, by accessors of the interpreter."""
 _UNTOLD_OF_TENSORS = ("_backward_hooks", "_post_accumulate_grad_hooks", "_base", "grad_fn")
 
 

@@ -4,7 +4,7 @@ at, in this process alone, and waits until other threads change no gradients.
 Who looks refers to the program's objects meanwhile. Where another thread went on, it would find
 more references to them than its own: ``native/lock.c``.
 
-A traceback of each block that a census allocates would make the census several times as dear, and
+A traceback of each block that a census allocates would make the census several times as long, and
 tell nothing: they are gone when it ends. Objects that were traced before keep their tracebacks.
 """
 

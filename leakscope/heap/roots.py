@@ -165,7 +165,7 @@ def find_roots(
 ) -> Roots:
     """Return the roots: the user's and the locals of what they call; in full the library's too.
 
-    ``work_items`` are objects that come before all others, by the names that they shall have.
+    ``work_items`` are objects that come before all others, by the names that they get.
 
     ``unwound`` are frames, outermost first, that an exception has left and its traceback keeps:
     what they hold has the names that it had while they ran.
@@ -533,7 +533,7 @@ def _is_plumbing(name: str) -> bool:
 
 
 def walk_request(roots: Roots, *, full: bool, own: Sequence[object] = ()) -> WalkRequest:
-    """Return the request of a walk from ``roots``, to be refined by who asks.
+    """Return the request of a walk from ``roots``, to be refined by the caller.
 
     Args:
         roots: where names begin.

@@ -9,7 +9,7 @@ torch/csrc/autograd/function.h). A graph whose first node is younger than the la
 census holds nothing of what that one had seen: it was recreated and is as large as its inputs.
 
 A page stays shared with the parent until somebody writes to it, and Python writes to every object
-that it merely looks at: its reference count lies within. Linux tells of each page whether this
+that it merely looks at: its reference count lies within. Linux says of each page whether this
 process alone maps it (``/proc/self/pagemap``, bit 56; Documentation/admin-guide/mm/pagemap.rst), to
 anybody, for his own process. Reading it touches none of the objects.
 """
@@ -309,7 +309,7 @@ def _block_traceback(address: int) -> list[tuple[str, int]]:
 
 
 MOST_NODES = 5000
-"""A graph of more nodes isn't asked: a microsecond each."""
+"""A graph of more nodes isn't read: a microsecond each."""
 _LEAF = 1 << 63
 """What accumulates into a leaf has the greatest number there is, whenever it was made."""
 
@@ -376,7 +376,7 @@ def copied_share(container: object) -> float | None:
 def sampled(container: object) -> Sequence[int]:
     """Return where some of the objects in a container lie; nothing where it holds too few.
 
-    What lies there can be asked again later (:func:`exclusive_share`), whatever became of them.
+    What lies there can be read again later (:func:`exclusive_share`), whatever became of them.
     """
     try:
         from leakscope.heap._native import referent_addresses

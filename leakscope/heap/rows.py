@@ -30,7 +30,7 @@ _OTHER_NAMES = 4
 _GRAPH_NODES = 2
 """A tensor that keeps fewer nodes than this merely remembers which operation made it."""
 _GRAPH_NODE_BYTES = 680
-"""What an autograd node takes beside what it saved, which nothing tells: edges, shapes of inputs,
+"""What an autograd node takes besides what it saved, which nothing shows: edges, shapes of inputs,
 saved variables. By the bytes that malloc has in use 580 to 820, in perceptrons, convolutions and
 transformers."""
 
@@ -120,7 +120,7 @@ class RowMaker:
         self._sealed = sealed or SealedRows()
         self._sealed.forget_renamed(self._nodes, ownership.folded)
         self.places = _Places(self._nodes, roots, self._naming)
-        """By node; each is made when it is asked for."""
+        """By node; each is made when it is requested."""
         self.paths = _Paths(self._nodes, self.places, self._sealed)
 
     def is_row(self, node: int) -> bool:
@@ -375,7 +375,7 @@ class RowMaker:
 
 
 class _Places:
-    """The places of a walk's nodes, made when they are asked for."""
+    """The places of a walk's nodes, made when they are requested."""
 
     def __init__(self, nodes: Nodes, roots: Roots, naming: Naming) -> None:
         self._nodes = nodes

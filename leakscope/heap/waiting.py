@@ -209,7 +209,7 @@ def alive_tasks() -> list[Any]:
 def _tasks_of_running_loops() -> list[Any]:
     """Return the tasks of loops that run, where asyncio lists its own in C: from CPython 3.14 on.
 
-    Those of a loop that a library runs in C (uvloop) are asked for in its own thread only.
+    Those of a loop that a library runs in C (uvloop) are read in its own thread only.
     """
     core: Any = sys.modules.get("_asyncio")
     all_tasks = getattr(core, "all_tasks", None)

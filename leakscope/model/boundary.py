@@ -36,7 +36,7 @@ class BoundaryKind(str, Enum):
     """A while has passed in which the program reached no other boundary."""
     RUN_END = "run_end"
     REQUEST = "request"
-    """The user asked for a census just now. Comparable with nothing, and part of no series."""
+    """The user requested a census just now. Comparable with nothing, and part of no series."""
 
 
 class Event(str, Enum):
@@ -98,7 +98,7 @@ class Event(str, Enum):
 
 SERVED = frozenset({Event.REQUEST.value, Event.DECODE_STEP.value, Event.TRIAL.value})
 """What a server, an engine or a search does all the time: where it explains growth as well as the
-work does, growth is told with it."""
+work does, growth is given in it."""
 
 
 class Boundary(msgspec.Struct, frozen=True, kw_only=True):

@@ -67,7 +67,7 @@ class Stack(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 class Block(msgspec.Struct, eq=False):
-    """A piece of a segment; ``requested`` is what the program asked for."""
+    """A piece of a segment; ``requested`` is what the program requested."""
 
     address: int
     size: int
@@ -154,7 +154,7 @@ class BlockRow(msgspec.Struct, frozen=True, array_like=True):
 
     size: Whole
     requested: Whole
-    """What the program asked for; 0 of a free block."""
+    """What the program requested; 0 of a free block."""
     state: Whole
     stack: Whole = -1
     """Index in the stacks of the list; -1 where none was recorded."""

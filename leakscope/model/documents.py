@@ -1,7 +1,7 @@
-"""Documents beside the report: a check and its baseline, a list of runs, a run explained in few
+"""Documents besides the report: a check and its baseline, a list of runs, a run explained in few
 words, growth of a round trip, and what ``leakscope doctor`` found.
 
-Encoded as it stands a :class:`Check` is what ``leakscope check --format json`` writes, a
+Encoded as is, a :class:`Check` is what ``leakscope check --format json`` writes, a
 :class:`Baseline` is the file that ``--write-baseline`` writes, and a :class:`RunExplanation` is
 what ``leakscope explain --json`` writes.
 """
@@ -95,7 +95,7 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that grows, as it stands before the gate."""
+    """Something that grows, as the gate sees it."""
 
     standing: CheckReason
     why: str
@@ -217,7 +217,7 @@ class ListedRun(msgspec.Struct, frozen=True, kw_only=True):
     duration_s: float | None = None
     top_culprit: ListedCulprit | None = None
     others: list[ListedCulprit] = []
-    """What else makes it one: the first grave ones after the lead."""
+    """What else makes it one: the first grave ones after the first."""
     commit: str = ""
     """Of the program's repository, where it was recorded."""
     growth_bytes_per_unit: float | None = None
@@ -290,7 +290,7 @@ class RunList(msgspec.Struct, frozen=True, kw_only=True):
     title: str = ""
     runs: list[ListedRun]
     others: list[str] = []
-    """Names of folders beside them that hold no run."""
+    """Names of folders alongside them that hold no run."""
     are_alike: bool = False
     """Whether all of them are forms of one program."""
     links: list[RunLink] = []
@@ -333,7 +333,7 @@ class PartKind(str, Enum):
     RANKS = "ranks"
     DEVICE = "device"
     CURES = "cures"
-    """What the popular cleaning calls did, where they were tried."""
+    """What the usual cleaning calls did, where they were tried."""
     CLEARED = "cleared"
     """What looks like a leak and is none."""
     PROBLEM = "problem"

@@ -56,7 +56,7 @@ E = TypeVar("E", bound=Exception)
 
 
 def ours(*kinds: type[E]) -> tuple[type[E], ...]:
-    """Return what an ``except`` shall catch: these kinds, or nothing if it is an interrupt."""
+    """Return what an ``except`` catches: these kinds, or nothing if it is an interrupt."""
     error = sys.exc_info()[1]
     return () if error is not None and is_interrupt(error) else kinds
 

@@ -1,4 +1,4 @@
-"""What is concluded about snapshots of torch's CUDA allocator. Encoded as it stands it is the JSON.
+"""What is concluded about snapshots of torch's CUDA allocator. Encoded as is, it is the JSON.
 
 All sizes are bytes. ``requested`` is what the program asked for, ``allocated`` what the allocator
 gave for it (rounded up), ``reserved`` what it took from the driver.

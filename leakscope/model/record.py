@@ -17,7 +17,7 @@ _Z = 1.959964
 
 
 class NativeKind(Enum):
-    """How memory was asked for."""
+    """How memory was requested."""
 
     BLOCK = "block"
     """``malloc`` and its like."""
@@ -343,7 +343,7 @@ class BlockListRecord(msgspec.Struct, tag="block_list", kw_only=True, omit_defau
 
 
 class OutOfMemoryRecord(msgspec.Struct, tag="out_of_memory", kw_only=True, omit_defaults=True):
-    """Memory ran out: what was asked for, what there was, and who held it at that moment."""
+    """Memory ran out: what was requested, what there was, and who held it at that moment."""
 
     boundary: Whole
     """The last boundary before it; so are phase, epoch, step and batch."""
@@ -379,7 +379,7 @@ class OutOfMemoryRecord(msgspec.Struct, tag="out_of_memory", kw_only=True, omit_
 
 
 class SnapshotRecord(msgspec.Struct, tag="snapshot", kw_only=True, omit_defaults=True):
-    """A census that the user asked for; it belongs to no series."""
+    """A census that the user requested; it belongs to no series."""
 
     boundary: Boundary
     """Its index is that of the last boundary before it."""

@@ -1,4 +1,4 @@
-"""The report: what was concluded about a run. Encoded as it stands it is ``report.json``."""
+"""The report: what was concluded about a run. Encoded as is, it is ``report.json``."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Cure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cures(msgspec.Struct, frozen=True, kw_only=True):
-    """Which of the popular cures can help in this run and which can't, as measured."""
+    """Which of the usual cleaning calls help in this run and which don't, as measured."""
 
     sentence: str
     cures: list[Cure] = []
@@ -98,11 +98,11 @@ class RankCourse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OddRank(msgspec.Struct, frozen=True, kw_only=True):
-    """The rank whose memory was the first to go another way than that of the others."""
+    """The rank whose memory was the first to diverge from that of the others."""
 
     rank: int
     step: int
-    """From which on its memory goes away from theirs."""
+    """From which on its memory diverges."""
     bytes: int
     """How much more than the median of the others at the end, or where a rank ended early; negative
     if less."""
@@ -194,7 +194,7 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     whole: bool = False
     """Of a full one: whether it walked every object, rather than going on from what was sealed."""
     requested: bool = msgspec.field(name="asked", default=False)
-    """Whether the user asked for it, so that it belongs to no series."""
+    """Whether the user requested it, so that it belongs to no series."""
 
 
 class Gauged(msgspec.Struct, frozen=True, kw_only=True):
@@ -214,7 +214,7 @@ class CensusCoverage(msgspec.Struct, frozen=True, kw_only=True):
     """How much of the heap the censuses of a run have seen."""
 
     taken: int = 0
-    """Censuses that are listed in the recording, those that the user asked for left out."""
+    """Censuses that are listed in the recording, those that the user requested left out."""
     full: int = 0
     """Of them, how many saw the whole heap."""
     whole: int = 0
@@ -378,7 +378,7 @@ class EventGrowth(msgspec.Struct, frozen=True, kw_only=True):
     rates: list[EventRate]
     """One or two, what brings most first; none is below zero."""
     work: EventRate
-    """Beside them the unit of work in which the rate is given: 0 where it brings nothing."""
+    """Alongside them the unit of work in which the rate is given: 0 where it brings nothing."""
     is_by_event: bool
     """Whether events explain the growth better than any work does."""
     indistinct: list[str] = []
@@ -430,7 +430,7 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     bytes_per_unit: float
     interval: tuple[float, float]
     readings: int = 0
-    """Through how many readings its growth went on."""
+    """Number of readings through which it grew."""
     items_per_unit: float | None = None
     share: float
     """Part of the growth explained, 0 to 1."""
@@ -549,7 +549,7 @@ class KindOfGrowth(str, Enum):
     CACHE = "cache"
     """A cache that fills, or another container that came to a bound."""
     PEAK = "peak"
-    """A phase gathers and lets go."""
+    """Gathered in a phase, released at its end."""
     FRAGMENTATION = "fragmentation"
     COPY_ON_WRITE = "copy_on_write"
     FILES = "files"
@@ -569,7 +569,7 @@ class Answer(str, Enum):
     UNDECIDED = "undecided"
     """Of a leak: the verdict is open, and ``missing`` says what would settle it."""
     NOT_MEASURED = "not_measured"
-    """What would show it wasn't read."""
+    """The gauges or censuses that would show it were not read."""
 
 
 class ShownIn(str, Enum):
@@ -588,8 +588,8 @@ class KindAnswer(msgspec.Struct, frozen=True, kw_only=True):
     kind: KindOfGrowth
     answer: Answer
     bytes: int | None = None
-    """Where it applies and that is known: of a leak what the accused gained, of others what they
-    came to. Kinds overlap, so that these are no terms of a sum."""
+    """Where it applies and is known: of a leak what its culprits gained, of other kinds their
+    size. Kinds overlap, so these numbers don't add up."""
     section: ShownIn | None = None
     subject: str = ""
     """The culprit, finding or cleared name that shows it, the first or largest of several."""
@@ -622,9 +622,9 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     docs/how-verdicts-are-made.md."""
     outcome: str
     figure: float | None = None
-    """What the rule went by."""
+    """The number that the rule compared."""
     threshold: float | None = None
-    """What the figure was held against."""
+    """The number that it was compared with."""
     path: str = ""
     """The path pattern, where the subject has one."""
 
@@ -699,7 +699,7 @@ class PeakMemory(msgspec.Struct, frozen=True, kw_only=True):
     private_bytes: int
     """Private memory at that reading, the highest at which allocations were recorded."""
     highest_bytes: int
-    """The highest reading of all: recorded are new heights of a twentieth more than the last."""
+    """The highest reading. A peak is recorded once it is a twentieth higher than the last one."""
     sampled_bytes: int
     by_owner: dict[str, int]
     sites: list[PeakSite]
@@ -877,7 +877,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
 
     lines: list[Line]
     further: list[Line] = []
-    """What memory is made of and what lies beside it: drawn where somebody asks for it."""
+    """What memory is made of and what lies alongside it: drawn on request."""
     spans: list[PhaseSpan]
     moments: list[Moment] = []
     """The boundaries at which the lines have points, and those with a census, in their order."""
@@ -979,7 +979,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     process: str = ""
     """The one of them whose timeline, ledgers, phases and components are reported."""
     odd_process: str = ""
-    """Which of them leaves the course of its like, in a sentence."""
+    """Which of them diverges from the others of its kind, in a sentence."""
     compiled_code: CompiledCode | None = None
     """Where ``torch.compile`` has compiled something."""
     timeline: Timeline | None = None

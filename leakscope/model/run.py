@@ -82,7 +82,7 @@ class Recording:
     cleaning_calls: list[CleaningCallsRecord] = field(default_factory=list)
     """What the program's own calls of ``gc.collect()`` and the like have brought, in order."""
     snapshots: list[SnapshotRecord] = field(default_factory=list)
-    """Censuses that the user asked for; no measurement is among them."""
+    """Censuses that the user requested; no measurement is among them."""
     process_ends: list[ProcessEndRecord] = field(default_factory=list)
     compilations: list[CompilationRecord] = field(default_factory=list)
     compiled_code: CompiledCodeRecord | None = None

@@ -16,7 +16,7 @@ class TrendVerdict(str, Enum):
 
 
 class Reason(str, Enum):
-    """Why: the last question that the growth model asked."""
+    """Why: the last rule of the growth model that decided."""
 
     STEADY = "steady"
     """Growing: the tail rises."""

@@ -5,21 +5,36 @@ answer to the same names. Under ``cudaMallocAsync`` the statistics are the drive
 no segments to look at.
 
 Allocators of other accelerators answer to the names of CUDA's, of which they leave out what they
-don't count. An allocator that the program has not used is never asked, and neither is one of a
+don't count. An allocator that the program has not used is never queried, and neither is one of a
 torch that can't say whether it was used: MPS before torch 2.13.
+
+A list of blocks costs what torch takes to list its segments, and some microseconds a block. While a
+history of allocations is recorded, each block comes with the Python stack that allocated it; there
+is no ring of past events and there are no native frames. A history that the program itself records
+is never touched: there is but one per process, and a second call would replace it.
 """
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from inspect import signature
 from typing import Any
 
 from leakscope.model import gauge
-from leakscope.model.device import DEFAULT_POOL, whole_pages
+from leakscope.model.device import (
+    DEFAULT_POOL,
+    TORCH_BLOCK_STATES,
+    BlockRow,
+    BlockState,
+    FrameRow,
+    SegmentRow,
+    whole_pages,
+)
 from leakscope.model.errors import ours
-from leakscope.model.record import DeviceSnapshotRecord
+from leakscope.model.record import BlockListRecord, DeviceSnapshotRecord
 from leakscope.probes import GuardedProbe
 
 _ALL_DEVICES_EVERY = 64
@@ -36,7 +51,11 @@ _STATISTICS = {
     gauge.DEVICE_BLOCKS: ("active", "current"),
 }
 _COUNTERS = {gauge.DEVICE_RETRIES: "num_alloc_retries", gauge.DEVICE_OOMS: "num_ooms"}
-
+MOST_BLOCKS = 20_000
+"""Of a device; segments that would exceed it are left out, those with the smallest blocks first."""
+DEEPEST = 40
+_SETTING = re.compile(r"(\w+):([\w.]+)")
+_MIB = 1 << 20
 
 own_history = False
 """Whether a history of allocations is being recorded that is leakscope's own."""
@@ -118,10 +137,7 @@ class DeviceProbe(GuardedProbe):
 def device_snapshots(boundary: int = 0) -> list[DeviceSnapshotRecord]:
     """Return a summary of the allocator's segments per device; empty without CUDA."""
     try:
-        cuda = awake_cuda()
-        if cuda is None or cuda.is_current_stream_capturing():
-            return []
-        return summarise(allocator_segments(), boundary=boundary)
+        return summarise(_segments_now(), boundary=boundary)
     except ours(Exception):
         return []
 
@@ -217,7 +233,7 @@ def _pinned(cuda: Any) -> dict[str, int]:
     read = getattr(cuda.memory, "host_memory_stats_as_nested_dict", None)
     if read is None:
         return {}
-    # Owned bytes were called reserved at first, beside allocated for those in use.
+    # Owned bytes were called reserved at first, alongside allocated for those in use.
     statistics = read()
     owned = [
         statistics[name]["current"]
@@ -248,6 +264,160 @@ def _records_history() -> bool:
     native = sys.modules["torch"]._C
     is_recording = getattr(native, "_cuda_isHistoryEnabled", None)
     return bool(is_recording and is_recording())
+
+
+def device_memory(*, with_blocks: bool) -> list[DeviceSnapshotRecord | BlockListRecord]:
+    """Return the sums of each device's blocks, and the blocks too where they are wanted.
+
+    Empty where CUDA isn't in use or a graph is being captured; never raises.
+    """
+    try:
+        segments = _segments_now()
+        lists = list_blocks(segments, settings=allocator_settings()) if with_blocks else []
+        return [*summarise(segments), *lists]
+    except ours(Exception):
+        return []
+
+
+def _segments_now() -> list[dict[str, Any]]:
+    """Return the segments; none where CUDA isn't in use or a graph is being captured."""
+    cuda = awake_cuda()
+    is_readable = cuda is not None and not cuda.is_current_stream_capturing()
+    return allocator_segments() if is_readable else []
+
+
+def list_blocks(
+    segments: Iterable[Mapping[str, Any]], *, settings: Mapping[str, str], boundary: int = 0
+) -> list[BlockListRecord]:
+    """Return one list per device of the segments of ``torch.cuda.memory_snapshot``."""
+    drafts: dict[int, _SegmentDraft] = {}
+    ordered = sorted(segments, key=lambda s: (s.get("segment_type") == "small", s["address"]))
+    for segment in ordered:
+        drafts.setdefault(segment.get("device", 0), _SegmentDraft()).add(segment)
+    return [
+        BlockListRecord(
+            boundary=boundary,
+            device=f"cuda:{device}",
+            segments=draft.segments,
+            stacks=draft.stacks,
+            settings=dict(settings),
+            left_out=draft.left_out,
+        )
+        for device, draft in sorted(drafts.items())
+    ]
+
+
+def allocator_settings() -> dict[str, str]:
+    """Return the settings that the allocator was given, by the names of a snapshot of torch's."""
+    native = getattr(sys.modules.get("torch"), "_C", None)
+    call = getattr(native, "_accelerator_getAllocatorSettings", None)
+    settings = ""
+    try:
+        settings = str(call()) if call is not None else ""
+    except ours(Exception):
+        settings = ""
+    names = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+    settings = settings or next((os.environ[name] for name in names if os.environ.get(name)), "")
+    found = dict(_SETTING.findall(settings))
+    size = found.pop("max_split_size_mb", "")
+    return found | ({"max_split_size": str(int(size) * _MIB)} if size.isdigit() else {})
+
+
+class _SegmentDraft:
+    """The list of one device while it is made; equal stacks are kept once."""
+
+    def __init__(self) -> None:
+        self.segments: list[SegmentRow] = []
+        self.stacks: list[list[FrameRow]] = []
+        self.left_out = 0
+        self._blocks = 0
+        self._of_identities: dict[tuple[int, ...], int] = {}
+        self._of_frames: dict[tuple[FrameRow, ...], int] = {}
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        blocks = record.get("blocks", ())
+        if self._blocks + len(blocks) > MOST_BLOCKS:
+            self.left_out += len(blocks)
+            return
+        self._blocks += len(blocks)
+        self.segments.append(
+            SegmentRow(
+                record["address"],
+                record.get("total_size", 0),
+                record.get("stream", 0),
+                pool_of(record),
+                record.get("segment_type") == "small",
+                bool(record.get("is_expandable", False)),
+                [self._block(block) for block in blocks],
+            )
+        )
+
+    def _block(self, record: Mapping[str, Any]) -> BlockRow:
+        size = record.get("size", 0)
+        state = TORCH_BLOCK_STATES.get(record.get("state", ""), BlockState.PENDING)
+        if state == BlockState.FREE:  # it remembers what its last owner requested, and who that was
+            return BlockRow(size, 0, BlockState.FREE)
+        return BlockRow(size, record.get("requested_size", size), state, self._stack(record))
+
+    def _stack(self, record: Mapping[str, Any]) -> int:
+        frames = record.get("frames")
+        if not isinstance(frames, list) or not frames:
+            return -1
+        # torch shares frames among the stacks that they are part of, and identities are compared
+        # faster than texts.
+        identities = tuple(map(id, frames[:DEEPEST]))
+        number = self._of_identities.get(identities)
+        if number is None:
+            rows = tuple(FrameRow(f["filename"], f["line"], f["name"]) for f in frames[:DEEPEST])
+            number = self._of_frames.setdefault(rows, len(self.stacks))
+            if number == len(self.stacks):
+                self.stacks.append(list(rows))
+            self._of_identities[identities] = number
+        return number
+
+
+class AllocationHistory:
+    """Records allocation stacks from :meth:`open` to :meth:`close`."""
+
+    def __init__(self) -> None:
+        self.is_open = False
+
+    def open(self) -> bool:
+        """Begin; return False where CUDA isn't in use or the program records by itself.
+
+        A torch that can't say whether it records (before 2.1) is left alone too.
+        """
+        cuda = awake_cuda()
+        is_recording = (
+            getattr(sys.modules["torch"]._C, "_cuda_isHistoryEnabled", None) if cuda else None
+        )
+        if (
+            cuda is None
+            or is_recording is None
+            or is_recording()
+            or cuda.is_current_stream_capturing()
+        ):
+            return False
+        cuda.memory._record_memory_history("state", context="state", stacks="python")
+        self._set_open(True)
+        return True
+
+    def _set_open(self, is_open: bool) -> None:
+        global own_history
+        self.is_open = own_history = is_open
+
+    def close(self) -> None:
+        """End, unless the program has begun a recording of its own meanwhile: that goes on."""
+        if not self.is_open:
+            return
+        self._set_open(False)
+        cuda = awake_cuda()
+        if cuda is None:
+            return
+        # Ours keeps one event at most; a longer list belongs to a recording that replaced it.
+        events = cuda.memory._snapshot().get("device_traces", [])
+        if all(len(of_device) <= 1 for of_device in events):
+            cuda.memory._record_memory_history(enabled=None)
 
 
 class AcceleratorProbe(GuardedProbe):

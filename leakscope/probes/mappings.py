@@ -155,7 +155,7 @@ def _kind(its: Mapping, before: Mapping, after: Mapping, of_before: str) -> str:
 
 
 def _kind_of_nameless(its: Mapping, before: Mapping, after: Mapping, of_before: str) -> str:
-    """Return what memory without a name is, by its address and what lies right beside it."""
+    """Return what memory without a name is, by its address and what lies right next to it."""
     follows = before.end == its.begin
     if _is_arena(its, after):
         return gauge.MAPPED_ARENAS

@@ -2,7 +2,7 @@
 
 It is queried through NVML where the module ``pynvml`` (of the package ``nvidia-ml-py``) can be
 imported, else through ``nvidia-smi`` and its CSV, whose sizes are whole MiB and whose list has
-compute processes only. From within a program NVML alone is asked.
+compute processes only. From within a program NVML alone is queried.
 """
 
 from __future__ import annotations
@@ -129,9 +129,9 @@ def _query_nvidia_smi(query: str) -> str:
 class DeviceOwnersProbe(GuardedProbe):
     """Whose device memory is, by the driver: this process's, its children's, that of others.
 
-    Only devices are asked about on which torch's allocator holds memory. Where the driver doesn't
+    Only devices are queried on which torch's allocator holds memory. Where the driver doesn't
     list this process, as in a container whose processes have numbers of their own, nothing can be
-    said of any.
+    reported for any.
     """
 
     name = "owners of device memory"

@@ -247,7 +247,7 @@ def _resident_and_space() -> tuple[int | None, int | None]:
 
 
 Listener = Callable[[int, int, int, int], None]
-"""Takes the device's number, bytes asked for, bytes it may use in all, and bytes it has left."""
+"""Takes the device's number, bytes requested, bytes it may use in all, and bytes it has left."""
 
 _listener: WeakMethod[Listener] | None = None
 _process = 0

@@ -231,7 +231,7 @@ def shared_memory(since: float) -> dict[str, int]:
 
 def _files_made(since: float) -> int:
     """Return the bytes of this user's named files; other programs of the same user may have made
-    some. Names given by torch show the process: those of a program that runs beside this one are
+    some. Names given by torch show the process: those of a program that runs alongside this one are
     left out.
     """
     user, total = os.geteuid(), 0

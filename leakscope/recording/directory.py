@@ -151,7 +151,7 @@ def temporary_path_for(target: Path) -> Path:
 
 
 def is_file_of_run(path: Path) -> bool:
-    """Return whether a file is one that a run keeps beside its journals: not one of its reports."""
+    """Return whether a file is one that a run keeps with its journals: not one of its reports."""
     return path.name in {MANIFEST, OUTCOME, LIVE} or path.match(OF_RANKS)
 
 
@@ -205,7 +205,7 @@ def _remove_run(folder: Path) -> None:
         return
     ours = _journals(folder) + [folder / name for name in (OUTCOME, LIVE, *_REPORTS)]
     ours += rank_outcomes(folder)
-    # A foreign run.json beside journals of ours stays, and is refused when ours is written.
+    # A foreign run.json alongside journals of ours stays, and is refused when ours is written.
     manifest = folder / MANIFEST
     if _is_ours(manifest) or (_journals(folder) and not _is_json(manifest)):
         ours.append(manifest)

@@ -193,7 +193,7 @@ def _read_outcomes(folder: Path, damage: list[Damage]) -> dict[tuple[int, int], 
 
 def _read_bounded(path: Path) -> bytes:
     with path.open("rb") as stream:
-        # A buffer of all that may be asked for would be made first, however little there is.
+        # A buffer of all that may be needed would be made first, however little there is.
         return stream.read(min(MAX_PAYLOAD, os.fstat(stream.fileno()).st_size))
 
 

@@ -445,7 +445,7 @@ class _Thinning:
 
     @classmethod
     def begun(cls, journal: Path, index: _Index, dropped: bytearray) -> _Thinning | None:
-        """Begin a copy beside a journal; None where no file can be made."""
+        """Begin a copy alongside a journal; None where no file can be made."""
         path = journal.with_name(f".{journal.name}.{os.getpid()}.tmp")
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC | getattr(os, "O_CLOEXEC", 0)
         try:

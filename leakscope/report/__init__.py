@@ -1,6 +1,6 @@
 """Reports for people and for programs: HTML, terminal, Markdown and JSON.
 
-The libraries behind the pages are imported when a page is asked for, so that the summary after a
+The libraries behind the pages are imported when a page is requested, so that the summary after a
 run costs nothing.
 """
 

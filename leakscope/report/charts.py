@@ -2,7 +2,7 @@
 other.
 
 A line joins readings only where they lie near enough to each other. No text of the user's enters a
-drawing: names and units stand beside it, in the page.
+drawing: names and units stand next to it, in the page.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from leakscope.report.text import (
 )
 
 BRIEF = 240
-"""Characters of what to change that stand beside the diff on the first screen."""
+"""Characters of what to change that stand alongside the diff on the first screen."""
 
 
 @dataclass(frozen=True)

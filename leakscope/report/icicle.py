@@ -37,7 +37,7 @@ _EVENTS = {
     BoundaryKind.EPOCH_END: "end of the epoch",
     BoundaryKind.TIME: "while it ran",
     BoundaryKind.RUN_END: "end of the run",
-    BoundaryKind.REQUEST: "when asked for",
+    BoundaryKind.REQUEST: "on request",
 }
 _OF_WORKER = {
     BoundaryKind.PHASE_BEGIN: "start of pass {way}",
@@ -126,7 +126,7 @@ def notes(retained: Retained, processes: int = 1, choosable: int = 1) -> list[st
     )
     cutoff = humane_bytes(max(census.cutoff_bytes for census in retained.censuses))
     name = process_words(retained.process, processes)
-    others = f", beside {plural(choosable - 1, 'other')} to choose" if choosable > 1 else ""
+    others = f"; {plural(choosable - 1, 'other')} can be chosen" if choosable > 1 else ""
     alone = f"Of {processes:,} processes this is {THE_MAIN if name == MAIN else name}{others}. "
     alone = alone if processes > 1 else ""
     return [f"{alone}{kept}What holds less than {cutoff} has no box of its own.", *doubts(retained)]

@@ -146,16 +146,16 @@ def is_over_budget(overhead: Overhead) -> bool:
     return overhead.budget is not None and overhead.wall_share > overhead.budget
 
 
-def longer_run_words(overhead: Overhead) -> str:
-    """Return how long a run must be for this cost to be within the budget; empty where it is.
+def budget_words(overhead: Overhead) -> str:
+    """Return from which length of a run on this cost is within the budget; empty where it is.
 
-    The first looks are taken in any run, and what comes later makes up for them.
+    The first censuses are taken in any run, and what comes later makes up for them.
     """
     if not is_over_budget(overhead) or not overhead.budget:
         return ""
-    seconds = sum(overhead.seconds.values())
-    long_enough = humane_wait(seconds / overhead.budget)
-    return f"{humane_duration(seconds)}, {humane_share(overhead.budget)} of {long_enough}"
+    long_enough = humane_wait(sum(overhead.seconds.values()) / overhead.budget)
+    budget = humane_share(overhead.budget)
+    return f"the budget of {budget} is kept in runs of {long_enough} or more"
 
 
 def postponed_words(overhead: Overhead) -> str:
@@ -182,7 +182,7 @@ def _facts(overhead: Overhead, errors: int) -> list[Fact]:
     facts = [
         Fact("Share of wall time", precise_share(overhead.wall_share)),
         Fact("Budget", precise_share(overhead.budget) if overhead.budget is not None else ""),
-        Fact("First looks are taken in any run", longer_run_words(overhead)),
+        Fact("In longer runs", budget_words(overhead)),
         Fact("Own memory at most", peak.text, peak.exact),
         Fact("Censuses", humane_number(overhead.censuses)),
         Fact("of them of the whole heap", _seen(overhead.census_coverage)),
@@ -284,7 +284,7 @@ def _taken_row(taken: Taken) -> TakenRow:
         when=clock(taken.time_s),
         second=f"{taken.time_s:.3f}",
         where=where,
-        level=_LEVELS.get(taken.scope, taken.scope) + (" (asked for)" if taken.requested else ""),
+        level=_LEVELS.get(taken.scope, taken.scope) + (" (on request)" if taken.requested else ""),
         objects=f"{taken.objects:,}",
         rows=f"{taken.rows:,}",
         pause=humane_duration(taken.pause_s),
@@ -415,8 +415,8 @@ def _of_measuring(report: Report) -> list[Assurance]:
     overhead = report.overhead
     over = is_over_budget(overhead)
     cost = f"{precise_share(overhead.wall_share)} of the time" + (", over budget" if over else "")
-    longer = longer_run_words(overhead)
-    exact = f"The first looks are taken in any run: {longer}." if longer else ""
+    kept_from = budget_words(overhead)
+    exact = f"The first censuses are taken in any run; {kept_from}." if kept_from else ""
     parts = [Assurance("Measuring cost", cost, "measuring", worries=over, exact=exact)]
     if report.errors:
         parts.append(

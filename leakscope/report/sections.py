@@ -420,7 +420,9 @@ def _compiled_row(entry: CompiledEntry, kept: CompiledCode) -> CompiledRow:
     if entry.tensor_bytes >= MIN_TENSOR_BYTES:
         parts.append(f"{size_of(entry.tensor_bytes).text} of tensors")
     if entry.native_bytes >= MIN_TENSOR_BYTES:
-        parts.append(f"{size_of(entry.native_bytes).text} of native memory beside it (estimate)")
+        parts.append(
+            f"{size_of(entry.native_bytes).text} of native memory that it keeps (estimate)"
+        )
     is_installed = "site-packages" in entry.place or "dist-packages" in entry.place
     return CompiledRow(
         function=entry.function,

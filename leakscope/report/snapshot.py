@@ -388,7 +388,7 @@ def _history(device: DeviceExplanation) -> list[Fact]:
         Fact("Live at its start", humane_bytes(trace.start_bytes)),
         Fact("Live at its end", humane_bytes(trace.end_bytes)),
         Fact("Segments taken", humane_number(trace.segment_allocs)),
-        Fact("Segments given back", humane_number(trace.segment_frees)),
+        Fact("Segments released", humane_number(trace.segment_frees)),
         Fact("Optimizer steps", humane_number(len(trace.step_ends))),
         Fact("Contradictions", humane_number(trace.conflicts)),
     ]

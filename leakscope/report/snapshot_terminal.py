@@ -104,7 +104,7 @@ def _device(device: DeviceExplanation, paper: Paper) -> list[str]:
 def _fault(fault: Fault, paper: Paper) -> list[str]:
     lines = ["", *paper.wrap(fault.sentence, "  ")]
     if fault.operation:
-        lines += [paper.clip(f"asked by {fault.operation} at {fault.place}", "  ")]
+        lines += [paper.clip(f"requested by {fault.operation} at {fault.place}", "  ")]
     return [*lines, "  what would have made it fit:", *advice_lines(fault.fits_if, paper)]
 
 
@@ -124,7 +124,7 @@ def _classes(rows: Sequence[ClassRow], paper: Paper) -> list[str]:
         return []
     lines = [
         "",
-        f"  {'live, by what it is for':<28}{'bytes':>10}{'blocks':>8}{'share':>7}  told by",
+        f"  {'live, by what it is for':<28}{'bytes':>10}{'blocks':>8}{'share':>7}  known by",
     ]
     for row in rows:
         text = (

@@ -27,7 +27,7 @@ from leakscope.model.text import clipped, one_line, plural, printable
 from leakscope.report import words
 from leakscope.report import words as wording
 from leakscope.report.explaining import next_steps
-from leakscope.report.measuring import is_mostly_postponed, longer_run_words, postponed_words
+from leakscope.report.measuring import budget_words, is_mostly_postponed, postponed_words
 from leakscope.report.processes import process_course, process_verdict
 from leakscope.report.tables import ledger_words
 from leakscope.report.text import (
@@ -462,17 +462,18 @@ def _settle(report: Report, paper: Paper) -> list[str]:
 def _cost(report: Report, paper: Paper) -> list[str]:
     overhead = report.overhead
     share = humane_share(overhead.wall_share) if overhead.wall_share else "no measurable part"
-    longer = longer_run_words(overhead)
+    kept_from = budget_words(overhead)
     spent = (
-        f"{share} of the time ({longer})"
-        if longer
-        else f"{share} of the time and {humane_bytes(overhead.peak_bytes)}"
+        f"({humane_duration(sum(overhead.seconds.values()))})"
+        if kept_from
+        else f"and {humane_bytes(overhead.peak_bytes)}"
     )
-    cost = paper.clip(
-        f"leakscope took {spent}; {plural(overhead.censuses, 'census')}, longest pause "
-        f"{humane_duration(overhead.longest_pause_s)}"
+    lines = paper.wrap(
+        f"leakscope took {share} of the time {spent}; {plural(overhead.censuses, 'census')}, "
+        f"longest pause {humane_duration(overhead.longest_pause_s)}"
     )
-    lines = [cost]
+    if kept_from:
+        lines += paper.wrap(kept_from)
     if is_mostly_postponed(overhead):
         lines.append(
             paper.clip(f"measuring waited for a later boundary: {postponed_words(overhead)}")

@@ -87,15 +87,15 @@ GROWTH_KINDS = {
     KindOfGrowth.DEVICE_CACHE: "A device's cache",
 }
 KIND_MEANINGS = {
-    KindOfGrowth.LEAK: "Goes on to the end, and nothing bounds it.",
-    KindOfGrowth.CACHE: "Came to a bound, or will.",
-    KindOfGrowth.PEAK: "Climbs through a phase; what ends with it is in the way of larger batches.",
-    KindOfGrowth.FRAGMENTATION: "Free memory between blocks that live.",
+    KindOfGrowth.LEAK: "Grows to the end of the run, and nothing bounds it.",
+    KindOfGrowth.CACHE: "Has reached a bound, or will.",
+    KindOfGrowth.PEAK: "Climbs through a phase and is freed at its end: it limits the batch size.",
+    KindOfGrowth.FRAGMENTATION: "Free memory between live blocks.",
     KindOfGrowth.COPY_ON_WRITE: "Workers copy what they look at, once.",
     KindOfGrowth.FILES: "The kernel takes it back when it needs room.",
     KindOfGrowth.ALLOCATOR: "Freed by the program, not returned to the system.",
-    KindOfGrowth.GARBAGE: "Reached by nothing, and waiting for the collector.",
-    KindOfGrowth.CHILDREN: "In other processes than this one.",
+    KindOfGrowth.GARBAGE: "Unreachable, and waiting for the collector.",
+    KindOfGrowth.CHILDREN: "In other processes than the main one.",
     KindOfGrowth.DEVICE_CACHE: "Free, and kept by torch to be used again.",
 }
 SECTIONS = {"ledger": "Ledger", "workers": "DataLoader workers"}
@@ -153,7 +153,7 @@ WORST_FIRST = [
 TERMS = {
     "retained": "What would be freed if this object went: itself and everything only it keeps.",
     "across": "Growth across phases: the same moment of the same phase is higher each time, "
-    "so memory is never given back.",
+    "so memory is never released.",
     "within": "Growth within a phase: it climbs while the phase lasts and falls back when it "
     "ends, so it drives the peak.",
     "falsifier": "The observation that would prove this verdict wrong.",
@@ -162,20 +162,20 @@ TERMS = {
     "census": "A walk over the heap that lists what retains much memory, by name.",
     "segment": "A stretch of memory from the driver, cut into blocks.",
     "stuck": "Holes in segments that are in use: nothing returns them while a neighbour lives.",
-    "pool": "A free block serves requests of its own stream, pool and size alone.",
-    "PSS": "Memory in use, pages that several processes share divided among them: it adds up.",
-    "RSS": "Resident set size: what of the process's memory lies in RAM, shared pages included.",
-    "boundary": "A moment that comes again: the end of a step, of a batch, of a validation, of an "
-    "epoch. Memory at one is held against memory at the next of the same kind.",
+    "pool": "A group of segments: a free block serves only requests of its stream, pool and size.",
+    "PSS": "Proportional set size: as RSS, but a page that several processes share is divided "
+    "among them, so that processes add up.",
+    "RSS": "Resident set size: the memory of the process that is in RAM, shared pages included.",
+    "boundary": "A moment that comes again: the end of a step, batch, validation or epoch. Memory "
+    "is compared between boundaries of the same kind.",
     "baseline": "What the process held before its work began: the interpreter and its libraries.",
-    "accumulations": "Lists, dicts and other containers of your program that gather things.",
+    "accumulations": "Lists, dicts and other containers of your program that collect items.",
     "code and libraries": "Functions, modules and classes, and what libraries keep for themselves.",
-    "allocator slack": "Memory the program gave back that the C library has not: it is free for "
-    "the program's next objects. malloc_trim(0) would return some of it.",
+    "allocator slack": "Memory that the program freed and the C library keeps for its next "
+    "objects. malloc_trim(0) would return some of it.",
     "severity": "Critical: memory runs out in this run, or in one ten times as long. Warning: "
     "it grows steadily. Note: too little to matter.",
-    "pass": "One way of a DataLoader's workers through its data. Workers that live on make one "
-    "with each iteration over the loader, mostly one an epoch.",
+    "pass": "One iteration of a DataLoader's workers over its data, usually one per epoch.",
     "signature": "The culprit's identity, which survives moved lines and later runs.",
 }
 _OF_DEVICES = {"segment", "stuck", "pool"}
@@ -252,8 +252,8 @@ def growth_words(growth: str, phase: str, unit: str, *, falls_back: bool = True)
     if growth == "within":
         return f"Climbs through each {stretch} phase and falls back when it ends."
     if growth == "constant":
-        return "As much is there each time."
-    return f"Kept for good: as a rule higher after one {unit or stretch} than after the last."
+        return "The same amount each time."
+    return f"Kept: usually higher after each {unit or stretch} than after the one before."
 
 
 def share_words(share: float, growth: str) -> str:
@@ -363,9 +363,9 @@ def walker_words(walker: str) -> str:
     if walker != "reference":
         return walker
     return (
-        "reference, as no native one is installed: it takes longer and doesn't say who else "
-        "holds what grows, which circles keep garbage, nor what of a tensor's memory is never "
-        "read; the memory of Arrow, ctypes and io.StringIO has no name."
+        "reference, because no native one is installed: it is slower, and reports no other "
+        "holders of what grows, no cycles that keep garbage and no parts of tensors that are "
+        "never read; the memory of Arrow, ctypes and io.StringIO has no name."
     )
 
 
@@ -504,7 +504,7 @@ def _are_apart(change: CulpritChange | ValueChange) -> bool:
 
 
 def headline_after(word: str, headline: str) -> str:
-    """Return a comparison's headline as it stands beside its word: not ``Fixed · Fixed: …``."""
+    """Return a comparison's headline as it stands next to its word: not ``Fixed · Fixed: …``."""
     return headline.removeprefix(f"{word}: ")
 
 
@@ -627,12 +627,12 @@ CHANGED = {
     "nothing": "The same",
 }
 ALLOCATOR_TERMS = {
-    "reserved": "What the allocator took from the driver; what nvidia-smi shows, nearly.",
+    "reserved": "What the allocator took from the driver: nearly what nvidia-smi shows.",
     "live": "Reserved and in use: tensors, workspaces, and frees that a stream waits for.",
     "cache": "Wholly free segments: empty_cache() returns them to the driver.",
     "stuck": "Holes in segments that are in use: nothing returns them while a neighbour lives.",
     "segment": "A stretch of memory from the driver, cut into blocks.",
-    "pool": "A free block serves requests of its own stream, pool and size alone.",
+    "pool": "A group of segments: a free block serves only requests of its stream, pool and size.",
     "peak": "The moment of the history at which most was live, played back entry by entry.",
 }
 

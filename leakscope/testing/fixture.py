@@ -74,7 +74,7 @@ class LeakscopeFixture:
         return self._finished().report.growths
 
     def check(self) -> None:
-        """Fail the test when something grew, with a report where one is asked for.
+        """Fail the test when something grew, with a report where one is requested.
 
         Raises:
             LeakscopeError: there were no rounds, or they were left before they were over.
@@ -292,7 +292,7 @@ def fail_for(report: GrowthReport) -> None:
 
 
 def write_report(item: pytest.Function, report: GrowthReport) -> None:
-    """Write the report where the user asked for it, and have the summary say where."""
+    """Write the report where the user requested it, and have the summary say where."""
     folder = item.config.getoption(REPORTED)
     if folder is None:
         return

@@ -245,7 +245,7 @@ def test_the_timeline_has_lines_spans_and_the_limit() -> None:
     assert timeline.phases_begun is None
 
 
-def test_what_memory_is_made_of_can_be_drawn_beside_it() -> None:
+def test_what_memory_is_made_of_can_be_drawn_next_to_it() -> None:
     program = Program(epochs=3).gauge(gauge.MALLOC_FREE, lambda s: s.step * KIB)
     timeline = report_of(program.gauge(gauge.SHM, lambda s: 0)).timeline
     assert timeline is not None
@@ -286,7 +286,7 @@ def test_the_timeline_tells_how_many_phases_it_leaves_out() -> None:
     assert timeline.phases_begun == 2 * epochs
 
 
-def test_of_many_phases_as_many_are_told_of_each_from_the_first_to_the_last() -> None:
+def test_of_many_phases_as_many_are_reported_of_each_from_the_first_to_the_last() -> None:
     timeline = report_of(Program(epochs=2 * MOST_SPANS, steps=1, validation=1)).timeline
     assert timeline is not None
     for phase in ("train", "validation"):
@@ -297,7 +297,7 @@ def test_of_many_phases_as_many_are_told_of_each_from_the_first_to_the_last() ->
     assert [s.start_s for s in timeline.spans] == sorted(s.start_s for s in timeline.spans)
 
 
-def test_epochs_begin_where_they_did_however_few_phases_are_told() -> None:
+def test_epochs_begin_where_they_did_however_few_phases_are_reported() -> None:
     epochs = MOST_EPOCHS + 500
     report = report_of(Program(epochs=epochs, steps=1, validation=1))
     timeline = report.timeline
@@ -406,7 +406,7 @@ def test_a_run_that_goes_on_was_not_killed(goes_on: bool | None, words: str) -> 
     assert analyse(run).run.ended == words
 
 
-def test_components_are_told_at_start_peak_and_end() -> None:
+def test_components_are_reported_at_start_peak_and_end() -> None:
     run = Program(epochs=5).constant("model", 50 * MIB).build()
     import msgspec
 
@@ -502,7 +502,7 @@ def test_growth_that_no_finding_tells_of_stays_unexplained() -> None:
     assert terms["unexplained"] == pytest.approx(10 * 9 * MIB, rel=0.1)
 
 
-def test_each_census_is_told_with_what_it_cost_also_one_that_the_user_asked_for() -> None:
+def test_each_census_is_reported_with_what_it_cost_also_one_that_the_user_requested() -> None:
     run = Program(epochs=3).build()
     recording = run.main
     known = next(m for m in recording.measurements if m.census is not None)
@@ -534,7 +534,7 @@ def test_of_very_many_censuses_the_costliest_are_listed(monkeypatch: pytest.Monk
     assert taken[0].time_s < taken[1].time_s
 
 
-def test_each_gauge_is_told_with_how_often_it_was_read() -> None:
+def test_each_gauge_is_reported_with_how_often_it_was_read() -> None:
     run = Program(epochs=3).build()
     report = {item.metric: item for item in analyse(run).overhead.gauged}
     read = [m.gauges["rss"] for m in run.main.measurements if "rss" in m.gauges]

@@ -55,7 +55,7 @@ def test_a_guard_tells_what_was_new(guard: str, cause: RecompileCause) -> None:
     assert cause_of(guard) is cause
 
 
-def test_without_a_record_nothing_is_told() -> None:
+def test_without_a_record_nothing_is_reported() -> None:
     found = report(None, compiled(0))
     assert found.compiled_code is None
     assert compiled_view(found.compiled_code) is None
@@ -84,7 +84,7 @@ def test_what_was_not_compiled_for_want_of_room_is_no_recompilation() -> None:
     assert "torch.tensor(value)" in note.remedy.text
 
 
-def test_a_function_near_its_limit_is_told_of_and_one_without_a_bound_is_not() -> None:
+def test_a_function_near_its_limit_is_reported_and_one_without_a_bound_is_not() -> None:
     near = CompiledFunction(**WHERE, entries=4, most=4)  # type: ignore[arg-type]
     many = CompiledFunction(**WHERE, entries=40, most=1, codes=40)  # type: ignore[arg-type]
     for function, reported in ((near, 1), (many, 0)):

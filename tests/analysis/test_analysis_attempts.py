@@ -1,4 +1,4 @@
-"""Attempts of a launcher that starts all ranks anew: told apart, one of them judged."""
+"""Attempts of a launcher that restarts all ranks: distinguished, one of them judged."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def restarted(*programs: Program) -> Run:
     )
 
 
-def test_the_attempt_that_got_furthest_is_judged_and_the_others_are_told():
+def test_the_attempt_that_got_furthest_is_judged_and_the_others_are_reported():
     leaking = Program(epochs=8).leak("Trainer.losses", 200 * KIB)
     run = restarted(healthy(2), leaking, healthy(1))
     for recording in run.recordings[:2]:
@@ -75,7 +75,7 @@ def test_of_equal_attempts_the_last_is_judged():
     assert find_attempts(restarted(healthy(3), healthy(3))).judged == 1
 
 
-def test_one_attempt_is_told_nothing_of():
+def test_one_attempt_is_not_reported():
     report = analyse(restarted(healthy(3)))
     assert report.attempts == []
     assert not any("attempt" in note for note in report.notes)
@@ -116,7 +116,7 @@ def test_what_the_supervisor_saw_is_about_the_attempt_that_it_saw():
     assert "out-of-memory" in report.attempts[1].ended
 
 
-def test_the_rank_that_failed_first_is_the_one_with_a_reason_and_not_who_was_asked_to_end():
+def test_the_rank_that_failed_first_is_the_one_with_a_reason_and_not_who_was_signalled_to_end():
     run = restarted(healthy(6), healthy(0))
     first, second = run.recordings[2:]
     first.end = None

@@ -261,7 +261,7 @@ def test_ignored_patterns_match_names_and_paths(pattern: str) -> None:
     assert done.remarks == []
 
 
-def test_a_pattern_that_matches_nothing_is_told() -> None:
+def test_a_pattern_that_matches_nothing_is_reported() -> None:
     done = checked(culprit(), ignored=["Trainer.histroy"])
     assert done.growths[0].standing is CheckReason.FAILED
     assert ["Trainer.histroy" in remark for remark in done.remarks] == [True]
@@ -330,7 +330,7 @@ def test_a_suppression_by_a_signature_that_is_gone_tells_what_lasts_longer() -> 
     assert "signature" not in remark
 
 
-def test_an_expired_suppression_is_told_and_does_not_count() -> None:
+def test_an_expired_suppression_is_reported_and_does_not_count() -> None:
     done = checked(culprit(), suppressions=[excuse(expires=date(2026, 5, 31))])
     assert not done.passes
     assert len(done.remarks) == 1
@@ -416,7 +416,7 @@ def test_how_a_run_ended_is_known_by_its_signature_alone() -> None:
     assert standing(another, baseline=remembered) is CheckReason.FAILED
 
 
-def test_a_baseline_written_anew_recognises_what_was_renamed() -> None:
+def test_a_baseline_rewritten_recognises_what_was_renamed() -> None:
     before = entry(reason="old friend")
     renamed = culprit(signature="new", name="Trainer.fit.history")
     (after,) = baseline_of(checked(renamed, baseline=before), before).culprits
@@ -453,7 +453,7 @@ def test_rates_of_the_baseline_are_compared_in_like_units() -> None:
     assert standing(culprit(unit="fold"), baseline=known()) is CheckReason.KNOWN
 
 
-def test_entries_that_excuse_nothing_are_told() -> None:
+def test_entries_that_excuse_nothing_are_reported() -> None:
     assert [entry.signature for entry in checked(baseline=known()).gone] == ["abc"]
     assert checked(culprit(), baseline=known()).gone == []
     harmless = checked(culprit(severity=Severity.NOTE), baseline=known())
@@ -492,7 +492,7 @@ def test_a_new_baseline_has_what_fails_in_a_stable_order() -> None:
     assert checked(*suspects, baseline=forward).passes
 
 
-def test_a_baseline_written_anew_keeps_reasons_and_rates_that_hold() -> None:
+def test_a_baseline_rewritten_keeps_reasons_and_rates_that_hold() -> None:
     before = known(reason="old friend", kind="list", type="list")
     slightly = culprit(bytes_per_unit=4.2 * MB, interval=(4.1 * MB, 4.3 * MB))
     assert baseline_of(checked(slightly, baseline=before), before) == before

@@ -20,9 +20,9 @@ from leakscope.report.terminal import render_summary, render_text
 LEAKING = Program(epochs=8).leak("RolloutWorker.frames", 400 * KIB)
 
 
-def child(program: Program, number: int, **told) -> Recording:
+def child(program: Program, number: int, **reported) -> Recording:
     facts = {"name": f"Process-{number}", "target": "__main__.rollout", "pid": 100 + number}
-    facts |= {"start_method": "spawn", "parent": 1, "host": "here", "started": 1.0, **told}
+    facts |= {"start_method": "spawn", "parent": 1, "host": "here", "started": 1.0, **reported}
     return Recording(
         header=HeaderRecord(role="child", child=number, **facts),
         measurements=program.build().main.measurements,
@@ -75,7 +75,7 @@ def test_what_grows_in_all_children_is_one_culprit_at_the_rate_of_one():
     assert culprit.bytes_per_unit == pytest.approx(400 * KIB, rel=0.05)
 
 
-def test_a_leak_of_the_parent_is_told_as_before_beside_its_children():
+def test_a_leak_of_the_parent_is_reported_as_before_next_to_its_children():
     report = report_of(LEAKING, child(healthy(), 1))
     assert report.verdict is RunVerdict.LEAK
     assert report.process == "main process"
@@ -138,7 +138,7 @@ def test_children_that_did_not_record_stand_there_with_their_bytes():
 
 
 @pytest.mark.parametrize("code", [-15, -2])
-def test_children_that_are_told_to_end_are_no_finding(code):
+def test_children_that_are_signalled_to_end_are_no_finding(code):
     ended = child(healthy(), 1)
     ended.end = None
     run = run_of(healthy(), ended)
@@ -149,7 +149,7 @@ def test_children_that_are_told_to_end_are_no_finding(code):
     assert row(report, "the child process").ended.startswith("terminated (SIG")
 
 
-def test_a_child_that_died_is_told_without_a_word_of_loaders():
+def test_a_child_that_died_is_reported_without_a_word_of_loaders():
     run = run_of(healthy(), child(healthy(), 1))
     run.main.process_ends = [ProcessEndRecord(boundary=1, pid=101, exit_code=-9, name="Process")]
     (finding,) = [f for f in analyse(run).findings if f.kind == "workers_died"]
@@ -163,7 +163,7 @@ def test_the_child_that_leaves_the_course_of_its_like_is_named():
     assert report.odd_process.startswith("Child 3 of 3 leaves the others' course")
 
 
-def test_without_children_nothing_is_said_of_processes():
+def test_without_children_nothing_is_reported_of_processes():
     report = analyse(healthy().build())
     assert (report.processes, report.process, report.odd_process) == ([], "", "")
     assert "#processes" not in report_page(report).title
@@ -229,7 +229,7 @@ def test_a_worker_that_gathers_far_more_than_those_replaced_before_leaks():
 
 
 @pytest.mark.parametrize("each", [4 * MIB, 0])
-def test_children_that_record_nothing_are_judged_beside_one_that_does(each):
+def test_children_that_record_nothing_are_judged_next_to_one_that_does(each):
     run = run_of(Program(epochs=12), child(healthy(), 1))
     readings = run.main.measurements
     for number, measured in enumerate(readings):

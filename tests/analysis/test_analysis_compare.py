@@ -1,4 +1,4 @@
-"""What becomes of culprits between two runs, and what is said about it."""
+"""What becomes of culprits between two runs, and what is reported about it."""
 
 from __future__ import annotations
 
@@ -327,7 +327,7 @@ def test_scripts_in_other_folders_are_the_same_script() -> None:
     assert compare(report(), after).work_differences == []
 
 
-def test_the_mended_copy_of_a_script_is_said_to_be_another_one() -> None:
+def test_the_mended_copy_of_a_script_is_reported_as_another_one() -> None:
     compared = compare(report(culprit()), report(run={"script": "train_fixed.py"}))
     assert compared.headline.startswith("Fixed: ")
     assert compared.details == ["The scripts differ: train.py, then train_fixed.py."]

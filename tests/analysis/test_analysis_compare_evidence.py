@@ -1,4 +1,4 @@
-"""What a comparison shows beside its verdict: series, facts, doubts, costs, processes."""
+"""What a comparison shows next to its verdict: series, facts, doubts, costs, processes."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ def test_a_new_culprit_brings_its_own_axis() -> None:
     assert (change.before_chart, len(change.after_chart), change.chart_unit) == ([], 2, "epoch")
 
 
-def test_a_culprit_is_told_with_its_place_in_the_later_run() -> None:
+def test_a_culprit_is_reported_with_its_place_in_the_later_run() -> None:
     before, after = culprit(fed_at=["train.py:10"]), culprit(fed_at=["train.py:14"])
     assert only(report(before), report(after)).place == "train.py:14"
     assert only(report(before), report()).place == "train.py:10"
 
 
-def test_what_is_bounded_now_is_said_to_be() -> None:
+def test_what_is_bounded_now_is_reported_as_such() -> None:
     gone = Cleared(
         name="x", path="x", reason="bounded: 100 entries since step 90", kind="list",
         signature="sig-Trainer.validate.all_boxes",
@@ -108,7 +108,7 @@ def test_what_is_bounded_now_is_said_to_be() -> None:
         ),
     ],
 )  # fmt: skip
-def test_says_why_nothing_certain_can_be_said(before, after, doubt) -> None:
+def test_says_why_nothing_certain_can_be_reported(before, after, doubt) -> None:
     found = only(report(before), after)
     assert found.doubt.startswith(doubt)
     assert bool(found.doubt) == bool(doubt)
@@ -179,7 +179,7 @@ def test_another_size_of_the_model_is_shown_and_decides_nothing() -> None:
     assert comparison.work_differences == []
 
 
-def test_each_run_is_told_with_its_cost() -> None:
+def test_each_run_is_reported_with_its_cost() -> None:
     cost = compare(report(timeline=timeline(1.0)), report()).before_cost
     assert (cost.work.steps, cost.overhead.wall_share) == (100, 0.01)
     assert cost.peak_bytes == 100 * MB + 10
@@ -202,7 +202,7 @@ def test_rates_of_ranks_stay_with_their_culprit() -> None:
     assert (change.before_rates_by_rank, change.after_rates_by_rank) == (rates, {})
 
 
-def test_workers_are_paired_by_place_and_told_by_their_heaviest_process() -> None:
+def test_workers_are_paired_by_place_and_reported_by_their_heaviest_process() -> None:
     def worker(number: int, pss: int, pid: int) -> WorkerMemory:
         return WorkerMemory(loader=1, worker=number, pid=pid, batches=5, pss_bytes=pss)
 

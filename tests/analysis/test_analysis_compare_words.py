@@ -1,4 +1,4 @@
-"""What is said of two runs: a verdict in a sentence, the worst first, nothing made better."""
+"""What is reported on two runs: a verdict in a sentence, the worst first, nothing made better."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_a_phase_that_the_first_run_lacked_has_nothing_new() -> None:
 
 
 @pytest.mark.parametrize("name", ["Trainer.validate.all_scores", "Tester.validate.all_boxes"])
-def test_what_grows_as_fast_under_another_name_is_said_to_be_perhaps_the_same(name: str) -> None:
+def test_what_grows_as_fast_under_another_name_is_reported_as_perhaps_the_same(name: str) -> None:
     compared = compare(report(culprit()), report(culprit(name)))
     assert compared.headline.startswith(
         f"New: {name} is new: it grows by 2 MiB per validation, as Trainer.validate.all_boxes did; "
@@ -202,7 +202,7 @@ def test_what_grows_as_fast_under_another_name_is_said_to_be_perhaps_the_same(na
     ],
     ids=["faster", "elsewhere", "another type", "two of them", "a note"],
 )
-def test_what_could_be_something_else_is_not_said_to_be_renamed(others: list[Culprit]) -> None:
+def test_what_could_be_something_else_is_not_reported_as_renamed(others: list[Culprit]) -> None:
     compared = compare(report(culprit()), report(*others))
     assert not any("renamed" in change.text for change in compared.culprits)
 

@@ -87,7 +87,7 @@ def test_one_large_first_collection_is_what_imports_left():
     assert cure(analyse(run), "gc.collect()").effect is Effect.USELESS
 
 
-def test_little_is_said_to_be_little():
+def test_little_is_reported_as_little():
     report = analyse(tried(Program().build(), collect(8 * MIB)))
     assert "it helps little" in cure(report, "gc.collect()").sentence
 
@@ -121,7 +121,7 @@ def test_a_device_is_judged_by_what_torch_had_reserved():
     assert found.effect is Effect.USELESS
 
 
-def test_growth_that_no_call_frees_is_said():
+def test_growth_that_no_call_frees_is_reported():
     run = tried(Program().build(), collect(0), grows=100 * MIB)
     assert "still 200 MiB higher the last time" in analyse(run).cures.sentence
     flat = tried(Program().build(), collect(0))

@@ -1,4 +1,4 @@
-"""Diagnoses of device memory, each beside a look-alike that must stay clean."""
+"""Diagnoses of device memory, each next to a look-alike that must stay clean."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DEVICE = "cuda:0"
 
 
 def device(program: Program, **gauges: Size) -> Program:
-    """Plant gauges of the device; what it allocates and reserves stays the same unless told."""
+    """Plant gauges of the device; what it allocates and reserves stays the same unless given."""
     usual: dict[str, Size] = {"allocated": lambda s: 300 * MIB, "reserved": lambda s: 320 * MIB}
     for name, value in (usual | gauges).items():
         program.gauge(f"{DEVICE}.{name}", value)
@@ -172,7 +172,7 @@ def test_private_pools_that_grow_with_each_shape() -> None:
     assert kinds(report) == {"private_pools"}
 
 
-def test_private_pools_are_told_by_block_lists_where_torch_counts_none() -> None:
+def test_private_pools_are_reported_by_block_lists_where_torch_counts_none() -> None:
     program = Program(epochs=12).blocks(private=climbs(MIB, 0), private_pools=lambda s: s.step)
     report = analyse(device(program, reserved=climbs(MIB, 320 * MIB)).build())
     assert kinds(report) == {"private_pools"}
@@ -253,7 +253,7 @@ def test_contexts_and_handles_that_are_made_once_are_fine() -> None:
     assert (report.verdict, report.findings) == (RunVerdict.CLEAN, [])
 
 
-def test_memory_beyond_the_allocator_is_told_by_new_shapes_where_it_comes_with_them() -> None:
+def test_memory_beyond_the_allocator_is_reported_by_new_shapes_where_it_comes_with_them() -> None:
     own = OWNERS | {"used_by_process": lambda s: 700 * MIB + 30 * MIB * (s.step // 13)}
     program = device(Program(epochs=12), **own)
     program.gauge("shapes", lambda s: 4 + s.step // 13)
@@ -262,7 +262,7 @@ def test_memory_beyond_the_allocator_is_told_by_new_shapes_where_it_comes_with_t
     assert "per new shape" in found.text, found.text
 
 
-def test_the_rates_of_what_has_no_name_are_told_without_a_share() -> None:
+def test_the_rates_of_what_has_no_name_are_reported_without_a_share() -> None:
     report = report_of(used=climbs(MIB, 900 * MIB), reserved=lambda s: 320 * MIB)
     growth = {g.metric: g for g in report.growth}
     outside = growth[f"{DEVICE}.outside"]

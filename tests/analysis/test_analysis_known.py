@@ -622,7 +622,7 @@ EACH = pytest.mark.parametrize("name", SEEN)
 
 
 def figures(version: str) -> str | None:
-    """Return what is said of pyplot's register, which a class holds."""
+    """Return what is reported on pyplot's register, which a class holds."""
     module = "matplotlib._pylab_helpers"
     owner = Owner(kind="module", name=module, module=module)
     held = _row(f"{module}·Gcf.figs", "collections.OrderedDict", owner=owner)
@@ -640,7 +640,7 @@ class TestTheShippedCatalogue:
         assert catalogue.faults == ()
         assert len(ids) == len(set(ids)) >= 80
 
-    def test_every_entry_says_where_that_is_said_what_to_do_and_of_which_versions(self) -> None:
+    def test_every_entry_names_its_source_what_to_do_and_which_versions(self) -> None:
         for known in (entry.known for entry in shipped().entries):
             assert known.link.startswith("https://"), known.id
             assert len(known.cause) > 40, known.id
@@ -829,7 +829,7 @@ class TestWhatAnEntrySaysOfTheGround:
 
 
 class TestEntriesOfAProject:
-    def test_they_are_asked_first_and_say_who_speaks(self) -> None:
+    def test_they_are_queried_first_and_say_who_speaks(self) -> None:
         own = to_entry({**table(), "match": {"type": "torchmetrics.wrappers.tracker.*"}})
         catalogue = with_own(Own((("culprits.toml", own),), ("x is left out.",)))
         found = find_known(SEEN["torchmetrics-tracker"].sighting(), catalogue, TORCHMETRICS)
@@ -964,7 +964,7 @@ class TestARun:
         (known,) = self.known(self.analysed(healthy, self.run(seed=1), catalogue=Catalogue()))
         assert known is None
 
-    def test_what_is_left_out_is_told_in_the_report(self) -> None:
+    def test_what_is_left_out_is_listed_in_the_report(self) -> None:
         catalogue = with_own(Own((), ("Known culprit x of f is left out: it has no id.",)))
         report = self.analysed(self.run(), catalogue=catalogue)
         assert [(e.where, e.message) for e in report.errors] == [
@@ -994,5 +994,5 @@ class TestTheRemedy:
         remedy = prefer_known_remedy(to_entry(table(nature="fault")), general)
         assert remedy == Remedy(title="Empty it", text="Call clear().")
 
-    def test_natures_are_told_apart(self) -> None:
+    def test_natures_are_distinguished(self) -> None:
         assert to_entry(table(nature="fault")).nature is Nature.FAULT

@@ -93,7 +93,7 @@ def test_culprits_are_ranked_by_the_growth_that_they_explain(per_epoch: float) -
     assert [c.share for c in report] == sorted((c.share for c in report), reverse=True)
 
 
-def test_what_an_object_makes_anew_of_what_it_keeps_and_drops_is_not_told_beside_it() -> None:
+def test_what_an_object_recreates_of_what_it_keeps_and_drops_is_not_reported_next_to_it() -> None:
     def of_training(size: float) -> Size:
         return lambda state: size * state.epoch if state.phase == "train" else None
 
@@ -302,7 +302,7 @@ def test_a_climb_is_critical_where_its_phase_comes_near_the_limit_between_bounda
     ],
     ids=["most of it", "less than a copy", "warm-up once", "near the limit", "much"],
 )
-def test_what_is_little_and_given_back_is_held_against_what_stands_between_boundaries(
+def test_what_is_little_and_released_is_held_against_what_stands_between_boundaries(
     kept: int, copied: int, epoch: int, limit: int | None, severity: Severity
 ) -> None:
     program = Program(epochs=5, limit=limit).local("validate()·preds", kept)
@@ -335,7 +335,9 @@ def test_what_a_validation_gathers_and_gives_back_is_a_note_only_where_it_is_mor
 
 
 @pytest.mark.parametrize("gains", [2 * KIB, 20 * MIB])
-def test_a_climb_is_told_though_its_owner_gains_something_else_across_epochs(gains: float) -> None:
+def test_a_climb_is_reported_though_its_owner_gains_something_else_across_epochs(
+    gains: float,
+) -> None:
     def held(state: State) -> float:
         climbed = 10 * MIB * state.batch if state.phase == "validation" else 0
         return climbed + 100 * KIB + gains * state.epochs_done
@@ -352,7 +354,7 @@ def test_a_climb_is_told_though_its_owner_gains_something_else_across_epochs(gai
     assert (kept.severity is Severity.WARNING) == (gains > MIB)
 
 
-def test_a_climb_is_not_told_beside_what_it_is_a_part_of() -> None:
+def test_a_climb_is_not_reported_next_to_what_it_is_a_part_of() -> None:
     program = Program(epochs=8).leak("Trainer.history", 200 * KIB, "validation batch")
     assert [c.name for c in report_of(program).culprits] == ["Trainer.history"]
 
@@ -367,7 +369,7 @@ def test_what_a_running_function_of_a_library_gathers_climbs_within_it() -> None
     assert (culprit.growth, culprit.unit, culprit.phase) == ("within", "batch", "validation")
 
 
-def test_what_a_running_function_of_a_library_keeps_is_told_by_censuses_of_names() -> None:
+def test_what_a_running_function_of_a_library_keeps_is_reported_by_censuses_of_names() -> None:
     history = Thing(
         "trainers.Trainer.train()·self.history", lambda s: 50 * KIB + s.step * 100 * KIB,
         root=RootKind.LIBRARY, user=False, of_a_call=True, length=lambda s: s.step,
@@ -471,7 +473,7 @@ def test_graphs_too_large_to_be_counted_grow_on() -> None:
     assert culprit.bytes_per_unit == pytest.approx(40 * KIB, rel=0.02)
 
 
-def test_the_parts_of_a_tuple_that_is_made_anew_are_one_culprit() -> None:
+def test_the_parts_of_a_tuple_that_is_recreated_are_one_culprit() -> None:
     def part(state: State) -> float:
         return MIB * (1 + state.validations)
 
@@ -495,7 +497,7 @@ def test_lists_in_a_tuple_are_culprits_of_their_own() -> None:
     assert [c.name for c in report.culprits] == ["gathered[0]", "gathered[1]"]
 
 
-def test_what_is_made_anew_from_a_list_beside_it_comes_after_the_list() -> None:
+def test_what_is_recreated_from_a_list_next_to_it_comes_after_the_list() -> None:
     holder = Thing("curve", lambda s: 64 * KIB + 5 * MIB * s.validations, "object", "Curve")
     preds = Thing(
         "curve.preds", lambda s: 2 * MIB * s.validations, parent="curve",
@@ -561,7 +563,7 @@ def test_what_another_containers_contents_lose_their_names_to_is_no_move() -> No
 
 
 @pytest.mark.parametrize("looks", [(40, 60, 80, 560), (40, 60, 560)])
-def test_a_part_seen_at_the_first_looks_alone_is_not_told_beside_its_owner(
+def test_a_part_seen_at_the_first_looks_alone_is_not_reported_next_to_its_owner(
     looks: tuple[int, ...],
 ) -> None:
     registry = Thing(

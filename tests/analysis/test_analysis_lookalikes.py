@@ -43,7 +43,7 @@ def test_a_run_that_only_computes() -> None:
     assert reason_for(report, "model").startswith("constant")
 
 
-def test_a_list_made_anew_in_each_epoch_of_more_steps() -> None:
+def test_a_list_recreated_in_each_epoch_of_more_steps() -> None:
     def size(state: State) -> float | None:
         begins = state.kind is BoundaryKind.PHASE_BEGIN
         is_there = state.phase == "train" and not begins
@@ -53,7 +53,7 @@ def test_a_list_made_anew_in_each_epoch_of_more_steps() -> None:
     assert_clean(report_of(Program(epochs=8).plant(maps)))
 
 
-def test_a_list_made_anew_in_each_longer_epoch_that_the_whole_heap_was_seen_without() -> None:
+def test_a_list_recreated_in_each_longer_epoch_that_the_whole_heap_was_seen_without() -> None:
     def outputs(state: State) -> float:
         begins = state.kind is BoundaryKind.PHASE_BEGIN and state.phase == "train"
         return 0 if begins else 80 * KIB * (state.epoch + 1)
@@ -68,7 +68,7 @@ def test_a_list_made_anew_in_each_longer_epoch_that_the_whole_heap_was_seen_with
     assert_clean(report_of(program))
 
 
-def test_the_parts_of_what_is_made_anew_each_time_beside_a_leak_of_their_size() -> None:
+def test_the_parts_of_what_is_recreated_each_time_next_to_a_leak_of_their_size() -> None:
     def until_validated(per_epoch: float) -> Size:
         def size(state: State) -> float | None:
             held = state.phase == "train" or state.kind is BoundaryKind.PHASE_BEGIN
@@ -167,7 +167,7 @@ def test_small_lists_gathered_and_dropped_in_each_validation_are_a_note() -> Non
     assert report.culprits[0].growth == "within"
 
 
-def test_large_lists_beside_a_larger_validation_are_a_note() -> None:
+def test_large_lists_next_to_a_larger_validation_are_a_note() -> None:
     program = Program(epochs=6).local("validate()·preds", 3 * MIB)
     program.swell(lambda s: 200 * MIB if s.phase == "validation" and s.inner else 0)
     assert_clean(report_of(program))
@@ -354,7 +354,7 @@ def test_little_that_a_librarys_object_gathers_in_itself_is_not_noted(
 
 
 def touched(in_use_rate: float, payload: float) -> Report:
-    """Resident memory rises steadily; beside it what the C heap hands out, and what arrays hold."""
+    """Resident memory rises steadily; so does the C heap, and what arrays hold is given."""
     program = Program(epochs=14).swell(lambda s: s.step * MIB)
     program.gauge(gauge.MALLOC_IN_USE, lambda s: 900 * MIB + s.step * in_use_rate)
     run = program.build()

@@ -26,7 +26,7 @@ def leaking_in(rank: int, size: int = 2) -> list[Recording]:
     return [leaking(number, pid=500 + 10 * rank + number, **more) for number in range(2)]
 
 
-def test_what_grows_in_the_workers_of_one_rank_is_told_with_the_rank():
+def test_what_grows_in_the_workers_of_one_rank_is_reported_with_the_rank():
     report = report_of(*leaking_in(1))
     reported = culprit(report)
     assert "in each of 2 DataLoader workers of rank 1" in report.headline
@@ -42,7 +42,7 @@ def test_the_report_is_of_the_rank_in_whose_workers_the_worst_culprit_grows():
     assert report_of(*leaking_in(0)).rank == 0
 
 
-def test_what_grows_in_the_workers_of_all_ranks_is_told_once_and_fills_memory_by_all_of_them():
+def test_what_grows_in_the_workers_of_all_ranks_is_reported_once_and_fills_memory_by_all_of_them():
     of_one, of_all = (report_of(*workers) for workers in (leaking_in(0), _of_both()))
     assert "in each of 2 DataLoader workers." in of_all.headline
     assert list(culprit(of_all).rates_by_rank) == ["0", "1"]
@@ -64,7 +64,7 @@ def test_what_workers_of_another_rank_gain_explains_no_children_of_this_one():
     assert "children" in {finding.kind for finding in report.findings}
 
 
-def test_of_many_ranks_the_one_whose_workers_leak_is_read_and_told():
+def test_of_many_ranks_the_one_whose_workers_leak_is_read_and_reported():
     run = together(*(healthy(seed) for seed in range(10)))
     elsewhere = {item.header.rank: item for item in run.recordings[1:]}
     summaries = [summarise_rank(run, item) for item in elsewhere.values()]
@@ -83,7 +83,7 @@ def loading_in(rank: int) -> Recording:
     return worker(loading(), rank=rank, pid=700 + rank, world_size=10)
 
 
-def test_workers_that_were_not_read_are_not_said_to_be_without():
+def test_workers_that_were_not_read_are_not_reported_as_without():
     run = together(*(healthy(seed) for seed in range(10)))
     summaries = [summarise_rank(run, recording) for recording in run.recordings[1:]]
     run.recordings = [run.recordings[0], *leaking_in(7, 10)]

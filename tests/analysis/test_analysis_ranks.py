@@ -51,7 +51,7 @@ def test_what_grows_alike_in_all_ranks_is_one_culprit():
     assert report.odd_rank is None
 
 
-def test_what_grows_in_one_rank_alone_is_told_with_the_rank():
+def test_what_grows_in_one_rank_alone_is_reported_with_the_rank():
     report = report_of(healthy(), healthy(1), leaking(seed=2), healthy(3))
     (culprit,) = report.culprits
     assert report.verdict is RunVerdict.LEAK
@@ -69,7 +69,7 @@ def parted(*here: int, world_size: int = 4, **outcome: int) -> Report:
 
 
 @pytest.mark.parametrize(("here", "left"), [((0, 1), "rank 2 and rank 3"), ((1, 2, 3), "rank 0")])
-def test_ranks_that_another_machine_recorded_are_said_to_be_missing(here, left):
+def test_ranks_that_another_machine_recorded_are_reported_as_missing(here, left):
     (problem,) = parted(*here).errors
     assert problem.where == "ranks"
     assert problem.message.startswith(f"of 4 nothing is here of {left}: leakscope merge puts")
@@ -84,7 +84,7 @@ def test_where_all_ranks_are_none_is_missing():
     assert not parted(0, 1, 2, 3).errors
 
 
-def test_ranks_at_different_rates_are_told_with_the_fastest():
+def test_ranks_at_different_rates_are_reported_with_the_fastest():
     report = report_of(leaking(), leaking(3 * LEAK))
     (culprit,) = report.culprits
     assert "in all 2 ranks, by 200 KiB to 600 KiB per step" in culprit.sentence
@@ -113,7 +113,7 @@ def test_ledger_and_timeline_are_those_of_the_rank_in_which_the_worst_culprit_gr
     assert report_of(leaking(), leaking(seed=1)).rank == 0
 
 
-def test_a_culprit_that_ranks_share_is_told_as_of_the_rank_where_it_runs_out_of_room_first():
+def test_a_culprit_that_ranks_share_is_reported_as_of_the_rank_where_it_runs_out_of_room_first():
     alone = report_of(leaking(3 * LEAK, seed=1), leaking(3 * LEAK, seed=2)).culprits[0]
     (reported,) = report_of(leaking(), leaking(3 * LEAK, seed=1)).culprits
     assert reported.in_ranks == "rank 1"
@@ -155,7 +155,7 @@ def scattered(
 @pytest.mark.parametrize("gains", [100 * MIB, 900 * MIB, 20_000 * MIB])
 @pytest.mark.parametrize("offset", [0, 15 * MIB])
 @pytest.mark.parametrize("begins", [1, 3_000, 9_000])
-def test_a_rank_is_said_to_differ_from_the_step_on_at_which_its_leak_begins(
+def test_a_rank_is_reported_to_differ_from_the_step_at_which_its_leak_begins(
     begins: int, offset: int, gains: int, count: int
 ) -> None:
     courses = {rank: scattered(seed=rank) for rank in range(count)}
@@ -196,7 +196,7 @@ def test_each_rank_has_a_row():
     assert second.ended == "completed"
 
 
-def test_a_rank_that_vanished_is_said_to_have():
+def test_a_rank_that_vanished_is_reported():
     run = together(healthy(), healthy(1))
     run.recordings[1].end = None
     run.outcome = {"exit_code": 0}
@@ -214,7 +214,7 @@ def killed_for_memory(*ranks: int) -> Run:
     return run
 
 
-def test_another_rank_that_the_kernel_killed_for_memory_is_the_one_that_is_told():
+def test_another_rank_that_the_kernel_killed_for_memory_is_the_one_that_is_reported():
     report = analyse(killed_for_memory(2))
     assert [row.ended for row in report.ranks] == [
         "completed", "completed", "killed by the kernel's out-of-memory killer", "completed",
@@ -229,7 +229,7 @@ def test_another_rank_that_the_kernel_killed_for_memory_is_the_one_that_is_told(
     assert "Rank 2 was killed by the kernel's out-of-memory killer after 320 steps" in text
 
 
-def test_a_killed_rank_that_is_told_for_want_of_the_first_one_is_told_once():
+def test_a_killed_rank_that_is_reported_for_want_of_the_first_one_is_reported_once():
     run = killed_for_memory(2)
     for rank in (0, 1, 3):
         run.recordings[rank].measurements.clear()
@@ -245,7 +245,7 @@ def test_of_several_ranks_that_the_kernel_killed_for_memory_the_rest_is_noted():
     ]
 
 
-def test_of_ranks_whose_memory_ran_out_the_one_that_leaks_is_told():
+def test_of_ranks_whose_memory_ran_out_the_one_that_leaks_is_reported():
     run = together(healthy(), healthy(1), leaking(), leaking(seed=3))
     for rank in (1, 2):
         run.recordings[rank].end = None
@@ -259,7 +259,7 @@ def test_of_ranks_whose_memory_ran_out_the_one_that_leaks_is_told():
     assert "Trainer.losses" in report.headline
 
 
-def test_a_rank_whose_exception_was_for_want_of_memory_is_told():
+def test_a_rank_whose_exception_was_for_want_of_memory_is_reported():
     run = together(*(healthy(n) for n in range(3)))
     run.recordings[1].end = EndRecord(status="exception", exception="MemoryError")
     run.recordings[1].shortages = [
@@ -283,7 +283,7 @@ def killed_by(numbers: dict[int, int]) -> Run:
     return run
 
 
-def test_a_rank_that_was_killed_is_told_before_the_error_of_the_first_one():
+def test_a_rank_that_was_killed_is_reported_before_the_error_of_the_first_one():
     report = analyse(killed_by({1: signal.SIGKILL, 2: signal.SIGTERM}))
     assert report.run.ended == (
         "rank 1 was killed (SIGKILL); rank 0: exception: RuntimeError: closed by peer"
@@ -296,27 +296,27 @@ def test_a_rank_that_was_killed_is_told_before_the_error_of_the_first_one():
     assert report.ranks[1].ended == "killed by SIGKILL"
 
 
-def test_a_first_rank_that_the_launcher_ended_is_told_after_the_one_that_was_killed():
+def test_a_first_rank_that_the_launcher_ended_is_reported_after_the_one_that_was_killed():
     run = killed_by({1: signal.SIGKILL})
     run.main.end, run.outcome = None, {"exit_code": 143, "signal": signal.SIGTERM}
     text = " ".join(render_text(analyse(run)).split())
     assert "Rank 1 was killed (SIGKILL); then rank 0 was killed by signal 15." in text
 
 
-def test_several_ranks_that_were_killed_are_told_together():
+def test_several_ranks_that_were_killed_are_reported_together():
     report = analyse(killed_by({1: signal.SIGSEGV, 3: signal.SIGKILL}))
     assert report.run.ended.startswith("rank 1 and rank 3 were killed (SIGKILL and SIGSEGV); ")
     assert "rank 2" not in report.run.ended
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, 4711])
-def test_a_rank_that_was_asked_to_end_is_no_cause(number: int):
+def test_a_rank_that_was_signalled_to_end_is_no_cause(number: int):
     report = analyse(killed_by({1: number}))
     assert report.run.ended == "exception: RuntimeError: closed by peer"
     assert report.notes == []
 
 
-def test_a_killed_rank_that_had_measured_nothing_is_told_all_the_same():
+def test_a_killed_rank_that_had_measured_nothing_is_reported_all_the_same():
     run = killed_by({1: signal.SIGKILL})
     del run.recordings[1:]
     assert analyse(run).notes == [
@@ -350,12 +350,12 @@ def test_of_many_ranks_a_sentence_names_few():
     assert "in 9 of 18 ranks, the first of them rank 0" in culprit.sentence
 
 
-def test_of_many_ranks_that_are_alike_the_first_one_is_told():
+def test_of_many_ranks_that_are_alike_the_first_one_is_reported():
     report = report_of(*(leaking(seed=n) for n in range(10)))
     assert (report.rank, report.notes) == (0, [])
 
 
-def test_of_many_ranks_the_one_that_differs_is_told_though_nothing_in_it_has_a_name():
+def test_of_many_ranks_the_one_that_differs_is_reported_though_nothing_in_it_has_a_name():
     programs = [healthy(n) for n in range(10)]
     programs[6] = healthy(6).swell(lambda s: s.step * MIB)
     report = report_of(*programs)
@@ -369,7 +369,7 @@ def test_of_many_ranks_the_one_that_differs_is_told_though_nothing_in_it_has_a_n
     )
 
 
-def test_of_many_ranks_the_one_whose_memory_ran_out_is_told():
+def test_of_many_ranks_the_one_whose_memory_ran_out_is_reported():
     run = together(leaking(), *(leaking(seed=n) for n in range(1, 10)))
     run.recordings[4].end = None
     run.outcomes[0, 4] = {"exit_code": 137, "signal": 9, "oom_killed": 1, "rank": 4}

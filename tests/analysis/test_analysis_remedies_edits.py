@@ -65,7 +65,7 @@ def test_a_line_is_inserted_with_the_indentation_of_its_neighbour(text, after, t
 
 
 @pytest.mark.parametrize("text", ["if x: y = 1\n", "x = 1; y = 2\n", "for i in x: y(i)\n"])
-def test_nothing_is_inserted_beside_a_statement_that_shares_its_line(text: str) -> None:
+def test_nothing_is_inserted_next_to_a_statement_that_shares_its_line(text: str) -> None:
     change, tree = edits(text)
     inner = getattr(tree.body[0], "body", tree.body)[0]
     assert change.insert_after(inner, "z()").diff() is None or "if" not in text

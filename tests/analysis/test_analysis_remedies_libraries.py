@@ -215,7 +215,7 @@ def test_a_heap_of_which_the_smallest_are_read_is_to_be_turned_round() -> None:
     assert "other sign" in remedy.text
 
 
-def test_a_heap_that_is_emptied_too_slowly_is_said_to_be() -> None:
+def test_a_heap_that_is_emptied_too_slowly_is_reported_as_such() -> None:
     text = HEAP.format(read="nlargest").replace("print", "heapq.heappop(hard)\n        print")
     assert "Something does take items out" in Program(text, "main()·hard").remedy().text
 
@@ -261,7 +261,7 @@ def ring(body: str) -> Remedy:
 
 
 @pytest.mark.parametrize("body", GUARDED.values(), ids=GUARDED)
-def test_no_bound_is_made_up_beside_one_that_stands_in_the_source(body: str) -> None:
+def test_no_bound_is_made_up_next_to_one_that_stands_in_the_source(body: str) -> None:
     remedy = ring(body)
     assert remedy.title == "Lower self.capacity if ring.items takes too much"
     assert "deque" not in remedy.text
@@ -350,7 +350,7 @@ def test_an_array_is_copied_and_a_tensor_cloned() -> None:
     assert ".clone() copies the part" in tensor.text
 
 
-def test_what_is_of_no_known_type_is_told_both_ways() -> None:
+def test_what_is_of_no_known_type_is_reported_both_ways() -> None:
     text = CARD.replace("{stored}", '{"logits": logits[:4]}')
     holds = row_at("main()·card[*]", "dict", unused_bytes={"host": 1000})
     holds = dataclasses.replace(Program(text, "main()·card", unused=1 << 20), inside=(holds,))

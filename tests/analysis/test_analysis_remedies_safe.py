@@ -1,6 +1,6 @@
 """Remedies that would break a program if they were offered there: each with what to say instead.
 
-Every program here has a look-alike beside it in which the plain remedy is right and stays.
+Every program here has a look-alike next to it in which the plain remedy is right and stays.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def test_an_exception_in_a_tuple_is_kept_as_text() -> None:
 
 
 @pytest.mark.parametrize("kind", ["__main__.AssignmentError", "KeyError", "torch.OutOfMemoryError"])
-def test_exceptions_that_the_census_saw_are_told_without_their_origin(kind: str) -> None:
+def test_exceptions_that_the_census_saw_are_reported_without_their_origin(kind: str) -> None:
     remedy = skipped(given="checked(x)", kind=kind)
     assert remedy.title.startswith("Keep the text of the errors")
     assert remedy.diff is None
@@ -182,13 +182,13 @@ def test_a_default_argument_that_is_read_across_calls_is_bounded(body: str) -> N
         "_traces[x] = member\nprint(_traces)",
     ],
 )
-def test_a_default_argument_that_is_only_written_is_made_anew(body: str) -> None:
+def test_a_default_argument_that_is_only_written_is_recreated(body: str) -> None:
     remedy = traces(body)
     assert remedy.title == "Create _traces in each call of note"
     assert "if _traces is None:" in added(remedy)
 
 
-def test_a_default_argument_handed_down_a_recursion_is_made_anew() -> None:
+def test_a_default_argument_handed_down_a_recursion_is_recreated() -> None:
     body = "_traces.append(x)\nfor part in x:\n    note(member, part, _traces)"
     assert added(traces(body, "[]", "list"))[0] == "def note(member, x, _traces=None):"
 
@@ -320,7 +320,7 @@ def test_a_queue_of_one_thread_is_warned_of_waiting_for_itself() -> None:
     assert "take as many as are put. A maxsize makes putting wait, for ever where" in printed
 
 
-def test_a_target_of_a_thread_empties_the_queue_beside() -> None:
+def test_a_target_of_a_thread_empties_the_queue_next_to_it() -> None:
     text = """
         def drain(source):
             while True:
@@ -429,7 +429,7 @@ def weak(attribute: str, value: str = "Propagation(graph)") -> Remedy:
     return Kept(text, "__main__·_kept", "module __main__._kept", "object", kind).remedy()
 
 
-def test_a_value_that_keeps_its_key_is_told() -> None:
+def test_a_value_that_keeps_its_key_is_reported() -> None:
     remedy = weak("graph = graph")
     assert remedy.title == "Store in __main__._kept what doesn't refer to its key"
     assert "`Propagation(graph)` keeps `graph` at train.py:4, so no entry ever goes" in remedy.text
@@ -508,7 +508,7 @@ def main():
         ("for page in self.pages:\n            print(page)", True),
     ],
 )
-def test_rounds_are_said_to_mix_where_they_are_read_together(read: str, mixes: bool) -> None:
+def test_rounds_are_reported_to_mix_where_they_are_read_together(read: str, mixes: bool) -> None:
     text = GALLERY.replace("{read}", read)
     row = Kept(text, "main()·gallery.pages", "class Gallery.pages", "dict", unit="validation")
     remedy = row.remedy()

@@ -23,7 +23,7 @@ ROOT = "/project"
 
 @dataclass
 class Program:
-    """Files with marked lines, and the row whose feeding lines are asked for."""
+    """Files with marked lines, and the row whose feeding lines are requested."""
 
     name: str
     path: str
@@ -625,7 +625,7 @@ PROGRAMS = [
         kind="dict",
     ),
     one(
-        "counters do not feed what the lists beside them do",
+        "counters do not feed what the lists next to them do",
         "__main__·note(traces=)",
         "function note traces",
         """
@@ -740,7 +740,7 @@ PROGRAMS = [
         """,
     ),
     one(
-        "a loop that reads the handlers beside the line that adds them",
+        "a loop that reads the handlers next to the line that adds them",
         "__main__·evaluator._event_handlers[*]",
         "module __main__ evaluator",
         """

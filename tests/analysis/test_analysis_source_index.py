@@ -175,12 +175,12 @@ def test_large_real_sources_are_indexed_in_seconds() -> None:
                 owner = Owner(
                     kind="class", name=cls.qualname, file=root.module.file, variable=attribute
                 )
-                asked_row = CensusRow(
+                queried_row = CensusRow(
                     path=f"main()·thing.{attribute}", name=f"{cls.name}.{attribute}",
                     root=RootKind.LOCAL, owner=owner, type="list", kind="list", host_bytes=1,
                 )  # fmt: skip
-                index.feeding(owner, asked_row)
-                assert index.defined_at(owner, asked_row) is not None
+                index.feeding(owner, queried_row)
+                assert index.defined_at(owner, queried_row) is not None
                 requested += 1
     assert requested > 100
     assert time.process_time() - start < 40
@@ -254,8 +254,8 @@ def main():
         model.add_adapter(x)
 """
     index = SourceIndex({"/p/train.py": text})
-    asked = msgspec.structs.replace(row("main()·model.blocks.mix"), kind="module")
-    assert lines(index, asked)[0] == 5
+    queried = msgspec.structs.replace(row("main()·model.blocks.mix"), kind="module")
+    assert lines(index, queried)[0] == 5
 
 
 def test_a_call_is_named_by_what_it_adds() -> None:

@@ -208,7 +208,7 @@ class TestTrainingLoop:
 
 
 class TestClearing:
-    """Where gradients are cleared, beside the forward and the backward pass."""
+    """Where gradients are cleared, next to the forward and the backward pass."""
 
     def test_after_the_forward_pass(self) -> None:
         found = clearings(

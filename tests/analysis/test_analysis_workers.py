@@ -91,7 +91,7 @@ def test_a_leak_of_several_workers_is_one_culprit():
     assert "in each of 4 DataLoader workers" in culprit(report).sentence
 
 
-def test_what_one_worker_holds_and_gains_is_told_apart_from_what_all_gain_in_a_pass():
+def test_what_one_worker_holds_and_gains_is_distinguished_from_what_all_gain_in_a_pass():
     report = culprit(analyse(run_of(Program(epochs=8), *(leaking(n) for n in range(4))))).sentence
     single, _, rest = report.partition(
         " That is in one worker; it grows in each of 4 DataLoader workers, "
@@ -100,7 +100,7 @@ def test_what_one_worker_holds_and_gains_is_told_apart_from_what_all_gain_in_a_p
     assert rest == "by 62.5 MiB per pass in all of them."
 
 
-def test_the_forecast_of_workers_is_told_as_a_time_too():
+def test_the_forecast_of_workers_is_reported_as_a_time_too():
     workers = [leaking(n) for n in range(4)]
     report = analyse(run_of(Program(epochs=8, limit=64 * GIB), *workers))
     ahead = culprit(report).forecast
@@ -130,7 +130,7 @@ def test_clocks_are_held_against_each_other_on_one_machine_alone(started, host, 
     assert leaking(started=started, host=host).began_after(parent) == later
 
 
-def test_the_course_of_a_workers_leak_is_told_on_the_clock_of_its_parent() -> None:
+def test_the_course_of_a_workers_leak_is_reported_on_the_clock_of_its_parent() -> None:
     theirs = leaking(started=1_000.0 + 40.0, host="here")
     run = run_of(Program(epochs=8), theirs)
     run.main.header = msgspec.structs.replace(run.main.header, started=1_000.0, host="here")
@@ -141,7 +141,7 @@ def test_the_course_of_a_workers_leak_is_told_on_the_clock_of_its_parent() -> No
     assert culprit(analyse(run)).chart_s == []
 
 
-def test_what_grows_in_workers_of_two_loaders_is_told_as_the_one_has_it_that_loses_most():
+def test_what_grows_in_workers_of_two_loaders_is_reported_as_the_one_has_it_that_loses_most():
     few = [worker(loading().leak("Frames.cache", 40 * KIB), n, loader=2, pid=n) for n in (7, 8, 9)]
     many = [leaking(n) for n in range(2)]
     report = analyse(run_of(Program(epochs=8), *few, *many))
@@ -294,7 +294,7 @@ def test_a_look_at_pages_without_a_census_is_the_last_look():
         ({"dict": 300_000, "list": 300_000}, "list of 600,000 items"),
     ],
 )
-def test_what_a_copied_structure_holds_is_said_by_its_type(types, printed):
+def test_what_a_copied_structure_holds_is_reported_by_its_type(types, printed):
     held = [Content(type=name, count=count, bytes=count) for name, count in types.items()]
     single = copying([0.0, 0.6])
     for m in single.measurements:
@@ -317,7 +317,7 @@ def test_growing_children_are_no_finding_where_they_copy_what_they_inherited():
     assert {f.kind for f in report.findings} == {"copy_on_write"}
 
 
-def test_what_is_copied_is_told_of_the_workers_that_live_at_the_same_time():
+def test_what_is_copied_is_reported_of_the_workers_that_live_at_the_same_time():
     passes = [copying([0.0, 0.3, 0.6], number=n, generation=g) for g in range(3) for n in range(2)]
     found = finding(analyse(run_of(Program(epochs=8), *passes)), "copy_on_write")
     assert "2 forked workers copied up to 120 MiB" in found.text
@@ -351,7 +351,7 @@ def test_what_was_the_workers_own_from_the_beginning_is_not_copied():
 
 
 @pytest.mark.parametrize(("held", "reported"), [(200, True), (260, False), (0, False)])
-def test_what_was_copied_before_the_first_look_is_told_where_the_parent_holds_it_too(
+def test_what_was_copied_before_the_first_look_is_reported_where_the_parent_holds_it_too(
     held: int, reported: bool
 ) -> None:
     parent = Program(epochs=8).constant("worker()·dataset.samples", held * MIB)
@@ -363,14 +363,14 @@ def test_what_was_copied_before_the_first_look_is_told_where_the_parent_holds_it
         assert "100 % lay in the worker's own pages at the first look" in str(found.falsifier)
 
 
-def test_growing_children_stay_a_finding_beside_what_was_copied_at_once() -> None:
+def test_growing_children_stay_a_finding_next_to_what_was_copied_at_once() -> None:
     parent = Program(epochs=8).constant("worker()·dataset.samples", 200 * MIB)
     parent.gauge(gauge.CHILDREN_PSS, lambda s: s.step * 500 * KIB)
     report = analyse(run_of(parent, copying([1.0, 1.0])))
     assert {f.kind for f in report.findings} == {"copy_on_write", "children"}
 
 
-def test_what_grows_by_itself_is_not_said_to_be_copied():
+def test_what_grows_by_itself_is_not_reported_as_copied():
     growing = loading().leak("worker()·dataset.cache", 400 * KIB)
     recording = worker(growing)
     for m in recording.measurements:
@@ -500,7 +500,7 @@ def test_processes_that_come_and_stay_or_go_are_no_finding(processes):
     assert "worker_processes" not in {f.kind for f in report.findings}
 
 
-def test_processes_that_nothing_known_keeps_are_told_without_a_name():
+def test_processes_that_nothing_known_keeps_are_reported_without_a_name():
     parent = Program(epochs=8).gauge(gauge.CHILDREN, lambda s: 2 * s.epochs_done)
     parent.gauge(gauge.CHILDREN_PSS, lambda s: 120 * MIB * s.epochs_done)
     assert {f.kind for f in analyse(parent.build()).findings} == {"children", "processes"}
@@ -529,7 +529,7 @@ def test_what_keeps_worker_processes_alive_is_named_however_little_it_weighs():
     assert {f.kind for f in report.findings} == {"worker_processes"}
 
 
-def test_workers_that_pile_up_by_nothing_that_a_census_shows_are_not_told_to_grow_each():
+def test_workers_that_pile_up_by_nothing_that_a_census_shows_are_not_reported_to_grow_each():
     parent = keeping_loaders()
     parent.things.clear()
     report = analyse(run_of(parent, worker(loading(1))))
@@ -548,7 +548,7 @@ def dying(*ends: ProcessEndRecord, **outcome: int) -> Report:
     return analyse(run)
 
 
-def test_workers_that_died_are_told_with_their_exit_and_are_no_leak():
+def test_workers_that_died_are_reported_with_their_exit_and_are_no_leak():
     ends = [ProcessEndRecord(boundary=n, pid=101, exit_code=-9, loader=1) for n in (60, 333)]
     report = dying(*ends, oom_kills=2)
     assert report.verdict is RunVerdict.CLEAN
@@ -640,7 +640,7 @@ def test_descriptors_of_batches_on_their_way_are_no_finding():
     assert with_descriptors(lambda s: 40 + s.step % 7).findings == []
 
 
-def test_other_open_files_are_still_told_as_such():
+def test_other_open_files_are_still_reported_as_such():
     report = with_descriptors(lambda s: 3, files=lambda s: 10 + 40 * s.epochs_done)
     assert {f.kind for f in report.findings} == {"open_files"}
 
@@ -668,14 +668,14 @@ def test_what_climbs_in_workers_that_live_for_one_pass_is_freed_when_that_ends()
     assert "nothing shows it" not in text
 
 
-def test_what_climbs_through_each_pass_of_a_worker_is_said_to_fall_back():
+def test_what_climbs_through_each_pass_of_a_worker_is_reported_to_fall_back():
     passing = loading().local("worker()·Stream.__iter__()·pool", 800 * KIB, phase="train")
     found = culprit(analyse(run_of(Program(epochs=8), worker(passing))))
     assert (found.growth, found.falls_back) == ("within", True)
     assert "falls back when it ends" in found.sentence
 
 
-def test_a_culprit_of_workers_is_said_to_be_looked_at_before_their_last_pass() -> None:
+def test_a_culprit_of_workers_is_reported_as_looked_at_before_their_last_pass() -> None:
     late = leaking()
     for place, m in enumerate(late.measurements):
         if m.boundary.occurrence > 5:
@@ -702,7 +702,7 @@ def bounded(report: Report) -> list[str]:
     return [f"{item.name}: {item.reason}" for item in report.cleared if item.kind == "bounded"]
 
 
-def test_what_fills_up_in_workers_is_told_as_fine():
+def test_what_fills_up_in_workers_is_reported_as_fine():
     report = bounded(analyse(run_of(Program(epochs=8), *(caching(n) for n in range(2)))))
     (only,) = report
     assert only.startswith("Frames.cache: bounded: 80 entries since pass ")
@@ -726,7 +726,7 @@ def test_what_a_worker_merely_holds_is_not_listed_once_more():
     assert analyse(run_of(Program(epochs=8), steady)).cleared == []
 
 
-def test_workers_of_one_number_on_two_machines_are_told_apart():
+def test_workers_of_one_number_on_two_machines_are_distinguished():
     shares = [0.0, 0.2, 0.4, 0.6]
     copies, steady = copying(shares), worker(loading(), rank=1)
     assert copies.header.pid == steady.header.pid

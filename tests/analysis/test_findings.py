@@ -53,7 +53,7 @@ def test_a_little_garbage_that_grows_while_nobody_collects_is_a_leak() -> None:
 @pytest.mark.parametrize(
     ("python", "known"), [("3.14.2", "python-late-collector"), ("3.14.5", None), ("3.11.7", None)]
 )
-def test_garbage_of_a_python_whose_collector_comes_late_has_that_said_of_it(
+def test_garbage_of_a_python_whose_collector_comes_late_is_reported_with_that(
     python: str, known: str | None
 ) -> None:
     program = Program(epochs=10, full_every=1)
@@ -222,13 +222,13 @@ def test_garbage_that_was_little_of_the_rise_explains_nothing() -> None:
     assert kinds.get("garbage", Severity.NOTE) is Severity.NOTE
 
 
-def test_garbage_of_no_known_circle_is_told_without_one() -> None:
+def test_garbage_of_no_known_circle_is_reported_without_one() -> None:
     found = finding(report_of(garbage_of(())), "garbage")
     assert found.circles == []
     assert "circle " not in found.text
 
 
-def test_garbage_beside_a_larger_peak_is_a_note() -> None:
+def test_garbage_next_to_a_larger_peak_is_a_note() -> None:
     program = Program(epochs=10, full_every=1)
     program.garbage = lambda s: 30 * MIB
     program.swell(lambda s: 500 * MIB if s.inner else 0)
@@ -321,7 +321,7 @@ def test_slack_between_blocks_that_become_no_more_will_end() -> None:
     assert ("slack", "nothing_pins_it") in rules
 
 
-def test_slack_between_new_objects_without_a_name_is_a_note_beside_them() -> None:
+def test_slack_between_new_objects_without_a_name_is_a_note_next_to_them() -> None:
     def left_behind(state: State) -> float:
         return state.step * 0.2 * MIB
 
@@ -357,7 +357,7 @@ def test_slack_is_undecided_while_what_is_in_use_is() -> None:
     assert report_of(program).verdict is RunVerdict.INCONCLUSIVE
 
 
-def test_slack_beside_a_container_that_grows_is_a_note() -> None:
+def test_slack_next_to_a_container_that_grows_is_a_note() -> None:
     program = Program(epochs=14).leak("main()·states", MIB).swell(lambda s: s.step * MIB)
     program.gauge(gauge.MALLOC_FREE, lambda s: s.step * 1.1 * MIB)
     report = report_of(program)
@@ -365,7 +365,7 @@ def test_slack_beside_a_container_that_grows_is_a_note() -> None:
     assert [culprit.name for culprit in report.culprits] == ["main.states"]
 
 
-def test_slack_that_was_given_back_only_as_the_program_ended_is_a_note() -> None:
+def test_slack_that_was_released_only_as_the_program_ended_is_a_note() -> None:
     def free(state: State) -> float:
         return 0 if state.kind is BoundaryKind.RUN_END else min(state.step, 60) * 4 * MIB
 
@@ -391,7 +391,7 @@ def test_steady_growth_without_a_name_is_a_warning_in_a_long_run() -> None:
     assert report.verdict is RunVerdict.LEAK
 
 
-def test_little_growth_without_a_name_is_told_where_it_is_linear() -> None:
+def test_little_growth_without_a_name_is_reported_where_it_is_linear() -> None:
     report = report_of(Program(epochs=14).swell(lambda s: s.step * 25 * KIB))
     assert finding(report, "unexplained").severity is Severity.WARNING
 
@@ -410,7 +410,7 @@ def test_pages_of_a_file_that_is_mapped_and_read_are_no_growth_without_a_name() 
     assert reported["mapped"] > 0.9 * report.ledgers[0].total_bytes
 
 
-def test_growth_without_a_name_beside_a_larger_culprit_is_not_reported() -> None:
+def test_growth_without_a_name_next_to_a_larger_culprit_is_not_reported() -> None:
     program = (
         Program(epochs=14).leak("Trainer.losses", 900 * KIB).swell(lambda s: s.step * 100 * KIB)
     )
@@ -445,7 +445,7 @@ def test_children_that_copy_a_dataset_once() -> None:
 
 
 @pytest.mark.parametrize("epochs", [6, 7])
-def test_children_that_grow_evenly_are_told_in_a_short_run(epochs: int) -> None:
+def test_children_that_grow_evenly_are_reported_in_a_short_run(epochs: int) -> None:
     def held(state: State) -> float:
         return 0.0 if state.kind is BoundaryKind.RUN_END else state.step * MIB
 
@@ -457,13 +457,13 @@ def test_children_that_grow_evenly_are_told_in_a_short_run(epochs: int) -> None:
 
 
 @pytest.mark.parametrize("per_step", [0.9, 0.97, 0.98, 0.99])
-def test_pages_copied_on_first_touch_are_not_told_in_a_short_run(per_step: float) -> None:
+def test_pages_copied_on_first_touch_are_not_reported_in_a_short_run(per_step: float) -> None:
     program = Program(epochs=6)
     program.gauge(gauge.CHILDREN_PSS, lambda s: 100 * MIB + 400 * MIB * (1 - per_step**s.step))
     assert "children" not in {f.kind for f in report_of(program).findings}
 
 
-def test_children_that_start_anew_in_each_epoch() -> None:
+def test_children_that_restart_in_each_epoch() -> None:
     program = Program(epochs=10)
     program.gauge(gauge.CHILDREN_PSS, lambda s: s.batch * 10 * MIB)
     assert report_of(program).verdict is RunVerdict.CLEAN
@@ -556,7 +556,7 @@ def test_children_that_become_ever_more_and_are_counted_too_seldom_are_not_calle
         ((0, 1), (20, 4), (40, 8), (60, 12), (590, 12)),
         ((0, 1), (100, 9), (300, 2), (590, 10)),
     ],
-    ids=["three loaders", "a pool that fills", "made anew"],
+    ids=["three loaders", "a pool that fills", "recreated"],
 )
 def test_children_that_have_their_number_are_no_reason_to_doubt(
     counts: tuple[tuple[int, int], ...],
@@ -570,7 +570,7 @@ def test_children_that_load_data_at_first() -> None:
     assert report_of(loads).verdict is RunVerdict.CLEAN
 
 
-def test_children_that_start_anew_within_one_long_pass() -> None:
+def test_children_that_restart_within_one_long_pass() -> None:
     seen = SEEN_EVER_FURTHER_APART
     again = endless(lambda s: (170 + 3 * (s.step % 90)) * MIB if seen(s) else None)
     assert report_of(again).verdict is RunVerdict.CLEAN
@@ -586,7 +586,7 @@ def test_open_figures_are_blamed_for_what_nothing_else_explains() -> None:
     assert "plt.close" in found.remedy.text
 
 
-def test_open_figures_are_told_with_the_lines_that_make_them() -> None:
+def test_open_figures_are_reported_with_the_lines_that_make_them() -> None:
     program = Program(epochs=12).gauge(gauge.FIGURES, lambda s: s.epochs_done * 3)
     run = program.swell(lambda s: s.epochs_done * 9 * MIB).build()
     run.main.sources["/project/train.py"] = (
@@ -651,7 +651,7 @@ def registered(text: str, kind: str = "tuple", type_: str = "tuple") -> Finding:
     return finding(analyse(run), "native_held")
 
 
-def test_what_atexit_is_given_again_and_again_is_told_before_the_path() -> None:
+def test_what_atexit_is_given_again_and_again_is_reported_before_the_path() -> None:
     found = registered(
         "import atexit\nfor epoch in range(9):\n    atexit.register(save, epoch, model)\n"
     )
@@ -693,7 +693,7 @@ def read_seldom_later(program: Program) -> Run:
     return run
 
 
-def test_growth_without_a_name_is_told_where_it_was_read_more_often_at_first() -> None:
+def test_growth_without_a_name_is_reported_where_it_was_read_more_often_at_first() -> None:
     program = Program(endless=True, steps=1000, validation=0)
     report = analyse(read_seldom_later(program.swell(lambda s: s.step * 80 * KIB)))
     assert finding(report, "unexplained").bytes_per_unit == pytest.approx(80 * KIB, rel=0.1)
@@ -731,7 +731,7 @@ def test_findings_are_ranked_by_severity() -> None:
 
 
 def cached(entries: Size, capacity: int | None) -> Program:
-    """A cached function of a library that two full censuses saw, beside all that it keeps."""
+    """A cached function of a library that two full censuses saw, next to all that it keeps."""
     thing = Thing(
         "detectors·Detector.anchors", lambda s: entries(s) * 4 * MIB, "lru_cache",
         "functools._lru_cache_wrapper", user=False, root=RootKind.LIBRARY, length=entries,

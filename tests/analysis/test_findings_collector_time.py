@@ -1,4 +1,4 @@
-"""What the collector and cleaning calls take: told with its price and gain, and never a leak."""
+"""What the collector and cleaning calls take: reported with its cost and gain, never a leak."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def collecting(us_each: float, *, full_us: float = 0.0, growing: float = 0.0) ->
     return program
 
 
-def test_a_collector_that_takes_a_good_part_of_the_time_is_told() -> None:
+def test_a_collector_that_takes_a_good_part_of_the_time_is_reported() -> None:
     report = report_of(collecting(0.3 * MOMENT_US))
     (finding,) = found(report, "collector_time")
     assert finding.title == "The collector takes 30 % of the time"
@@ -98,7 +98,7 @@ def test_the_bytes_of_a_buffer_are_no_objects() -> None:
     assert "items" not in finding.text
 
 
-def test_full_collections_that_stay_as_long_are_not_told() -> None:
+def test_full_collections_that_stay_as_long_are_not_reported() -> None:
     assert not found(report_of(collecting(0.001 * MOMENT_US, full_us=300_000)), "collector_time")
 
 
@@ -107,7 +107,7 @@ def test_short_ones_may_grow() -> None:
     assert not found(report_of(program), "collector_time")
 
 
-def test_those_that_were_asked_for_show_the_growth_too() -> None:
+def test_those_that_were_requested_show_the_growth_too() -> None:
     program = collecting(0.0)
 
     def pause(state: State) -> float | None:
@@ -160,7 +160,7 @@ def test_calls_that_free_next_to_nothing_are_to_be_removed() -> None:
     assert (finding.severity, report.verdict) == (Severity.NOTE, RunVerdict.CLEAN)
 
 
-def test_calls_that_free_much_are_told_with_their_gain() -> None:
+def test_calls_that_free_much_are_reported_with_their_gain() -> None:
     (finding,) = found(report_of(program(), call(freed=50 * MIB, objects=20)), "cleaning_calls")
     assert "next to nothing" not in finding.title
     assert "frees 50 MiB and 20 objects a call" in finding.text
@@ -199,7 +199,7 @@ def test_calls_whose_gain_was_not_read_are_not_called_useless() -> None:
     assert finding.remedy.title != "Remove the call"
 
 
-def test_emptying_a_devices_cache_has_its_price_beside_its_gain() -> None:
+def test_emptying_a_devices_cache_has_its_price_next_to_its_gain() -> None:
     (finding,) = found(report_of(program(), call(objects=None, freed=3 * MIB)), "cleaning_calls")
     assert finding.text.startswith("torch.cuda.empty_cache() is called 300 times by train.py:41")
     assert "frees 3 MiB a call" in finding.text
@@ -207,11 +207,11 @@ def test_emptying_a_devices_cache_has_its_price_beside_its_gain() -> None:
 
 
 @pytest.mark.parametrize("calls", [call(0.04), call(0.0, times=0)])
-def test_calls_that_take_little_are_not_told(calls: CleaningCall) -> None:
+def test_calls_that_take_little_are_not_reported(calls: CleaningCall) -> None:
     assert not found(report_of(program(), calls), "cleaning_calls")
 
 
-def test_each_line_is_told_by_itself_the_dearest_first() -> None:
+def test_each_line_is_reported_by_itself_the_dearest_first() -> None:
     other = CleaningCall(call="gc.collect()", times=9, seconds=0.9, objects=0, weighed=9)
     report = report_of(program(), other, call())
     first, second = found(report, "cleaning_calls")

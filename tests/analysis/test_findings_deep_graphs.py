@@ -1,4 +1,4 @@
-"""What grows beside a graph that is too deep to be walked is told as well, and not as the graph's.
+"""What grows next to a graph too deep to be walked is reported as well, and not as the graph's.
 
 The graph is walked up to a step, then only memory without a name tells that it goes on.
 """
@@ -40,7 +40,7 @@ def and_other(owner: NativeOwner, library: str, size: float = MIB / 2) -> Sites:
 
 
 def report_of(sites: Sites, other: float = 0.0) -> Report:
-    """Analyse a run whose graph takes 1 MiB a step, and what is beside it ``other``."""
+    """Analyse a run whose graph takes 1 MiB a step, and what is next to it ``other``."""
     state = Thing(
         "state", lambda s: min(s.step, WALKED) * MIB, "tensor", "torch.Tensor", role="graph",
         graph_nodes=5000,
@@ -88,7 +88,7 @@ def test_alone_all_that_has_no_name_is_the_graphs() -> None:
         pytest.param(NativeOwner.ARRAY, "_multiarray_umath.so", "leaked_references", id="arrays"),
     ],
 )
-def test_what_another_line_allocates_is_told_with_that_line(
+def test_what_another_line_allocates_is_reported_with_that_line(
     owner: NativeOwner, library: str, kind: str
 ) -> None:
     alone, both = report_of(of_the_graph), report_of(and_other(owner, library), MIB / 2)
@@ -100,6 +100,6 @@ def test_what_another_line_allocates_is_told_with_that_line(
     assert graph_rate(both) == pytest.approx(graph_rate(alone), rel=0.2)
 
 
-def test_little_beside_it_is_not_told() -> None:
+def test_little_next_to_it_is_not_reported() -> None:
     report = report_of(and_other(NativeOwner.LIBRARY, "libencoder.so", MIB / 100), MIB / 100)
     assert not named(report, "unexplained")

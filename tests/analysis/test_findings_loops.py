@@ -43,7 +43,7 @@ def loop_in(report: Report) -> Finding:
     return next(f for f in report.findings if f.kind == "autograd_loop")
 
 
-def test_a_hook_that_keeps_what_came_of_its_tensor_is_told_as_a_loop() -> None:
+def test_a_hook_that_keeps_what_came_of_its_tensor_is_reported_as_a_loop() -> None:
     report = report_of(NOTE, OUT, *GRAPH)
     found = loop_in(report)
     assert report.verdict is RunVerdict.LEAK
@@ -83,7 +83,7 @@ def test_the_programs_own_hook_counts_before_a_librarys() -> None:
     assert "calls register_full_backward_hook" in found.text
 
 
-def test_a_hook_that_no_recorded_line_registers_is_told_by_where_it_begins() -> None:
+def test_a_hook_that_no_recorded_line_registers_is_reported_by_where_it_begins() -> None:
     found = loop_in(report_of(NOTE, OUT, *GRAPH, source=SOURCE.replace("register_hook", "add")))
     assert found.fed_at == ["train.py:4"]
     assert found.circles[0].steps[0] == "hook watch.note (train.py:4)"
@@ -104,7 +104,7 @@ def test_an_unpack_hook_lives_as_long_as_the_graph() -> None:
     assert "weakref.ref(out)" in found.remedy.text
 
 
-def test_a_context_is_told_to_save_or_detach() -> None:
+def test_a_context_is_advised_to_save_or_detach() -> None:
     context = LoopStep(kind=StepKind.CONTEXT, name="SquareBackward")
     kept = LoopStep(kind=StepKind.TENSOR, name="SquareBackward.loss")
     found = loop_in(report_of(context, kept, *GRAPH, type_="SquareBackward"))
@@ -164,7 +164,7 @@ def held_by(loop: tuple[LoopStep, ...], type_: str, size: float) -> Thing:
     )  # fmt: skip
 
 
-def test_a_loop_on_which_several_types_hang_is_told_once() -> None:
+def test_a_loop_on_which_several_types_hang_is_reported_once() -> None:
     loop = (NOTE, OUT, *GRAPH)
     both = [held_by(loop, "Parameter", 4 * MIB), held_by(loop, "OrderedDict", 2 * MIB)]
     other = held_by((NOTE, LoopStep(kind=StepKind.TENSOR, name="loss"), *GRAPH), "dict", MIB)
@@ -190,7 +190,7 @@ def test_one_look_at_many_loops_tells_what_every_census_weighs() -> None:
     assert found.fed_at == ["train.py:6"]
 
 
-def test_a_few_loops_are_not_blamed_for_what_grows_beside_them() -> None:
+def test_a_few_loops_are_not_blamed_for_what_grows_next_to_them() -> None:
     few = Thing(
         "<held by native code>·OrderedDict", lambda s: 20 * MIB * (s.step > 5), "object",
         "OrderedDict", root=RootKind.NATIVE, user=False, count=lambda s: 3,

@@ -460,5 +460,5 @@ def test_tensors_and_objects_of_python_belong_to_the_composition_of_the_peak() -
     assert [row.owner for row in peak.sites] == [owner.value for owner in owners]
 
 
-def test_without_sampled_allocations_nothing_is_said_of_the_peak() -> None:
+def test_without_sampled_allocations_nothing_is_reported_of_the_peak() -> None:
     assert analyse(Program().build()).peak is None

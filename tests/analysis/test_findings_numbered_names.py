@@ -35,7 +35,7 @@ def report_of(source: str, names: list[str], size: float = 2 * MIB) -> Report:
     return analyse(run)
 
 
-def told(report: Report) -> list[Finding]:
+def reported(report: Report) -> list[Finding]:
     return [finding for finding in report.findings if finding.kind == "numbered_names"]
 
 
@@ -44,7 +44,7 @@ NUMBERED = [f"outputs_{epoch}" for epoch in range(EPOCHS)]
 
 def test_names_that_are_made_by_number_all_along_are_a_leak() -> None:
     report = report_of(BY_NUMBER, NUMBERED)
-    (finding,) = told(report)
+    (finding,) = reported(report)
     assert report.verdict is RunVerdict.LEAK
     assert finding.text.startswith("outputs_0, outputs_1, … outputs_8: 9 variables")
     assert finding.bytes_per_unit == pytest.approx(2 * MIB, rel=0.1)
@@ -63,12 +63,12 @@ def test_names_that_are_made_by_number_all_along_are_a_leak() -> None:
 )
 def test_variables_of_a_scripts_stages_are_none(source: str, names: list[str]) -> None:
     report = report_of(source, names)
-    assert told(report) == []
+    assert reported(report) == []
     assert report.verdict is not RunVerdict.LEAK
 
 
 def test_names_that_stopped_coming_are_none() -> None:
-    assert told(report_of(BY_NUMBER, NUMBERED[:5])) == []
+    assert reported(report_of(BY_NUMBER, NUMBERED[:5])) == []
 
 
 CLASSES = [f"Batch{epoch}" for epoch in range(EPOCHS)]
@@ -82,7 +82,7 @@ CLASSES = [f"Batch{epoch}" for epoch in range(EPOCHS)]
         'dataclasses.make_dataclass("Batch%d" % epoch, ["table"])',
     ],
 )
-def test_classes_that_are_made_all_along_are_told_as_that_with_their_line(made: str) -> None:
+def test_classes_that_are_made_all_along_are_reported_as_that_with_their_line(made: str) -> None:
     things = [
         replace(
             variable(name, epoch, 2 * MIB), type="type", kind="object",
@@ -93,7 +93,7 @@ def test_classes_that_are_made_all_along_are_told_as_that_with_their_line(made: 
     run = Program(epochs=EPOCHS).plant(*things).build()
     run.main.sources["/project/train.py"] = f"for epoch in range(10):\n    train()\n    {made}\n"
     report = analyse(run)
-    (finding,) = told(report)
+    (finding,) = reported(report)
     assert report.verdict is RunVerdict.LEAK
     assert finding.title == "New classes are made all along"
     assert finding.text.startswith("Batch0, Batch1, … Batch8: 9 classes, made at train.py:3")

@@ -113,7 +113,7 @@ class TestHost:
         assert report.findings[0].kind == "out_of_memory"
         assert report.findings[0].severity is Severity.CRITICAL
 
-    def test_beside_a_leak_the_first_line_leaves_figures_to_the_section(self):
+    def test_next_to_a_leak_the_first_line_leaves_figures_to_the_section(self):
         report = report_of(failed(Program().leak("main()·history", MIB).build(), host()))
         assert report.headline.startswith(
             "Out of memory in train of epoch 3, after 93 steps. Memory leaks: main.history"
@@ -148,7 +148,7 @@ class TestHost:
             2 * GIB,
         )
 
-    def test_a_culprit_that_is_too_small_is_said_not_to_suffice(self):
+    def test_a_culprit_that_is_too_small_is_reported_as_not_enough(self):
         run = Program().leak("main()·history", MIB).build()
         held = census(row("main()·history", 320 * MIB), other={"host": 320 * MIB})
         report = report_of(failed(run, host(requested=4 * GIB, census=held)))
@@ -170,7 +170,7 @@ class TestHost:
         assert reported["Fewer worker processes"] == 2 * GIB
         assert not any("expandable" in title for title in reported)
 
-    def test_validation_with_gradients_is_told(self):
+    def test_validation_with_gradients_is_reported(self):
         held = census(row("v()·out", 4 * GIB, kind="graph"), graph={"host": 4 * GIB})
         shortage = host(phase="validation", census=held)
         ways = report_of(failed(Program().build(), shortage)).out_of_memory.fits_if
@@ -183,7 +183,7 @@ class TestHost:
         assert ended.names[0].name == "main.table"
         assert ended.evidence.startswith("The last look at the heap was")
 
-    def test_what_grew_since_the_last_census_is_told_by_its_rate(self):
+    def test_what_grew_since_the_last_census_is_reported_by_its_rate(self):
         run = Program().leak("main()·history", MIB).build()
         steps = run.main.measurements[-2].boundary.step
         later = host(census=None, no_census="there was no room for one", step=steps + 1000)
@@ -335,7 +335,7 @@ class TestKilled:
         assert report.out_of_memory.fits_if[0].title == "Mend main.history"
         assert report.out_of_memory.names[0].name == "main.history"
 
-    def test_a_killed_worker_is_told_from_a_killed_program(self):
+    def test_a_killed_worker_is_distinguished_from_a_killed_program(self):
         text = "RuntimeError: DataLoader worker (pid 71) is killed by signal: Killed. "
         run = failed(Program().build(), exception=text)
         assert report_of(run).out_of_memory is None, "a user may kill a worker too"

@@ -1,4 +1,4 @@
-"""Tasks and threads that pile up are told as what they are."""
+"""Tasks and threads that pile up are reported as what they are."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_tasks_that_pile_up_are_a_leak_with_where_they_start_and_wait():
     assert "nothing can wake" not in finding.text
 
 
-def test_those_that_nothing_can_wake_are_told_apart():
+def test_those_that_nothing_can_wake_are_distinguished():
     lost = msgspec.structs.replace(BEATS, lost=1)
     (finding,) = (f for f in report(lambda epoch: 100 * epoch, lost).findings if f.kind == "tasks")
     assert "nothing can wake them" in finding.text
@@ -144,7 +144,7 @@ def container(path: str, holds: str, each: float) -> Thing:
 
 
 @pytest.mark.parametrize("holds", ["_asyncio.Task", ""])
-def test_what_keeps_them_is_told_as_tasks_and_the_loops_timers_with_it(holds):
+def test_what_keeps_them_is_reported_as_tasks_and_the_loops_timers_with_it(holds):
     beats = container("main()·service.beats", holds, 4 * KIB)
     timers = container("main()·loop._scheduled", "asyncio.events.TimerHandle", KIB)
     found = report(lambda epoch: 100 * epoch, things=[beats, timers])

@@ -151,7 +151,7 @@ def test_little_memory_is_a_registrys_where_the_line_that_registers_allocates_it
     assert found.severity is (Severity.WARNING if line == 4 else Severity.NOTE)
 
 
-def test_records_that_wait_for_a_tracker_are_told_by_what_keeps_them() -> None:
+def test_records_that_wait_for_a_tracker_are_reported_by_what_keeps_them() -> None:
     text = f"{LOOP}writer.add_histogram('weights', weights, epoch)\n"
     program = counted(
         lambda s: s.epochs_done * 30, lambda s: s.epochs_done * 9 * MIB, "tracker-records"

@@ -19,24 +19,24 @@ def found(report: Report, kind: str = "shared_memory") -> Finding:
 
 
 @pytest.mark.parametrize("epochs", [4, 5, 8])
-def test_files_that_pile_up_are_told_however_few_epochs_a_run_has(epochs):
+def test_files_that_pile_up_are_reported_however_few_epochs_a_run_has(epochs):
     report = with_files(lambda s: s.step * MIB, epochs)
     assert report.verdict is RunVerdict.LEAK
     assert found(report).bytes_per_unit == pytest.approx(40 * MIB)
 
 
-def test_all_that_came_is_told_though_the_first_epochs_are_no_part_of_the_rate():
+def test_all_that_came_is_reported_though_the_first_epochs_are_no_part_of_the_rate():
     report = with_files(lambda s: s.step * MIB, 5)
     assert found(report).text.startswith("200 MiB of named files came to /dev/shm in this run")
     assert found(report).total_bytes == 200 * MIB
 
 
-def test_files_that_only_came_between_the_first_of_few_epochs_are_not_told():
+def test_files_that_only_came_between_the_first_of_few_epochs_are_not_reported():
     report = with_files(lambda s: min(s.epochs_done, 2) * 40 * MIB + s.step, 5)
     assert not report.findings
 
 
-def test_files_that_come_and_go_within_the_epochs_of_a_short_run_are_not_told():
+def test_files_that_come_and_go_within_the_epochs_of_a_short_run_are_not_reported():
     in_use = with_files(lambda s: (s.batch % 40) * 10 * MIB + s.epochs_done * 2 * MIB, 5)
     assert not in_use.findings
 
@@ -62,7 +62,7 @@ def test_a_program_without_children_that_makes_segments_is_accused():
     assert found(analyse(run)).fed_at == ["train.py:5"]
 
 
-def test_descriptors_that_pile_up_are_told_in_five_epochs():
+def test_descriptors_that_pile_up_are_reported_in_five_epochs():
     program = Program(epochs=5, validation=0).gauge(gauge.SHARED_DESCRIPTORS, lambda s: s.step)
     program.gauge(gauge.OPEN_FILES, lambda s: 10 + s.step)
     report = analyse(program.gauge(gauge.OPEN_FILES_LIMIT, lambda s: 1024).build())

@@ -1,4 +1,4 @@
-"""What is said of findings in a sentence: titles that are sentences themselves can't grow.
+"""What is reported on findings in a sentence: titles that are sentences themselves can't grow.
 
 Every kind takes part with the title that its rule has and, where they are of another form, with
 those that a diagnosis gives.
@@ -76,7 +76,7 @@ def test_a_comparison_quotes_the_finding(
     assert [item.text for item in compare(first, second).culprits] == [f'"{title}" {text}']
 
 
-def test_a_finding_that_does_no_harm_any_more_is_said_to() -> None:
+def test_a_finding_that_does_no_harm_any_more_is_reported_as_such() -> None:
     harmless = msgspec.structs.replace(at_rate("Child processes grow", 0.25), severity=NOTE)
     first = report(findings=[at_rate("Child processes grow", 2.0)])
     (single,) = compare(first, report(findings=[harmless])).culprits

@@ -59,7 +59,7 @@ def growing(files: int = 0, heap: int = 0, children: int = 0, count: int = 40) -
     )
 
 
-def test_a_heap_that_grows_is_told() -> None:
+def test_a_heap_that_grows_is_reported() -> None:
     report = growing(heap=8)
     assert report.verdict is RunVerdict.LEAK
     assert report.findings[0].kind == "tree_grows"
@@ -75,11 +75,11 @@ def test_what_a_process_gives_back_when_it_ends_is_no_fall() -> None:
     assert "480 MiB more per minute" in report.findings[0].text
 
 
-def test_what_is_given_back_while_it_runs_is_a_fall() -> None:
+def test_what_is_released_while_it_runs_is_a_fall() -> None:
     assert watched(*({gauge.RSS: size * MIB} for size in FALLING)).verdict is RunVerdict.CLEAN
 
 
-def test_growth_of_a_program_that_was_slow_at_first_is_told() -> None:
+def test_growth_of_a_program_that_was_slow_at_first_is_reported() -> None:
     sizes = [200 + 3 * n for n in range(20)] + [260 + 10 * n for n in range(40)]
     assert watched(*({gauge.RSS: size * MIB} for size in sizes)).verdict is RunVerdict.LEAK
 
@@ -94,13 +94,13 @@ def test_pages_of_files_are_no_growth() -> None:
     assert (report.verdict, report.findings) == (RunVerdict.CLEAN, [])
 
 
-def test_beside_pages_of_files_the_heap_is_told_at_its_own_rate() -> None:
+def test_next_to_pages_of_files_the_heap_is_reported_at_its_own_rate() -> None:
     (finding,) = growing(files=20, heap=4).findings
     assert 230 * MIB < finding.bytes_per_unit < 250 * MIB, "4 MiB a second"
     assert "most of it in the process itself" in finding.text
 
 
-def test_children_that_grow_are_told_beside_pages_of_files() -> None:
+def test_children_that_grow_are_reported_next_to_pages_of_files() -> None:
     (finding,) = growing(files=20, children=4).findings
     assert "most of it in child processes" in finding.text
 
@@ -139,7 +139,7 @@ def test_too_few_readings_are_all_counted(count: int, text: str) -> None:
     assert "train" not in report.missing[0]
 
 
-def test_a_watched_program_that_the_kernel_killed_is_told_without_steps_and_censuses() -> None:
+def test_a_watched_program_that_the_kernel_killed_is_reported_without_steps_and_censuses() -> None:
     readings = [
         {gauge.RSS: 200 * MIB, gauge.CGROUP_USED: 299 * MIB, gauge.CGROUP_LIMIT: 300 * MIB}
         for _ in range(19)

@@ -162,7 +162,7 @@ def test_a_list_of_linked_tuples_is_named_by_what_holds_its_first_link() -> None
     assert [culprit.path for culprit in report.culprits] == ["Model.tape"]
 
 
-def test_an_owner_of_a_culprit_is_not_said_to_be_fine_under_its_new_path() -> None:
+def test_an_owner_of_a_culprit_is_not_reported_as_fine_under_its_new_path() -> None:
     size = 300 * KIB
     owner = Thing("train()·layout", lambda s: size * s.step, "list", "list", length=lambda s: 2)
     bank = Thing("train()·layout[0].bank", lambda s: size * s.step, parent="train()·layout")
@@ -198,7 +198,7 @@ def test_lists_in_a_dict_of_lists_are_growth_of_the_dict() -> None:
     assert [culprit.path for culprit in report.culprits] == ["by_class"]
 
 
-def test_what_a_function_returned_is_not_said_to_be_fine_under_its_new_path() -> None:
+def test_what_a_function_returned_is_not_reported_as_fine_under_its_new_path() -> None:
     bank = Thing("train()·miner.bank", lambda s: 300 * KIB * s.step)
     run = Program(epochs=EPOCHS, steps=10, validation=0).plant(bank).build()
     *measured, at_the_end = run.main.measurements

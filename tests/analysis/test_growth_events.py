@@ -1,4 +1,4 @@
-"""Growth that goes with an event is told by it; growth that goes with the work stays per step."""
+"""Growth with an event is reported per event; growth with the work stays per step."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ READINGS = st.integers(25, 90)
 
 @settings(max_examples=60, deadline=None)
 @given(seed=SEEDS, readings=READINGS, period=st.integers(80, 300), size=st.floats(1e5, 1e10))
-def test_growth_per_save_is_told_by_saves(
+def test_growth_per_save_is_reported_by_saves(
     seed: int, readings: int, period: int, size: float
 ) -> None:
     steps = read_at(readings, seed)
@@ -134,7 +134,7 @@ def test_a_jump_weighs_as_one_reading(seed: int, jump: float, at: int) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(seed=SEEDS, share=st.floats(0.2, 0.8))
-def test_both_rates_are_told_where_steps_and_saves_bring_it(seed: int, share: float) -> None:
+def test_both_rates_are_reported_where_steps_and_saves_bring_it(seed: int, share: float) -> None:
     steps = read_at(60, seed)
     saves = every(steps, 150)
     found = fit(3e7 * (share * saves + (1 - share) * steps / 150), steps, save=saves)
@@ -156,7 +156,7 @@ def test_noise_above_what_an_event_brings_leaves_growth_per_step() -> None:
     assert found is None or not found.is_by_event
 
 
-def test_what_always_happens_together_is_told_so() -> None:
+def test_what_always_happens_together_is_reported_as_such() -> None:
     steps = read_at(60, 2)
     saves = every(steps, 150)
     found = fit(8e6 * saves, steps, save=saves, load=saves)
@@ -171,7 +171,7 @@ def test_what_happens_evenly_between_readings_leaves_growth_per_step() -> None:
     assert [counter.name for counter in found.indistinct] == ["save"]
 
 
-def test_without_events_nothing_is_said() -> None:
+def test_without_events_nothing_is_reported() -> None:
     steps = read_at(40, 3)
     work = [
         Regressor("step", steps, is_work=True),
@@ -238,7 +238,7 @@ def test_the_report_of_a_leak_per_step_stays_as_it_was() -> None:
     assert culprit.per_event.work.bytes_each == EXACT(200 * KIB, rel=0.01)
 
 
-def test_a_save_with_every_validation_is_told_with_the_run_that_would_settle_it() -> None:
+def test_a_save_with_every_validation_is_reported_with_the_run_that_would_settle_it() -> None:
     made = Program(endless=True, steps=600, validate_every=40)
     made.leak("main()·kept", 3 * MIB, per="validation")
     found = report(made.event("save", lambda s: s.validations))
@@ -268,13 +268,13 @@ def test_events_never_change_a_verdict(name: str) -> None:
         for with_event, without in zip(found.culprits, plain.culprits, strict=True):
             if with_event.unit == without.unit:
                 assert with_event.bytes_per_unit == without.bytes_per_unit
-            else:  # a server's growth is told in its own unit
+            else:  # a server's growth has its own unit
                 assert name in SERVED
                 gained = with_event.gained_bytes, without.gained_bytes
                 assert gained[0] == gained[1]
 
 
-def test_a_servers_growth_is_told_in_requests_alone() -> None:
+def test_a_servers_growth_is_reported_in_requests_alone() -> None:
     made = Program(endless=True, steps=600).leak("main()·kept", 40 * KIB, per="step")
     found = report(made.event("request", lambda s: s.step * 3))
     (culprit,) = found.culprits
@@ -287,7 +287,7 @@ def test_a_servers_growth_is_told_in_requests_alone() -> None:
     assert low <= culprit.bytes_per_unit <= high
 
 
-def test_growth_without_a_name_is_told_by_the_event_it_comes_with() -> None:
+def test_growth_without_a_name_is_reported_by_the_event_it_comes_with() -> None:
     made = Program(epochs=8, steps=40, rss_noise=0.05 * MIB).swell(lambda s: 12 * MIB * saved(s))
     found = report(made.event("save", saved))
     unnamed = [f for f in found.findings if f.kind == "unexplained"]
@@ -322,7 +322,7 @@ def test_what_comes_late_after_a_save_in_this_thread_is_not_put_down_to_it() -> 
     assert not culprit.per_event.is_by_event
 
 
-def test_growth_with_requests_is_told_by_them_even_where_they_come_evenly() -> None:
+def test_growth_with_requests_is_reported_by_them_even_where_they_come_evenly() -> None:
     minutes = read_at(40, 3) / 60
     requests = np.floor(100 * minutes)
     found = fit(4096 * requests, minutes, request=requests)
@@ -341,7 +341,7 @@ def test_growth_in_time_stays_per_minute_in_a_run_of_less_than_three() -> None:
     assert by_event is not None and by_event.is_by_event
 
 
-def test_growth_in_time_is_not_told_by_requests_that_come_unevenly() -> None:
+def test_growth_in_time_is_not_reported_by_requests_that_come_unevenly() -> None:
     minutes = read_at(40, 3) / 60
     requests = np.floor(100 * np.minimum(minutes, 10) + 5 * np.maximum(minutes - 10, 0))
     found = fit(1e6 * minutes, minutes, request=requests)

@@ -62,13 +62,13 @@ def test_more_than_the_parameters_account_for_is_one(thing: Thing) -> None:
     assert [culprit.path for culprit in report.culprits] == [thing.path]
 
 
-def test_what_grows_beside_the_gradients_is_one() -> None:
+def test_what_grows_next_to_the_gradients_is_one() -> None:
     kept = Thing("kept", lambda s: MIB * (1 + s.epoch) * 1.1, "list", "list")
     report = analyse(run_of(BLOCKS, kept))
     assert [culprit.path for culprit in report.culprits] == ["kept"]
 
 
-def test_a_small_leak_beside_gradients_that_stay_as_they_are_is_one() -> None:
+def test_a_small_leak_next_to_gradients_that_stay_as_they_are_is_one() -> None:
     kept = Thing("kept", lambda s: 4000 * s.epoch, "list", "list")
     run = Program(epochs=400, steps=5, validation=0).plant(kept).build()
     for m in run.main.measurements:

@@ -207,7 +207,7 @@ def test_one_rise_at_the_last_look_is_no_growth_however_long_ago_the_one_before_
     assert judged(work * 1e5, work, noise=4096).is_growing
 
 
-def test_a_list_that_is_filled_anew_each_epoch_does_not_grow_by_a_late_look_at_it() -> None:
+def test_a_list_that_is_refilled_each_epoch_does_not_grow_by_a_late_look_at_it() -> None:
     work = np.array([1, 8, 10, 12, 13, 14, 16, 18, 20, 24, 25, 26, 37, 42, 61, 361], dtype=float)
     filled = [0, 3.5, 4.5, 5, 0, 0.5, 1.5, 2.5, 3.5, 5, 0, 0.5, 0, 2.5, 0, 5]
     assert not judged(np.array(filled) * 1e6, work, noise=4096).is_growing

@@ -66,7 +66,7 @@ def test_growth_that_goes_on_between_new_shapes_is_accused() -> None:
     assert unexplained(report) == LEAK
 
 
-def test_a_leak_beside_a_cache_by_shape_is_accused() -> None:
+def test_a_leak_next_to_a_cache_by_shape_is_accused() -> None:
     both = report_of(lambda s: s.step * 100 * 1024 + by_epoch(s) * MIB, by_epoch)
     assert unexplained(both) == LEAK
 

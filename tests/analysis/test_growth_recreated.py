@@ -1,4 +1,4 @@
-"""A graph that is made anew in each step grows with its inputs; one that accumulates leaks."""
+"""A graph that is recreated in each step grows with its inputs; one that accumulates leaks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NODES = 100
 
 
 def run_of(*, keeps: bool) -> Run:
-    """Return a run whose loss keeps a graph that gets larger, made anew or not."""
+    """Return a run whose loss keeps a graph that gets larger, recreated or not."""
     loss = Thing(
         "main()·loss", lambda s: MIB + 40 * KIB * s.step, "graph", "torch.Tensor", graph_nodes=NODES
     )
@@ -28,7 +28,7 @@ def run_of(*, keeps: bool) -> Run:
     return run
 
 
-def test_a_graph_that_is_made_anew_is_no_leak() -> None:
+def test_a_graph_that_is_recreated_is_no_leak() -> None:
     report = analyse(run_of(keeps=False))
     assert report.verdict is RunVerdict.CLEAN, report.headline
 

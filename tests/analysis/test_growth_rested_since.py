@@ -92,7 +92,7 @@ def test_what_malloc_holds_free_may_be_read_for_the_last_time_long_before(
 
 
 @pytest.mark.parametrize("until", [LOOKED_UNTIL, 16])
-def test_beside_a_leak_that_goes_on_nothing_is_withdrawn(until: int) -> None:
+def test_next_to_a_leak_that_goes_on_nothing_is_withdrawn(until: int) -> None:
     leak = Thing("kept", lambda s: 4 * MIB * (1 + s.epoch), "list", "list")
     report = analyse(run_of(leak, grown(until=until)))
     assert {culprit.name for culprit in report.culprits} == {"kept", "state"}

@@ -34,7 +34,7 @@ def in_a_validation(size: float) -> Size:
     return held
 
 
-def told(source: str, real: Size, fake: Size) -> list[tuple[str, list[str]]]:
+def reported(source: str, real: Size, fake: Size) -> list[tuple[str, list[str]]]:
     """Return the culprits of a run with two lists in a dict, and their feeding lines."""
 
     def both(state: State) -> float | None:
@@ -58,23 +58,23 @@ def told(source: str, real: Size, fake: Size) -> list[tuple[str, list[str]]]:
 
 
 @pytest.mark.parametrize("grows", [per_step, in_a_validation])
-def test_entries_that_one_line_feeds_are_told_as_their_container(grows) -> None:
+def test_entries_that_one_line_feeds_are_reported_as_their_container(grows) -> None:
     size = grows(400 * KIB)
-    assert told(BY_ONE_LINE, size, size) == [("sides", ["5"])]
+    assert reported(BY_ONE_LINE, size, size) == [("sides", ["5"])]
 
 
-def test_entries_that_two_lines_feed_are_told_each() -> None:
+def test_entries_that_two_lines_feed_are_reported_one_by_one() -> None:
     size = per_step(400 * KIB)
     expected = [("sides['fake']", ["5"]), ("sides['real']", ["4"])]
-    assert sorted(told(BY_TWO_LINES, size, size)) == expected
+    assert sorted(reported(BY_TWO_LINES, size, size)) == expected
 
 
-def test_an_entry_with_most_of_the_growth_is_told_by_its_own_name() -> None:
-    found = told(BY_ONE_LINE, per_step(400 * KIB), per_step(40 * KIB))
+def test_an_entry_with_most_of_the_growth_is_reported_by_its_own_name() -> None:
+    found = reported(BY_ONE_LINE, per_step(400 * KIB), per_step(40 * KIB))
     assert [name for name, _ in found] == ["sides['real']", "sides['fake']"]
 
 
-def test_entries_that_grow_by_different_units_are_told_each() -> None:
+def test_entries_that_grow_by_different_units_are_reported_one_by_one() -> None:
     per_validation: Size = lambda s: 8000 * KIB * s.validations  # noqa: E731
-    found = told(BY_ONE_LINE, per_step(200 * KIB), per_validation)
+    found = reported(BY_ONE_LINE, per_step(200 * KIB), per_validation)
     assert sorted(name for name, _ in found) == ["sides['fake']", "sides['real']"]

@@ -64,7 +64,7 @@ def sizes(retained: Retained, census: int = -1, device: str = "host") -> dict[st
     return dict(zip(names, retained.censuses[census].bytes[device], strict=True))
 
 
-def told(program: Program) -> Retained:
+def reported(program: Program) -> Retained:
     retained = analyse(program.build()).retained
     assert retained is not None
     return retained
@@ -104,7 +104,7 @@ def test_a_row_whose_nearest_holder_has_no_row_hangs_below_the_next_one() -> Non
     assert held_at["/whole"] == 5 * MIB
 
 
-def test_contents_are_told_by_type_and_never_beyond_what_the_container_holds() -> None:
+def test_contents_are_reported_by_type_and_never_beyond_what_the_container_holds() -> None:
     holds = [
         Content(type="numpy.ndarray", count=9, bytes=3 * MIB),
         Content(type="tuple", count=9, bytes=MIB),
@@ -140,7 +140,7 @@ def test_what_is_inside_of_items_is_unknown_where_a_census_names_too_few_of_them
     assert sizes(enough)["/whole/f()/seen/[*]/['x']"] == 3 * MIB
 
 
-def test_contents_on_several_devices_are_told_where_there_is_no_doubt() -> None:
+def test_contents_on_several_devices_are_reported_where_there_is_no_doubt() -> None:
     first = [Content(type="torch.Tensor", count=9, bytes=3 * MIB + 900)]
     two = [*first, Content(type="dict", count=9, bytes=900)]
     device = {"cuda:0": 3 * MIB}
@@ -253,10 +253,10 @@ def test_two_runs_joined_hold_what_each_held(
             assert all((size or 0) >= inside for size, inside in pairs)
 
 
-def test_growth_can_be_asked_for_between_any_two_censuses() -> None:
+def test_growth_can_be_requested_between_any_two_censuses() -> None:
     program = leaking()
     measured = [m.boundary.index for m in program.build().main.measurements if m.census]
-    assert [census.boundary.index for census in told(program).censuses] == measured
+    assert [census.boundary.index for census in reported(program).censuses] == measured
 
 
 @pytest.fixture
@@ -270,7 +270,7 @@ def test_the_few_censuses_that_are_kept_hold_the_first_the_last_and_the_largest(
     few_kept: int,
 ) -> None:
     program = leaking()
-    retained = told(program)
+    retained = reported(program)
     measured = [m for m in program.build().main.measurements if m.census]
     assert retained.taken == len(measured) > few_kept
     kept = [census.boundary.index for census in retained.censuses]
@@ -281,8 +281,8 @@ def test_the_few_censuses_that_are_kept_hold_the_first_the_last_and_the_largest(
     assert largest.boundary.index in kept
 
 
-def test_growth_is_told_between_censuses_that_are_alike_unless_asked_otherwise() -> None:
-    retained = told(leaking())
+def test_growth_is_reported_between_censuses_that_are_alike_by_default() -> None:
+    retained = reported(leaking())
     first, last = retained.censuses[retained.first], retained.censuses[retained.last]
     assert first.scope is last.scope
     assert comparable_key(first.boundary) == comparable_key(last.boundary)
@@ -290,7 +290,7 @@ def test_growth_is_told_between_censuses_that_are_alike_unless_asked_otherwise()
 
 
 def test_what_grows_has_a_node_and_its_growth_is_the_programs() -> None:
-    retained = told(leaking())
+    retained = reported(leaking())
     change = grown_weights(retained, "host", retained.first, retained.last)
     seen = next(p for p, n in enumerate(retained.nodes) if n.path == "train()·seen")
     ends = [retained.censuses[p].boundary.step for p in (retained.first, retained.last)]
@@ -346,7 +346,7 @@ def test_a_run_without_a_census_has_no_tree() -> None:
 
 
 def test_equal_recordings_give_equal_trees() -> None:
-    assert told(leaking()) == told(leaking())
+    assert reported(leaking()) == reported(leaking())
 
 
 @pytest.mark.slow
@@ -377,7 +377,7 @@ def test_the_tree_of_300_censuses_of_which_few_are_kept_is_small(few_kept: int) 
     program = Program(epochs=75, steps=20, inner=1, full_every=20)
     for i in range(40):
         program.leak(f"main()·owner{i}.log", (i + 1) * KIB)
-    retained = told(program)
+    retained = reported(program)
     assert retained.taken >= 300
     assert len(retained.censuses) == few_kept
     assert len(msgspec.json.encode(retained)) < 200_000
@@ -472,9 +472,9 @@ def test_rows_in_a_circle_of_parents_end_somewhere() -> None:
     assert len(retained.nodes) == 4
 
 
-def test_what_grows_on_a_device_is_told_there() -> None:
+def test_what_grows_on_a_device_is_reported_there() -> None:
     thing = Thing("train()·seen", lambda s: s.step * MIB, device="cuda:0")
-    retained = told(Program().plant(thing))
+    retained = reported(Program().plant(thing))
     change = grown_weights(retained, "cuda:0", retained.first, retained.last)
     seen = next(p for p, n in enumerate(retained.nodes) if n.path == "train()·seen")
     assert (change.bytes[seen] or 0) > 100 * MIB

@@ -18,7 +18,7 @@ from leakscope.model.run import Recording, Retained, Run
 
 
 def grown(retained: Retained, path: str) -> int:
-    """Bytes that a path gained between the two censuses that growth is told of."""
+    """Bytes that a path gained between the two censuses that growth is reported for."""
     place = next(n for n, node in enumerate(retained.nodes) if node.path == path)
     ends = (retained.censuses[at].bytes["host"][place] for at in (retained.first, retained.last))
     before, after = (size or 0 for size in ends)
@@ -43,14 +43,14 @@ def test_a_worker_in_which_something_grows_has_a_tree_of_its_own() -> None:
     assert grown(theirs, culprit.path) > 50 * MIB
 
 
-def test_the_worker_as_which_a_culprit_is_told_comes_first() -> None:
+def test_the_worker_as_which_a_culprit_is_reported_comes_first() -> None:
     quiet = [worker(loading().constant("Frames.index", 90 * MIB), number) for number in range(3)]
     report = analyse(run_of(Program(epochs=8), *quiet, leaking(3)))
     assert process(report)[0] == (None, 3)
     assert len(report.retained_elsewhere) == 4
 
 
-def test_of_ranks_the_one_that_leaks_is_told_and_others_can_be_looked_at() -> None:
+def test_of_ranks_the_one_that_leaks_is_reported_and_others_can_be_looked_at() -> None:
     report = analyse(together(healthy(), healthy(1), leaking_rank(seed=2)))
     assert report.retained is not None
     assert report.retained.process.rank == report.rank == 2
@@ -83,7 +83,7 @@ def test_a_rank_that_was_judged_elsewhere_is_read_for_its_tree() -> None:
     assert requested == [7, 9]
 
 
-def test_processes_are_told_by_one_clock() -> None:
+def test_processes_are_reported_by_one_clock() -> None:
     later = leaking(started=1_000.0 + 40.0, host="here")
     run = run_of(Program(epochs=8), later)
     run.main.header = msgspec.structs.replace(run.main.header, started=1_000.0, host="here")
@@ -95,7 +95,7 @@ def test_processes_are_told_by_one_clock() -> None:
     assert theirs.censuses[0].boundary.time_s == began
 
 
-def test_of_many_processes_few_are_told_and_of_each_little() -> None:
+def test_of_many_processes_few_are_reported_and_of_each_little() -> None:
     long = (worker(loading(24).leak("Frames.cache", 400 * KIB), n) for n in range(9))
     run: Run = run_of(Program(epochs=8), *long)
     report = analyse(run)

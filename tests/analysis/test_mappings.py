@@ -1,4 +1,4 @@
-"""The growth of host memory by kind of mapping, and what is said of it."""
+"""The growth of host memory by kind of mapping, and what is reported on it."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def with_file(size: Program) -> Report:
     return analyse(size.gauge(gauge.MAPPED_FILES, lambda s: 90 * MIB + growing(s)).build())
 
 
-def test_a_file_that_is_read_is_told_to_be_no_leak() -> None:
+def test_a_file_that_is_read_is_reported_as_no_leak() -> None:
     report = with_file(Program(epochs=14).gauge(FILE, growing).gauge(gauge.MAPPED, growing))
     cleared = next(c for c in report.cleared if c.name == "data.arrow")
     assert "page cache" in cleared.reason
@@ -98,7 +98,7 @@ def test_shared_memory_that_stays_mapped_without_a_name_is_a_leak() -> None:
     "size",
     [
         pytest.param(lambda s: min(s.step, 60) * MIB, id="filled"),
-        pytest.param(lambda s: (s.step % 40) * MIB, id="given back"),
+        pytest.param(lambda s: (s.step % 40) * MIB, id="released"),
         pytest.param(lambda s: s.step * MIB / 100, id="little"),
     ],
 )
@@ -107,14 +107,14 @@ def test_shared_memory_that_does_not_go_on_is_none(size) -> None:
     assert not [f for f in report.findings if f.kind == "shared_memory"]
 
 
-def test_segments_that_pile_up_as_files_are_told_once() -> None:
+def test_segments_that_pile_up_as_files_are_reported_once() -> None:
     run = Program(epochs=14).gauge(gauge.MAPPED_SHARED, growing)
     run.gauge(gauge.SHM_FILES, growing).gauge(gauge.CHILDREN, lambda _: 2)
     found = [f.title for f in analyse(run.build()).findings if f.kind == "shared_memory"]
     assert found == ["Files in shared memory pile up"]
 
 
-def test_page_locked_memory_that_a_driver_maps_so_is_told_once() -> None:
+def test_page_locked_memory_that_a_driver_maps_so_is_reported_once() -> None:
     run = Program(epochs=14).gauge(gauge.MAPPED_SHARED, growing)
     found = analyse(run.gauge(gauge.PINNED_HOST, growing).build()).findings
     assert not [f for f in found if f.kind == "shared_memory"]
@@ -157,6 +157,6 @@ def test_the_allocator_inside_torch_on_arm_has_its_cure_too() -> None:
     assert "MIMALLOC_PURGE_DELAY" in arm.remedy.text
 
 
-def test_arenas_of_threads_are_told_where_they_hold_what_is_free() -> None:
+def test_arenas_of_threads_are_reported_where_they_hold_what_is_free() -> None:
     assert "Arenas that threads have" in finding(slack_report("glibc"), "allocator_slack").text
     assert "Arenas that threads" not in finding(slack_report("jemalloc"), "allocator_slack").text

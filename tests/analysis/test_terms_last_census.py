@@ -44,8 +44,8 @@ def short_run(at_the_end: int, named: int = 60 * MIB) -> Run:
         "goes on",
         "jumps as functions return",
         "jumps where functions held nothing",
-        "is given back",
-        "is given back where functions held nothing",
+        "is released",
+        "is released where functions held nothing",
     ],
 )
 def test_the_last_look_counts_where_growth_goes_on_to_it(

@@ -1,4 +1,4 @@
-"""Epochs are told only where something tells where one ends."""
+"""Epochs are reported only where something tells where one ends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def boundary(kind: BoundaryKind = BoundaryKind.STEP, phase: str = "train", **at:
         boundary(occurrence=1),
         boundary(BoundaryKind.EPOCH_END, phase=""),
     ],
-    ids=["a loader that ends", "a second training", "said by the program"],
+    ids=["a loader that ends", "a second training", "reported by the program"],
 )
 def test_one_boundary_tells(item: Boundary) -> None:
     assert epochs_are_visible([boundary(), item])
@@ -46,7 +46,7 @@ LENGTHS = st.lists(st.integers(1, 30), min_size=3, max_size=6)
 
 
 @given(LENGTHS, st.integers(0, 500), st.booleans())
-def test_a_running_epoch_counts_by_its_steps(lengths: list[int], begin: int, said: bool) -> None:
+def test_a_running_epoch_counts_by_its_steps(lengths: list[int], begin: int, stated: bool) -> None:
     steps, reported = begin, []
     for epoch, length in enumerate(lengths):
         begins = BoundaryKind.PHASE_BEGIN
@@ -54,8 +54,8 @@ def test_a_running_epoch_counts_by_its_steps(lengths: list[int], begin: int, sai
         for batch in range(1, length + 1):
             steps += 1
             reported.append(boundary(step=steps, batch=batch, epoch=epoch, occurrence=epoch))
-        kind = BoundaryKind.EPOCH_END if said else BoundaryKind.PHASE_END
-        reported.append(boundary(kind, phase="" if said else "train", step=steps, epoch=epoch))
+        kind = BoundaryKind.EPOCH_END if stated else BoundaryKind.PHASE_END
+        reported.append(boundary(kind, phase="" if stated else "train", step=steps, epoch=epoch))
     track = BoundaryTable(
         Recording(HeaderRecord(pid=1), [Measurement(item, {}) for item in reported])
     )

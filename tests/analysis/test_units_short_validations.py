@@ -47,7 +47,7 @@ def test_predictions_in_nearly_every_step_are_no_unit_of_their_own() -> None:
     assert culprit.bytes_per_unit == pytest.approx(60 * KIB, rel=0.02)
 
 
-@pytest.mark.xfail(strict=True, reason="the rate is right, and told by the step")
+@pytest.mark.xfail(strict=True, reason="the rate is right, and given per step")
 def test_validations_after_every_few_steps_are_a_unit() -> None:
     program = Program(endless=True, steps=600, validate_every=5, validation=1)
     (culprit,) = report_of(program.leak("Trainer.outputs", 2 * MIB, per="validation")).culprits

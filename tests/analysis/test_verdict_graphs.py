@@ -1,4 +1,4 @@
-"""What is said of the autograd graphs that a culprit keeps, and of circles through gradients."""
+"""What is reported on autograd graphs that a culprit keeps, and on circles through gradients."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def test_the_values_of_kept_tensors_are_not_pinned_by_their_graphs(detail: str, 
     assert pinned_bytes(row("list", tensors(10, detail))) == {"host": MIB - 10 * own}
 
 
-def test_nothing_is_said_of_bytes_where_other_things_are_kept() -> None:
+def test_nothing_is_reported_of_bytes_where_other_things_are_kept() -> None:
     errors = [Content(type="ValueError", count=9, bytes=MIB)]
     kept = row("list", errors)
     assert pinned_bytes(kept) == {}
     assert describe_graphs(kept.graph_nodes, {}) == "It keeps 70 autograd nodes alive."
 
 
-def test_without_nodes_nothing_is_said() -> None:
+def test_without_nodes_nothing_is_reported() -> None:
     assert pinned_bytes(row("list", tensors(10, ""), graph_nodes=0)) == {}
     assert describe_graphs(0, {}) == ""
 
@@ -113,7 +113,7 @@ def leaking_learners(
     return analyse(program.build())
 
 
-def test_parameters_in_a_circle_with_their_gradients_are_told_by_their_graphs() -> None:
+def test_parameters_in_a_circle_with_their_gradients_are_reported_by_their_graphs() -> None:
     found = leaking_learners(epochs=10, full_every=1, graph_nodes=40).findings[0]
     assert found.kind == "gradient_cycle"
     assert found.severity is Severity.WARNING

@@ -105,7 +105,7 @@ def untrained(end: EndRecord | None, **outcome: str | int) -> Report:
         (None, {"signal": 9, "exit_code": 137}, "before the run was killed by SIGKILL."),
     ],
 )
-def test_a_program_that_never_trained_is_told_by_its_end(
+def test_a_program_that_never_trained_is_reported_by_its_end(
     end: EndRecord | None, outcome: dict[str, str | int], words: str
 ) -> None:
     report = untrained(end, **outcome)
@@ -117,7 +117,7 @@ def test_a_program_that_never_trained_is_told_by_its_end(
     assert report.headline.endswith(report.missing[0])
 
 
-def test_a_program_without_a_loop_is_told_what_would_be_seen() -> None:
+def test_a_program_without_a_loop_gets_a_list_of_what_would_be_seen() -> None:
     seen, settles = untrained(EndRecord(status="completed")).missing
     assert "no optimizer made a step" in seen
     assert "by time alone it takes 20 s" in seen

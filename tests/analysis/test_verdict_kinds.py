@@ -182,7 +182,7 @@ def test_a_collector_that_is_off_without_garbage_is_no_garbage() -> None:
     )
 
 
-def test_what_was_not_read_is_not_said_to_be_absent() -> None:
+def test_what_was_not_read_is_not_reported_as_absent() -> None:
     blind = report(overhead=Overhead(wall_share=0.0, peak_bytes=0))
     found = answers(blind)
     assert found.pop(KindOfGrowth.LEAK) is Answer.NO

@@ -1,4 +1,4 @@
-"""Who else is said to hold a culprit's contents: whoever holds much of the bytes."""
+"""Who else is reported to hold a culprit's contents: whoever holds much of the bytes."""
 
 from __future__ import annotations
 

@@ -44,5 +44,5 @@ TRACEBACK = 'Original Traceback (most recent call last):\n  File "worker.py", li
     ],
     ids=["one line", "several", "of a worker", "cut short"],
 )
-def test_what_ended_a_program_is_said_in_a_line(message: str, text: str) -> None:
+def test_what_ended_a_program_is_reported_in_a_line(message: str, text: str) -> None:
     assert in_a_sentence(f"exception: {message}") == f"the program ended by {text}"

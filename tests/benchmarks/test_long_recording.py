@@ -1,4 +1,4 @@
-"""A long recording is the short one told again: nothing invented, growth carried on."""
+"""A long recording is the short one repeated: nothing invented, growth carried on."""
 
 from __future__ import annotations
 

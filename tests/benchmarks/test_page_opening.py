@@ -29,7 +29,7 @@ def test_without_a_browser_there_are_no_figures(
 
 
 @pytest.mark.slow
-def test_with_a_browser_opening_and_zooming_are_told(tmp_path: Path) -> None:
+def test_with_a_browser_opening_and_zooming_are_reported(tmp_path: Path) -> None:
     if browser_path() is None:
         pytest.skip("there is no Chromium or no Playwright")
     page = tmp_path / "page.html"

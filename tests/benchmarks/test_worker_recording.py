@@ -16,7 +16,7 @@ def test_small_and_large_datasets_are_loaded_by_workers_of_both_kinds():
     }
 
 
-def test_the_first_pass_and_processor_time_are_told_apart(capsys):
+def test_the_first_pass_and_processor_time_are_distinguished(capsys):
     plain = {"first": 2.0, "later": 10.0, "processor": 30.0}
     recorded = {"first": 3.0, "later": 10.1, "processor": 33.0}
     tell({VARIANTS[0]: [plain], VARIANTS[1]: [plain], VARIANTS[2]: [recorded]}, passes=4)

@@ -42,7 +42,7 @@ CROWDED = """() => [...document.querySelectorAll('svg:has(.epoch-name)')].flatMa
 VIOLATIONS = """(rules) => axe.run(document, {
   resultTypes: ['violations'], preload: false,
   ...(rules.length ? {runOnly: {type: 'rule', values: rules}} : {}),
-}).then((told) => told.violations.flatMap((rule) => rule.nodes.map(
+}).then((found) => found.violations.flatMap((rule) => rule.nodes.map(
   (node) => `${rule.id}: ${node.html.slice(0, 200)} ${node.failureSummary}`)))"""
 
 
@@ -56,9 +56,9 @@ class View:
     """A window and what came of it since it was opened."""
 
     page: Page = field(repr=False)
-    said: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
     """Messages on the console and errors that nobody caught."""
-    asked_for: list[str] = field(default_factory=list)
+    requested: list[str] = field(default_factory=list)
     """Addresses of everything that was loaded."""
 
     def open(self, file: Path, fragment: str = "") -> None:
@@ -92,9 +92,9 @@ class View:
         return self.page.evaluate("JSON.parse(document.getElementById('data').textContent)")
 
     def assert_quiet(self) -> None:
-        """Fail if the page said anything, or loaded anything beside itself."""
-        assert self.said == []
-        assert [url for url in self.asked_for if not url.startswith("data:")] == [
+        """Fail if the page logged anything, or loaded anything besides itself."""
+        assert self.messages == []
+        assert [url for url in self.requested if not url.startswith("data:")] == [
             self.page.url.partition("#")[0].partition("?")[0]
         ]
 
@@ -120,9 +120,9 @@ def opened(context: BrowserContext) -> Iterator[View]:
     page = context.new_page()
     page.set_default_timeout(20_000)
     view = View(page)
-    page.on("console", lambda message: view.said.append(f"{message.type}: {message.text}"))
-    page.on("pageerror", lambda fault: view.said.append(str(fault)))
-    page.on("request", lambda request: view.asked_for.append(request.url))
+    page.on("console", lambda message: view.messages.append(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda fault: view.messages.append(str(fault)))
+    page.on("request", lambda request: view.requested.append(request.url))
     try:
         yield view
     finally:

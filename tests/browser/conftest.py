@@ -1,6 +1,6 @@
 """One browser for all tests of this room, gone when they are done.
 
-What is missing for it is said by the reason of a skipped test. Pictures of whole pages are kept in
+The reason of a skipped test says what is missing for it. Pictures of whole pages are kept in
 the folder that ``BROWSER_SCREENSHOTS`` names; without it only of a page that fails, in pytest's
 own temporary folder.
 """

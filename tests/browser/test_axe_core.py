@@ -1,4 +1,4 @@
-"""axe-core is fetched from whatever registry npm is told of, and only if it is the one we know."""
+"""axe-core is fetched from the registry that npm uses, and only if it is the one we know."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     monkeypatch.setenv("HOME", str(tmp_path))
 
 
-@pytest.mark.parametrize("told_by", ["environment", "file"])
-def test_the_registry_of_npm_is_asked(
-    told_by: str, registry: tuple[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("reported_by", ["environment", "file"])
+def test_the_registry_of_npm_is_queried(
+    reported_by: str, registry: tuple[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, archive = registry
-    if told_by == "environment":
+    if reported_by == "environment":
         monkeypatch.setenv("NPM_CONFIG_REGISTRY", url)
     else:
         (tmp_path / ".npmrc").write_text(f"fund=false\nregistry={url}\n")
@@ -78,7 +78,7 @@ def test_the_registry_of_npm_is_asked(
     assert [path.name for path in script.parent.iterdir()] == [script.name]
 
 
-def test_what_was_fetched_once_is_not_asked_for_again(
+def test_what_was_fetched_once_is_not_fetched_again(
     registry: tuple[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, archive = registry
@@ -97,7 +97,9 @@ def test_another_package_under_its_name_is_refused(
     assert not list((tmp_path / "kept").iterdir())
 
 
-def test_a_registry_out_of_reach_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_registry_out_of_reach_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("NPM_CONFIG_REGISTRY", "http://127.0.0.1:9/")
     with pytest.raises(NotToBeHadError, match="can't be fetched"):
         axe_script(tmp_path / "kept")

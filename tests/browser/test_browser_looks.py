@@ -94,7 +94,7 @@ def test_on_a_phone_names_are_whole_and_lines_end_between_their_words(
     assert len({*reported}) == len(reported)
 
 
-def test_on_a_phone_a_difference_stays_beside_its_sign(view: View, tmp_path: Path) -> None:
+def test_on_a_phone_a_difference_stays_next_to_its_sign(view: View, tmp_path: Path) -> None:
     show(view, page_of("detector/comparison"), tmp_path, PHONE)
     assert view.page.locator(".peaks .delta").count() > 0
     assert view.page.evaluate(TORN, ".peaks .delta") == []

@@ -22,13 +22,13 @@ CALLED = {"hole": "hole", "cache": "free segment"} | {
 }
 
 pytestmark = pytest.mark.skipif(
-    not SNAPSHOTS.exists(), reason="the recorded snapshots are not beside the repository"
+    not SNAPSHOTS.exists(), reason="the recorded snapshots are not next to the repository"
 )
 
 POINTED = """([figure, points]) => {
   const plot = [...figure.querySelectorAll('[data-shape]')].find((one) => one.offsetWidth);
   const svg = plot.querySelector('svg'), surface = plot.querySelector('.surface');
-  const told = [];
+  const found = [];
   for (let n = 0; n < points; n++) {
     const room = svg.getBoundingClientRect();
     const x = room.left + room.width * ((n * 0.618) % 1);
@@ -39,9 +39,9 @@ POINTED = """([figure, points]) => {
     const place = { clientX: x, clientY: y, bubbles: true };
     surface.dispatchEvent(new PointerEvent('pointermove', place));
     const readout = plot.querySelector('.readout'), mark = svg.querySelector('.map-mark');
-    told.push({ drawn, read: mark.hasAttribute('d') ? readout.firstChild.textContent : '' });
+    found.push({ drawn, read: mark.hasAttribute('d') ? readout.firstChild.textContent : '' });
   }
-  return told;
+  return found;
 }"""
 """Points all over the map and tells what is drawn there and what the reading says is there."""
 

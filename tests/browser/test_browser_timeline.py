@@ -241,7 +241,7 @@ def test_a_switch_that_is_off_has_another_shape_than_one_that_is_on(chart: Chart
     assert first.evaluate(slide) == second.evaluate(slide)
 
 
-def test_a_culprit_that_nobody_asked_for_leaves_a_closer_look_its_scale(chart: Chart) -> None:
+def test_a_culprit_that_nobody_requested_leaves_a_closer_look_its_scale(chart: Chart) -> None:
     stretch = chart.figure.locator(".stretch")
     lowest = chart.plot.locator("text.amount").first
     for _ in range(8):
@@ -376,7 +376,9 @@ def test_the_drawing_follows_the_width_of_the_window(chart: Chart) -> None:
     chart.view.assert_quiet()
 
 
-def test_a_long_run_is_told_alike_on_its_axis_and_in_readings(view: View, tmp_path: Path) -> None:
+def test_a_long_run_is_reported_alike_on_its_axis_and_in_readings(
+    view: View, tmp_path: Path
+) -> None:
     epochs = 3000
     report = analyse(Program(epochs=epochs, steps=1, validation=1).build())
     file = tmp_path / "long.html"

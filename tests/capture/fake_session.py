@@ -24,7 +24,7 @@ from leakscope.model.record import (
 
 
 class FakeClock:
-    """Stands still until it is told; what takes a second of work may take several."""
+    """Stands still until it is advanced; what takes a second of work may take several."""
 
     def __init__(self, slowed: float = 1.0) -> None:
         self.now = self.worked = 1000.0

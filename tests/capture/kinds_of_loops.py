@@ -242,7 +242,7 @@ def the_same_model_tested_last() -> None:
 
 
 @counts(240, 0, 7, validation=140)
-def a_model_loaded_anew_for_the_last_test() -> None:
+def a_model_reloaded_for_the_last_test() -> None:
     model = network()
     optimizer = sgd(model)
     for _ in range(6):

@@ -81,7 +81,7 @@ def test_a_debugger_that_is_missing_is_named(
         (1000, 0, "3", "ptrace_scope is 3, which forbids it to everybody"),
     ],
 )
-def test_what_is_in_the_way_is_said_with_what_would_allow_it(
+def test_what_is_in_the_way_is_reported_with_what_would_allow_it(
     owner: int, user: int, scope: str, expected: str
 ) -> None:
     printed = why_no_rights(7, {"Uid": f"{owner} {owner}"}, user=user, scope=scope)

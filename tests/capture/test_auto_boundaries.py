@@ -38,7 +38,7 @@ def run(monkeypatch):
     run.close()
 
 
-def told(run: FakeSession) -> str:
+def reported(run: FakeSession) -> str:
     """The boundaries of a run in one line: ``begin train, step, …``."""
     words = []
     for boundary in run.writer.boundaries:
@@ -92,7 +92,7 @@ class TestPrograms:
         for _ in range(2):
             task.train(training)
             task.validate(validation)
-        assert told(run) == ", ".join([TRAIN, VALIDATION] * 2)
+        assert reported(run) == ", ".join([TRAIN, VALIDATION] * 2)
         assert run.writer.boundaries[-1].epoch == 1
 
     def test_phases_know_how_many_batches_to_expect(self, run):
@@ -107,7 +107,7 @@ class TestPrograms:
             if number % 2:
                 task.optimizer.step()
                 task.optimizer.zero_grad()
-        assert told(run) == "begin train, batch, step, batch, step, end train"
+        assert reported(run) == "begin train, batch, step, batch, step, end train"
 
     def test_each_step_of_short_trainings_counts_whose_optimizers_go(self, run):
         for _ in range(6):
@@ -115,7 +115,7 @@ class TestPrograms:
             for _ in range(7):
                 client.step(torch.ones(2, 1))
             del client
-        assert told(run).count("step") == 42
+        assert reported(run).count("step") == 42
 
     def test_an_inner_loop_makes_optimizers_and_the_outer_one_leads(self, run):
         learner = Task()
@@ -124,7 +124,7 @@ class TestPrograms:
             for _ in range(3):
                 inner.step(torch.ones(2, 1))
             learner.step(torch.ones(2, 1))
-        assert told(run).count("step") == 3 + 19
+        assert reported(run).count("step") == 3 + 19
 
     @pytest.mark.parametrize("steps", [9, 30])
     @pytest.mark.parametrize("validates", [False, True])
@@ -169,21 +169,21 @@ class TestPrograms:
             critic.step(batch)
             critic.step(batch)
             generator.step(batch)
-        assert told(run) == TRAIN
+        assert reported(run) == TRAIN
 
     def test_training_without_a_loader(self, run):
         task = Task()
         for _ in range(2):
             task.step(torch.ones(2, 1))
         run.close()
-        assert told(run) == TRAIN
+        assert reported(run) == TRAIN
 
     def test_validation_without_a_loader(self, run):
         task = Task()
         task.step(torch.ones(2, 1))
         task.validate([(torch.ones(2, 1),)] * 2)
         task.step(torch.ones(2, 1))
-        assert told(run) == f"begin train, step, {VALIDATION}, step"
+        assert reported(run) == f"begin train, step, {VALIDATION}, step"
 
     @pytest.mark.parametrize("calls_itself", [False, True])
     def test_validation_without_a_loader_by_the_models_own_methods(self, run, calls_itself):
@@ -211,7 +211,7 @@ class TestPrograms:
                 task.model.decoder(task.model.encode(torch.ones(2, 1)))
         task.model.train()
         task.step(torch.ones(2, 1))
-        assert told(run) == f"begin train, step, {VALIDATION}, step"
+        assert reported(run) == f"begin train, step, {VALIDATION}, step"
 
     def test_inference_alone(self, run):
         model = nn.Linear(1, 1)
@@ -219,7 +219,7 @@ class TestPrograms:
         with torch.inference_mode():
             for (batch,) in loader():
                 model(batch)
-        assert told(run) == VALIDATION
+        assert reported(run) == VALIDATION
 
     def test_inference_without_eval_or_no_grad(self, run):
         run.session.tracker.surroundings = lambda: (True, False)  # no optimizer was made
@@ -227,7 +227,7 @@ class TestPrograms:
         for (batch,) in loader():
             with torch.no_grad():
                 model(batch)
-        assert told(run) == VALIDATION
+        assert reported(run) == VALIDATION
 
     def test_a_mode_that_is_set_without_a_call(self, run):
         task, validation = Task(), loader()
@@ -239,14 +239,14 @@ class TestPrograms:
             module.training = True
         for (batch,) in loader():
             task.backward(batch)
-        assert told(run).startswith(f"{VALIDATION}, begin train, batch")
+        assert reported(run).startswith(f"{VALIDATION}, begin train, batch")
 
     def test_validation_inside_an_epoch(self, run):
         task, validation = Task(), loader()
         for (batch,) in loader():
             task.step(batch)
             task.validate(validation)
-        assert told(run) == f"begin train, step, {VALIDATION}, step, {VALIDATION}, end train"
+        assert reported(run) == f"begin train, step, {VALIDATION}, step, {VALIDATION}, end train"
 
     def test_leaving_a_loop_early(self, run):
         task = Task()
@@ -254,7 +254,7 @@ class TestPrograms:
             task.step(batch)
             if number == 1:
                 break
-        assert told(run) == TRAIN
+        assert reported(run) == TRAIN
 
     def test_an_exception_in_the_loop(self, run):
         task = Task()
@@ -266,19 +266,19 @@ class TestPrograms:
 
         with pytest.raises(ValueError):
             train()
-        assert told(run) == "begin train, step, end train"
+        assert reported(run) == "begin train, step, end train"
 
     def test_the_first_batches_of_a_validation(self, run):
         task, validation = Task(), loader(9)
         task.train(loader())
         task.validate(islice(validation, 2))
-        assert told(run) == f"{TRAIN}, {VALIDATION}"
+        assert reported(run) == f"{TRAIN}, {VALIDATION}"
 
     def test_zipped_loaders(self, run):
         task = Task()
         for (item,), (other,) in zip(loader(), loader(), strict=True):
             task.step(item + other)
-        assert told(run) == TRAIN
+        assert reported(run) == TRAIN
 
     def test_an_endless_generator_around_a_loader(self, run):
         def cycle(batches):
@@ -288,30 +288,30 @@ class TestPrograms:
         task = Task()
         for (batch,) in islice(cycle(loader()), 4):
             task.step(batch)
-        assert told(run) == f"{TRAIN}, {TRAIN}"
+        assert reported(run) == f"{TRAIN}, {TRAIN}"
 
     def test_a_batch_looked_at_before_training(self, run):
         task, training = Task(), loader()
         first = iter(training)
         next(first)
         task.train(training)
-        assert told(run) == TRAIN
+        assert reported(run) == TRAIN
 
-    def test_an_iterator_asked_by_hand(self, run):
+    def test_an_iterator_advanced_by_hand(self, run):
         task = Task()
         batches = iter(loader())
         for _ in range(2):
             task.step(next(batches)[0])
         with pytest.raises(StopIteration):
             next(batches)
-        assert told(run) == TRAIN
+        assert reported(run) == TRAIN
 
     @pytest.mark.parametrize("persistent", [False, True])
     def test_workers(self, run, persistent):
         task, training = Task(), loader(num_workers=2, persistent_workers=persistent)
         for _ in range(2):
             task.train(training)
-        assert told(run) == f"{TRAIN}, {TRAIN}"
+        assert reported(run) == f"{TRAIN}, {TRAIN}"
 
     def test_a_loader_that_keeps_its_iterator_over_all_epochs(self, run):
         class Kept(DataLoader):
@@ -327,7 +327,7 @@ class TestPrograms:
         for _ in range(2):
             task.train(training)
             task.validate(loader())
-        assert told(run) == ", ".join([TRAIN, VALIDATION] * 2)
+        assert reported(run) == ", ".join([TRAIN, VALIDATION] * 2)
         run.close()
         assert Kept.__iter__ is original
         assert len(list(training)) == 2
@@ -342,7 +342,7 @@ class TestPrograms:
         training = Doubled(TensorDataset(torch.ones(4, 1)), batch_size=2)
         for _ in range(2):
             task.train(training)
-        assert told(run) == f"{TRAIN}, {TRAIN}"
+        assert reported(run) == f"{TRAIN}, {TRAIN}"
         assert Doubled.__iter__ is original
 
     def test_an_iterable_dataset_without_length(self, run):
@@ -353,7 +353,7 @@ class TestPrograms:
         task = Task()
         for batch in DataLoader(Stream(), batch_size=2):
             task.step(batch)
-        assert told(run) == TRAIN
+        assert reported(run) == TRAIN
         assert {b.expected_batches for b in run.writer.boundaries} == {None}
 
     def test_a_frozen_teacher(self, run):
@@ -362,7 +362,7 @@ class TestPrograms:
         for (batch,) in loader():
             teacher(batch)
             task.step(batch)
-        assert told(run) == TRAIN
+        assert reported(run) == TRAIN
 
     def test_students_after_students_of_a_teacher_trained_before(self, run):
         teacher = Task()
@@ -378,7 +378,7 @@ class TestPrograms:
                 students[-1].step(batch)
         run.close()
         assert run.writer.boundaries[-1].step == 300
-        assert "batch" not in told(run)
+        assert "batch" not in reported(run)
 
     def test_what_is_tuned_on_each_batch_of_a_test_is_no_training(self, run):
         task = Task()
@@ -391,8 +391,8 @@ class TestPrograms:
                 task.model(torch.ones(2, 1)).sum().backward()
                 tuned.step()
             task.model.train()
-        assert told(run).count("step") == 3
-        assert told(run).count("begin validation") == 2
+        assert reported(run).count("step") == 3
+        assert reported(run).count("begin validation") == 2
 
     def test_a_frozen_backbone_inside_the_model(self, run):
         class Frozen(nn.Module):
@@ -414,7 +414,7 @@ class TestPrograms:
         for _ in range(2):
             task.train(loader())
             task.validate(loader())
-        assert told(run) == ", ".join([TRAIN, VALIDATION] * 2)
+        assert reported(run) == ", ".join([TRAIN, VALIDATION] * 2)
 
     def test_a_wrapped_model_evaluated_without_its_wrapper(self, run):
         task = Task()
@@ -424,7 +424,7 @@ class TestPrograms:
         inner.eval()
         for (batch,) in loader():
             inner(batch)
-        assert told(run) == f"{TRAIN}, {VALIDATION}"
+        assert reported(run) == f"{TRAIN}, {VALIDATION}"
 
     def test_training_in_another_thread(self, run):
         task = Task()
@@ -435,7 +435,7 @@ class TestPrograms:
         thread = threading.Thread(target=work)
         thread.start()
         thread.join()
-        assert told(run) == TRAIN
+        assert reported(run) == TRAIN
 
     def test_steps_of_several_threads_all_count(self, run):
         start = threading.Barrier(3)
@@ -464,7 +464,7 @@ class TestPrograms:
             thread.start()
             thread.join()
             threading.Thread(target=lambda: None).start()  # the next has another number
-        assert told(run) == ", ".join([TRAIN, VALIDATION] * 2)
+        assert reported(run) == ", ".join([TRAIN, VALIDATION] * 2)
 
     def test_the_thread_that_is_heard_is_not_kept_alive(self, run):
         thread = threading.Thread(target=lambda: Task().step(torch.ones(2, 1)))
@@ -482,7 +482,7 @@ class TestPrograms:
         thread.start()
         thread.join()
         task.step(torch.ones(2, 1))
-        assert told(run) == "begin train, step, step"
+        assert reported(run) == "begin train, step, step"
 
     def test_named_steps_silence_the_loader_they_go_over(self, run):
         from leakscope.capture.scope import _steps
@@ -490,7 +490,7 @@ class TestPrograms:
         task = Task()
         for (batch,) in _steps(run.session, loader()):
             task.step(batch)
-        assert told(run) == TRAIN
+        assert reported(run) == TRAIN
 
 
 @pytest.fixture
@@ -525,26 +525,26 @@ class TestProgramsWithoutAnOptimizer:
         for _ in range(2):
             task.train(training)
             task.validate(validation)
-        assert told(run) == ", ".join([TRAIN, VALIDATION] * 2)
+        assert reported(run) == ", ".join([TRAIN, VALIDATION] * 2)
 
     def test_and_does_so_without_a_change_of_mode(self, run):
         task = ByHand()
         for _ in range(2):
             for (batch,) in loader():
                 task.step(batch)
-        assert told(run) == ", ".join([TRAIN] * 2)
+        assert reported(run) == ", ".join([TRAIN] * 2)
 
     def test_and_without_a_loader(self, run):
         task = ByHand()
         for _ in range(2):
             task.step(torch.ones(2, 1))
-        assert told(run) == "begin train, step, step"
+        assert reported(run) == "begin train, step, step"
 
     def test_nothing_but_forward_passes_is_none(self, run):
         model = ByHand().model
         for (batch,) in loader():
             model(batch)
-        assert told(run) == VALIDATION
+        assert reported(run) == VALIDATION
 
     @pytest.mark.parametrize("by", ["backward", "grad"])
     def test_gradients_of_what_a_model_is_given_are_none(self, run, by):
@@ -555,14 +555,14 @@ class TestProgramsWithoutAnOptimizer:
                 torch.autograd.grad(model(given).sum(), given)
             else:
                 model(given).sum().backward()
-        assert told(run) == VALIDATION
+        assert reported(run) == VALIDATION
 
     def test_what_a_checkpoint_recomputes_is_no_further_step(self, run):
         task = ByHand()
         for (batch,) in loader():
             inner = checkpoint(task.model, batch.requires_grad_(), use_reentrant=True)
             inner.sum().backward()
-        assert told(run) == TRAIN
+        assert reported(run) == TRAIN
 
     def test_an_error_in_a_backward_pass_shows_none_of_our_frames(self, run):
         loss = ByHand().model(torch.ones(2, 1)).sum()
@@ -585,7 +585,7 @@ class TestProgramsWithoutAnOptimizer:
             task.backward(batch)
             if number % 2:
                 task.optimizer.step()
-        assert told(run) == "begin train, batch, step, batch, step, end train"
+        assert reported(run) == "begin train, batch, step, batch, step, end train"
 
 
 def is_listened_to() -> bool:
@@ -712,7 +712,7 @@ class TestTorchAsItWas:
             list(DataLoader(Broken()))
         assert "leakscope" not in "".join(traceback.format_tb(caught.value.__traceback__))
 
-    def test_a_samplers_length_of_the_users_own_is_not_asked_for(self, run):
+    def test_a_samplers_length_of_the_users_own_is_not_read(self, run):
         class Shuffling(torch.utils.data.Sampler):
             requested = 0
 
@@ -783,7 +783,7 @@ class TestCompiledTraining:
 
         for (batch,) in loader():
             step(batch)
-        assert told(run) == TRAIN
+        assert reported(run) == TRAIN
         assert not [w for w in recwarn if "get_ident" in str(w.message)]
 
     def test_none_of_our_functions_are_compiled(self, run):

@@ -1,4 +1,4 @@
-"""Child processes record themselves beside their parent, and notice nothing of it."""
+"""Child processes record themselves next to their parent, and notice nothing of it."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def wait_for_recordings(out, count: int) -> None:
 
 
 @pytest.mark.parametrize("context", [FORK, SPAWN], ids=["fork", "spawn"])
-def test_a_child_that_lives_records_itself_and_is_told_by_name_and_function(out, context):
+def test_a_child_that_lives_records_itself_and_is_reported_by_name_and_function(out, context):
     with profiled(out):
         process = context.Process(target=live, args=(1.2,), name="Decoder")
         process.start()
@@ -243,7 +243,7 @@ def test_of_very_many_children_ever_fewer_are_recorded():
     assert numbers == [*range(1, 33), 64, 128, 256, 512, 1024]
 
 
-def test_a_child_that_asks_for_a_recording_has_it_beside_its_parents(out):
+def test_a_child_that_asks_for_a_recording_has_it_next_to_its_parents(out):
     with profiled(out):
         process = FORK.Process(target=profile_by_itself)
         process.start()

@@ -1,4 +1,4 @@
-"""The program's calls of empty_cache() are timed, and what they return is told by their line."""
+"""The program's calls of empty_cache() are timed, and what they free is reported by line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Device:
         self.returns = 0
         self.fault: BaseException | None = None
         self.now = 0.0
-        self.asked = 0
+        self.queried = 0
 
     def empty(self) -> str:
         self.now += 0.5
@@ -35,7 +35,7 @@ class Device:
         return "its own answer"
 
     def read(self) -> int:
-        self.asked += 1
+        self.queried += 1
         self.now += 0.1
         return self.reserved
 
@@ -63,7 +63,7 @@ def emptied(cleaning: CleaningCalls) -> list[CleaningCall]:
     return [call for call in cleaning.calls() if call.call == "torch.cuda.empty_cache()"]
 
 
-def test_time_and_what_is_returned_are_told_by_line(
+def test_time_and_what_is_returned_are_reported_by_line(
     cleaning: CleaningCalls, device: Device
 ) -> None:
     device.reserved, device.returns = 100 * MIB, 10 * MIB
@@ -84,7 +84,7 @@ def test_reading_memory_takes_a_small_part_of_the_time(
     (call,) = emptied(cleaning)
     assert call.times == 200
     assert 0 < call.weighed < 100
-    assert 0.1 * device.asked / 2 < 0.06 * call.seconds
+    assert 0.1 * device.queried / 2 < 0.06 * call.seconds
 
 
 def test_memory_that_others_take_meanwhile_is_no_gain(
@@ -122,7 +122,7 @@ def test_lines_beyond_a_number_are_left_out(cleaning: CleaningCalls, device: Dev
     assert len(emptied(cleaning)) == 32
 
 
-def test_a_torch_that_is_imported_later_is_met(
+def test_a_torch_that_is_imported_later_is_noticed(
     monkeypatch: pytest.MonkeyPatch, device: Device
 ) -> None:
     module = sys.modules["torch.cuda.memory"]

@@ -1,4 +1,4 @@
-"""Where a thread may run a statement, and how Python 3.14 is asked to."""
+"""Where a thread may run a statement, and how Python 3.14 is made to."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def test_each_census_comes_with_the_sums_of_the_devices_at_its_boundary() -> Non
     assert run.writer.of(ErrorRecord) == []
 
 
-def test_a_list_of_blocks_comes_with_the_storages_that_the_census_met() -> None:
+def test_a_list_of_blocks_comes_with_the_storages_that_the_census_saw() -> None:
     (record, *_) = trained(1).writer.of(BlockListRecord)
     assert record.storages == STORAGES
     assert record.boundary == 1

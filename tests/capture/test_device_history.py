@@ -102,7 +102,7 @@ def test_windows_that_slow_nothing_down_are_as_many_and_as_long_as_they_may_be()
     assert costs.seconds["history"] == pytest.approx(0.0, abs=1e-6)
 
 
-def test_a_recording_of_the_programs_own_is_asked_about_once_and_left_alone() -> None:
+def test_a_recording_of_the_programs_own_is_looked_up_once_and_left_alone() -> None:
     recorder = FakeHistory(is_free=False)
     driven(HistoryWindows(recorder), growing(60))
     assert recorder.log == ["refused"]

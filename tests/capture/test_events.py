@@ -261,9 +261,9 @@ def test_compilations_are_counted_with_their_reason_and_without_values(
 class Metrics:
     """What dynamo says of one compilation, as far as it matters."""
 
-    def __init__(self, ended: int, **told: object) -> None:
+    def __init__(self, ended: int, **reported: object) -> None:
         later = 10**17  # than what this process has compiled
-        self.__dict__ |= {"end_time_us": later + ended, **told}
+        self.__dict__ |= {"end_time_us": later + ended, **reported}
 
 
 @pytest.fixture
@@ -297,7 +297,7 @@ def test_an_attempt_at_the_limit_is_no_recompilation_and_has_its_functions_name(
         ([], 0),
     ],
 )
-def test_a_caller_is_told_where_the_account_leaves_out_frames_of_torch_alone(
+def test_a_caller_learns_where_the_account_leaves_out_frames_of_torch_alone(
     counts: EventCounts, dynamo: list[Metrics], frames: list[str], caller: int
 ) -> None:
     stack = [text.format(torch=torch.__file__) for text in frames] + ["Line: 3, Name: g, …"]
@@ -306,7 +306,7 @@ def test_a_caller_is_told_where_the_account_leaves_out_frames_of_torch_alone(
     assert counts.compilations(1)[0].caller_line == caller
 
 
-def test_what_the_compiler_keeps_is_asked_once_after_it_has_compiled(
+def test_what_the_compiler_keeps_is_queried_once_after_it_has_compiled(
     counts: EventCounts, dynamo: list[Metrics], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     function = CompiledFunction(function="scaled", entries=2, most=2)
@@ -332,7 +332,7 @@ def test_runs_of_the_collector_are_counted_by_generation(counts: EventCounts) ->
     assert old >= 1
 
 
-def test_only_changes_are_told(counts: EventCounts) -> None:
+def test_only_changes_are_reported(counts: EventCounts) -> None:
     save()
     assert Event.SAVE.value in counts.changed()
     assert Event.SAVE.value not in counts.changed()

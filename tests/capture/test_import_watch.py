@@ -1,4 +1,4 @@
-"""Several watches may wait for one module: each is told, and the module knows of none."""
+"""Several watches may wait for one module: each is notified, and the module knows of none."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from leakscope.capture.torch_hooks.patching import ImportWatch
 
 
-def test_two_watches_for_one_module_are_both_told(
+def test_two_watches_for_one_module_are_both_notified(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "awaited_by_two.py").write_text("value = 1\n")

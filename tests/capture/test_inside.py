@@ -16,8 +16,8 @@ from leakscope.model.boundary import BoundaryKind
 STEP = BoundaryKind.STEP
 
 
-def told_by(run: Callable[[Callable[[], None]], object]) -> list[UnobservableState | None]:
-    """Return what is told where ``run`` calls what it is given."""
+def reported_by(run: Callable[[Callable[[], None]], object]) -> list[UnobservableState | None]:
+    """Return what is reported where ``run`` calls what it is given."""
     found: list[UnobservableState | None] = []
     run(lambda: found.append(unobservable_state()))
     return found
@@ -113,7 +113,7 @@ def handled(ask: Callable[[], None]) -> None:
 def test_what_records_or_replaces_python_is_known(
     run: Callable[[Callable[[], None]], object], reason: str, may_last: bool
 ) -> None:
-    reported = told_by(run)
+    reported = reported_by(run)
     assert reported
     assert {*reported} == {UnobservableState(reason, may_last)}
     assert unobservable_state() is None

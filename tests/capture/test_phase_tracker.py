@@ -1,4 +1,4 @@
-"""Which boundaries a program's events make: every kind of training loop, told event by event."""
+"""Which boundaries a program's events make: every kind of training loop, event by event."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class TestPlainLoops:
         assert program.tracker.epoch == 1
         assert program.tracker.step == 4
 
-    def test_a_step_has_ended_only_when_the_next_batch_is_asked_for(self, program):
+    def test_a_step_has_ended_only_when_the_next_batch_is_fetched(self, program):
         token = program.iter(TRAIN)
         program.next(token)
         program.step()
@@ -260,7 +260,7 @@ class TestValidation:
         program.next(training)
         assert program.batches_at_end == [3, 3]
 
-    def test_a_loader_is_known_again_when_its_loop_never_asked_past_the_last_batch(self, program):
+    def test_a_loader_is_known_again_when_its_loop_never_read_past_the_last_batch(self, program):
         training = Loader(2)
         for epoch in range(2):
             token = next(program.tokens)
@@ -288,7 +288,7 @@ class TestValidation:
             program.step()
         assert program.take()[0] == "begin train#0"
 
-    def test_a_trainer_that_evaluates_and_trains_at_one_line_is_told_by_the_way(self, program):
+    def test_a_trainer_that_evaluates_and_trains_at_one_line_is_reported_by_the_way(self, program):
         through_training, through_evaluation = 1, 2
 
         def epoch(route: int, loader: Loader) -> None:
@@ -328,7 +328,7 @@ class TestValidation:
         begins = [line for line in program.take() if line.startswith("begin")]
         assert begins == [f"begin {name}#{i}" for i in range(3) for name in ("train", "validation")]
 
-    def test_a_part_that_trains_beside_an_evaluated_model_is_no_training(self, program):
+    def test_a_part_that_trains_next_to_an_evaluated_model_is_no_training(self, program):
         train_epoch(program, TRAIN)
         validate(program, VAL)
         program.eval()
@@ -388,7 +388,7 @@ class TestValidation:
         begins = [line for line in program.take() if line.startswith("begin v")]
         assert begins == [f"begin validation#{number}" for number in range(6)]
 
-    def test_loaders_made_anew_for_each_evaluation_are_one_validation(self, program):
+    def test_loaders_recreated_for_each_evaluation_are_one_validation(self, program):
         for _ in range(3):
             validate(program, Loader(1, line=20))
         begins = [line for line in program.take() if line.startswith("begin v")]
@@ -708,7 +708,7 @@ class TestSeveralLoaders:
         program.tracker.loader_dropped(other)
         assert program.take() == ["begin train#0", "step train 1", "step train 2", "end train#0"]
 
-    def test_a_shorter_second_loader_begun_anew_is_no_phase(self, program):
+    def test_a_shorter_second_loader_restarted_is_no_phase(self, program):
         short = Loader(1)
         token = program.iter(short)
         for _ in program.over(Loader(3)):
@@ -746,7 +746,7 @@ class TestSeveralLoaders:
             program.step()
         assert program.take() == ["begin train#0", "step train 1", "step train 2", "end train#0"]
 
-    def test_an_iterator_made_anew_each_epoch_before_the_old_one_is_dropped(self, program):
+    def test_an_iterator_recreated_each_epoch_before_the_old_one_is_dropped(self, program):
         loader = Loader(5)
         token = 0
         for _ in range(2):
@@ -776,7 +776,7 @@ class TestSeveralLoaders:
             *("begin train#1", "step train 1", "end train#1"),
         ]
 
-    def test_an_iterator_that_is_never_asked_is_nothing(self, program):
+    def test_an_iterator_that_is_never_advanced_is_nothing(self, program):
         token = program.iter(TRAIN)
         program.tracker.loader_dropped(token)
         assert program.take() == []
@@ -796,14 +796,14 @@ class TestWithoutLoader:
         program.tracker.finish()
         assert program.take() == ["begin train#0", "step train 1", "step train 2", "end train#0"]
 
-    def test_another_optimizer_takes_the_lead_when_the_first_is_gone(self, program):
+    def test_another_optimizer_becomes_the_leading_one_when_the_first_is_gone(self, program):
         program.step(100)
         program.take()
         for _ in range(100):
             program.step(101)
         assert len(program.take()) > 60
 
-    def test_the_optimizer_of_a_next_training_takes_the_lead_soon(self, program):
+    def test_the_optimizer_of_a_next_training_becomes_the_leading_one_soon(self, program):
         for optimizer in (100, 101, 102):
             for _ in range(100):
                 program.step(optimizer)
@@ -824,7 +824,7 @@ class TestWithoutLoader:
             program.tracker.iterations.forget({inner})
         assert len([line for line in program.take() if line.startswith("step")]) == 5 + 99
 
-    def test_a_critic_that_steps_more_often_never_takes_the_lead(self, program):
+    def test_a_critic_that_steps_more_often_never_becomes_the_leading_one(self, program):
         for _ in range(200):
             program.step(100)
             for _ in range(5):
@@ -941,7 +941,7 @@ class TestForwardPasses:
         program.tracker.finish()
         assert program.batches_at_end[:2] == [3, 3]
 
-    def test_before_the_first_step_it_is_told_once_the_mode_is_put_back(self, program):
+    def test_before_the_first_step_it_is_reported_once_the_mode_is_put_back(self, program):
         program.eval()
         for _ in range(2):
             program.forward()

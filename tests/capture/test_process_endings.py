@@ -43,7 +43,7 @@ def killed():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_an_exit_code_and_a_signal_are_told_with_the_name_of_the_process(out):
+def test_an_exit_code_and_a_signal_are_reported_with_the_name_of_the_process(out):
     with profiled(out):
         left, dead = run_to_the_end(os._exit, 3), run_to_the_end(killed)
     assert [(end.pid, end.exit_code) for end in ends(out)] == [(left.pid, 3), (dead.pid, -9)]
@@ -51,7 +51,7 @@ def test_an_exit_code_and_a_signal_are_told_with_the_name_of_the_process(out):
     assert {end.loader for end in ends(out)} == {0}
 
 
-def test_processes_that_are_done_or_told_to_end_are_none(out):
+def test_processes_that_are_done_or_signalled_to_end_are_none(out):
     with profiled(out):
         run_to_the_end(os.getpid)
         for end in (BaseProcess.terminate, BaseProcess.kill):
@@ -112,7 +112,7 @@ def notes(out) -> list[str]:
     return [note.message for note in open_run(out).main.notes if note.slug == "children"]
 
 
-def test_children_that_did_the_work_unrecorded_are_told_with_what_to_do(out):
+def test_children_that_did_the_work_unrecorded_are_reported_with_what_to_do(out):
     with profiled(out, children="off"):
         for _ in range(2):
             run_to_the_end(work, 0.8)
@@ -129,14 +129,14 @@ def test_children_that_recorded_themselves_are_no_work_unrecorded(out):
     assert len([r for r in open_run(out).recordings if r.header.child]) == 2
 
 
-def test_children_that_did_less_than_the_process_itself_are_not_told(out):
+def test_children_that_did_less_than_the_process_itself_are_not_reported(out):
     with profiled(out):
         run_to_the_end(work, 1.1)
         work(1.3)
     assert notes(out) == []
 
 
-def test_children_that_did_little_are_not_told(out):
+def test_children_that_did_little_are_not_reported(out):
     with profiled(out):
         run_to_the_end(work, 0.1)
     assert notes(out) == []

@@ -33,7 +33,7 @@ def _in_a_folder_of_its_own(tmp_path, monkeypatch):
     scopes._warned.clear()
 
 
-def told(run_path: Path) -> list[str]:
+def recorded_lines(run_path: Path) -> list[str]:
     words = []
     for measurement in open_run(run_path).main.measurements:
         boundary = measurement.boundary
@@ -75,7 +75,7 @@ class TestContextManager:
         with leakscope.profile("run", report=False) as scope:
             assert scope.run_path == Path("run").absolute()
             train()
-        assert told(Path("run")) == ["run_begin", *EPOCH, *EPOCH, "run_end"]
+        assert recorded_lines(Path("run")) == ["run_begin", *EPOCH, *EPOCH, "run_end"]
         main = open_run("run").main
         assert main.end.status == "completed"
         assert main.errors == []
@@ -104,7 +104,7 @@ class TestContextManager:
         assert (path / "run.json").exists()
         assert (other / "run.json").exists()
 
-    def test_the_program_is_told_as_it_was_typed(self, tmp_path):
+    def test_the_program_is_reported_as_it_was_typed(self, tmp_path):
         script = tmp_path / "code" / "train.py"
         script.parent.mkdir()
         script.write_text("import leakscope\nwith leakscope.profile('run', quiet=True): pass\n")
@@ -126,7 +126,11 @@ class TestContextManager:
         for name in ("one", "two"):
             with leakscope.profile(name, report=False):
                 train(1)
-        assert told(Path("one")) == told(Path("two")) == ["run_begin", *EPOCH, "run_end"]
+        assert (
+            recorded_lines(Path("one"))
+            == recorded_lines(Path("two"))
+            == ["run_begin", *EPOCH, "run_end"]
+        )
 
     def test_an_exception_passes_unchanged_and_is_noted(self):
         error = ValueError("wrong shape")
@@ -156,7 +160,7 @@ class TestContextManager:
                 with leakscope.profile("inner", report=False) as inner:
                     inner.mark("here")
         assert not Path("inner").exists()
-        assert told(Path("outer")).count("mark here") == 2
+        assert recorded_lines(Path("outer")).count("mark here") == 2
         assert capfd.readouterr().err.count("already recording") == 1
 
 
@@ -208,7 +212,11 @@ class TestDecorator:
         assert work(1, factor=3) == 3
         assert work(1, factor=4) == 4
         assert work.__name__ == "work"
-        assert told(Path("run")) == told(Path("run-2")) == ["run_begin", *EPOCH, "run_end"]
+        assert (
+            recorded_lines(Path("run"))
+            == recorded_lines(Path("run-2"))
+            == ["run_begin", *EPOCH, "run_end"]
+        )
 
     def test_of_a_coroutine(self):
         @leakscope.profile("run", report=False)
@@ -218,7 +226,7 @@ class TestDecorator:
             return 5
 
         assert asyncio.run(work()) == 5
-        assert told(Path("run")) == ["run_begin", *EPOCH, "run_end"]
+        assert recorded_lines(Path("run")) == ["run_begin", *EPOCH, "run_end"]
 
     def test_without_parentheses(self, monkeypatch):
         monkeypatch.setattr(scopes, "report", lambda *_, **__: None)
@@ -244,7 +252,7 @@ class TestNamedBoundaries:
             *("phase_begin validation", "mark validationchecked", "phase_end validation"),
             "epoch_end",
         ]
-        assert told(Path("run")) == ["run_begin", *epoch, *epoch, "run_end"]
+        assert recorded_lines(Path("run")) == ["run_begin", *epoch, *epoch, "run_end"]
 
     def test_steps_of_a_loader_are_counted_once(self):
         task = nn.Linear(1, 1)
@@ -254,7 +262,7 @@ class TestNamedBoundaries:
             for (batch,) in scope.steps(batches):
                 task(batch).sum().backward()
                 optimizer.step()
-        lines = told(Path("run"))
+        lines = recorded_lines(Path("run"))
         assert lines[1:-1] == ["phase_begin train", "step train", "step train", "phase_end train"]
 
     def test_a_batch_is_not_kept_by_the_loop_of_steps(self):
@@ -268,7 +276,7 @@ class TestNamedBoundaries:
         with leakscope.profile("run", report=False) as scope:
             for _ in range(3):
                 scope.step()
-        assert told(Path("run")).count("step train") == 3
+        assert recorded_lines(Path("run")).count("step train") == 3
 
     def test_all_work_after_the_end(self):
         with leakscope.profile("run", report=False) as scope:
@@ -409,7 +417,7 @@ class TestInAProcessOfItsOwn:
         )
         assert done.returncode == 0, done.stderr
         steps = ["phase_begin train", "step train", "step train", "phase_end train"]
-        assert told(Path("run")) == ["run_begin", *steps, "run_end"]
+        assert recorded_lines(Path("run")) == ["run_begin", *steps, "run_end"]
 
     def test_importing_leakscope_imports_nothing_heavy(self):
         done = python(
@@ -437,7 +445,7 @@ class TestInAProcessOfItsOwn:
             """
         )
         assert done.returncode == 0, done.stderr
-        assert told(Path("run")) == ["run_begin", "mark parent", "run_end"]
+        assert recorded_lines(Path("run")) == ["run_begin", "mark parent", "run_end"]
         assert open_run("run").main.end.status == "completed"
 
     @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""A signal asks for a census: taken at a boundary or at once, beside all series, never within."""
+"""A signal asks for a census: taken at a boundary or at once, outside all series, never within."""
 
 from __future__ import annotations
 
@@ -181,10 +181,10 @@ class TestInTheMiddleOfSomething:
         run.clock.sleep(PATIENCE_SECONDS)
         run.taker.error = RuntimeError("broken")
         ask()
-        [told] = snapshots(run)
+        [snapshot] = snapshots(run)
         run.taker.error = None
-        assert told.census is None
-        assert told.no_census
+        assert snapshot.census is None
+        assert snapshot.no_census
 
 
 class TestBesideTheSeries:
@@ -206,7 +206,7 @@ class TestBesideTheSeries:
 
         assert measured(asks=True) == measured(asks=False)
 
-    def test_its_time_is_told_and_not_taken_out_of_the_budget(self, run: FakeSession) -> None:
+    def test_its_time_is_reported_and_not_taken_out_of_the_budget(self, run: FakeSession) -> None:
         run.steps(3, 0.01)
         spent = run.session._costs.total
         run.clock.sleep(PATIENCE_SECONDS)
@@ -228,7 +228,7 @@ class TestTheProgramsOwnHandler:
         run.close()
         assert signal.getsignal(USR1) is theirs
 
-    def test_one_that_comes_later_is_left_alone_and_told(self, run: FakeSession) -> None:
+    def test_one_that_comes_later_is_left_alone_and_reported(self, run: FakeSession) -> None:
         assert listening(run).signal == USR1
         heard: list[int] = []
         theirs = heard_by(heard)
@@ -268,7 +268,7 @@ class TestTheProgramsOwnHandler:
         assert run.writer.of(SnapshotSignalRecord) == []
         run.close()
 
-    def test_the_signal_is_given_back(self, run: FakeSession) -> None:
+    def test_the_signal_is_restored(self, run: FakeSession) -> None:
         run.close()
         assert signal.getsignal(USR1) is signal.SIG_DFL
 

@@ -79,7 +79,7 @@ def test_callers_are_looked_at_too() -> None:
     assert outer() == before + 1
 
 
-def test_no_more_are_told_apart_than_any_cache_keeps() -> None:
+def test_no_more_are_distinguished_than_any_cache_keeps() -> None:
     reader = ShapesReader()
     for length in range(MOST_SHAPES + 10):
         batch = torch.empty(2, 700 + length)

@@ -86,7 +86,7 @@ class TestMessages:
         first.__cause__, second.__cause__ = second, first
         assert shortage_behind(first) is None
 
-    def test_the_host_tells_what_was_asked_for(self):
+    def test_the_host_tells_what_was_requested(self):
         reported = read_message(RuntimeError(CPU))
         assert (reported.device, reported.requested) == ("host", 4 * 10**15)
         numpy = MemoryError("Unable to allocate 7.28 TiB for an array with shape (10**12,)")
@@ -233,7 +233,7 @@ def says(headroom: Headroom, available: int, resident: int) -> bool:
 
 
 class TestHeadroom:
-    def test_it_is_said_once_and_again_when_halved(self):
+    def test_it_is_reported_once_and_again_when_halved(self):
         headroom = Headroom()
         left = [5 * GIB, 900 * MIB, 800 * MIB, 500 * MIB, 450 * MIB, 200 * MIB, 200 * MIB]
         assert [says(headroom, available, 10 * GIB) for available in left] == [

@@ -121,7 +121,7 @@ def test_what_each_call_changed_is_recorded():
     )  # fmt: skip
 
 
-def test_it_is_off_unless_it_was_asked_for():
+def test_it_is_off_unless_it_was_requested():
     assert SessionOptions().probe_cleanup is False
     assert SessionOptions.from_json(SessionOptions(probe_cleanup=True).to_json()).probe_cleanup
     run = FakeSession()

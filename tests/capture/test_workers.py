@@ -21,7 +21,8 @@ from torch.utils.data import dataloader as dataloader_module
 
 import leakscope
 from leakscope.capture.budget import WORKER_FLOOR
-from leakscope.capture.workers import is_importable, is_recorded
+from leakscope.capture.children import is_importable
+from leakscope.capture.workers import is_recorded
 from leakscope.heap import census
 from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind
@@ -106,7 +107,7 @@ class Slow(Augmented):
         return super().__getitem__(index)
 
 
-def told_to_workers(worker):
+def sent_to_workers(worker):
     random.seed(1000 + worker)
 
 
@@ -122,7 +123,7 @@ def batches(dataset=None, passes=2, **options):
     loader = DataLoader(
         Augmented() if dataset is None else dataset,
         batch_size=4,
-        **{"num_workers": 2, "worker_init_fn": told_to_workers, **options},
+        **{"num_workers": 2, "worker_init_fn": sent_to_workers, **options},
     )
     return [
         [np.asarray(part).tolist() for part in batch] if isinstance(batch, list) else batch.tolist()
@@ -297,7 +298,7 @@ def test_later_generations_are_recorded_ever_more_rarely():
     assert [n for n in range(70) if is_recorded(n)] == [0, 1, 2, 4, 8, 16, 32, 64]
 
 
-def test_two_loaders_are_told_apart(out):
+def test_two_loaders_are_distinguished(out):
     with leakscope.profile(out, report=False, quiet=True):
         batches(passes=1)
         first = DataLoader(Augmented(), batch_size=4, num_workers=1)
@@ -305,7 +306,7 @@ def test_two_loaders_are_told_apart(out):
     assert {r.header.loader for r in recordings(out)} == {1, 2}
 
 
-def test_an_exception_in_a_worker_is_told_in_the_same_words(out):
+def test_an_exception_in_a_worker_is_reported_in_the_same_words(out):
     def message():
         before = multiprocessing.active_children()
         with pytest.raises(KeyError) as caught:

@@ -1,4 +1,4 @@
-"""A torch that stands in for one with a GPU, to see what is asked of it; its figures are made up.
+"""A torch that stands in for one with a GPU, to see what is called of it; its figures are made up.
 
 What is measured on a GPU is tested on one, in ``test_cleanup_on_gpu.py``.
 """

@@ -39,7 +39,7 @@ def leave_a_cycle(size: int) -> None:
 
 
 @glibc
-def test_garbage_is_told_in_bytes_and_objects(no_automatic_collection: None) -> None:
+def test_garbage_is_reported_in_bytes_and_objects(no_automatic_collection: None) -> None:
     leave_a_cycle(64 * MIB)
     cleared = cleanup.clear_memory()
     assert 63 * MIB < cleared.host_freed < 66 * MIB
@@ -78,12 +78,14 @@ def test_without_a_gpu_a_sentence_says_so() -> None:
     assert cleared.device_freed == cleared.device_returned == {}
 
 
-def test_another_c_library_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_c_library_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clearing, "trim_function", lambda: None)
     assert "not glibc" in " ".join(cleanup.clear_memory(force=True).remarks)
 
 
-def test_a_step_that_fails_is_told_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_fails_is_reported_and_the_others_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def refuse() -> None:
         raise OSError("no")
 

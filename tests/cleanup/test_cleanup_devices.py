@@ -1,4 +1,4 @@
-"""What is asked of torch where a device is in use, and that nothing is asked where none is."""
+"""What is called of torch where a device is in use, and that nothing is where none is."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_cuda_that_nobody_used_is_not_woken(monkeypatch: pytest.MonkeyPatch) -> 
     assert cuda.calls == []
 
 
-def test_caches_are_emptied_and_what_went_back_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_caches_are_emptied_and_what_went_back_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     cuda = install(monkeypatch, StandIn())
     cleared = cleanup.clear_memory()
     assert cuda.calls == ["empty_cache", "empty_host_cache"]
@@ -43,7 +43,9 @@ def test_caches_are_left_alone_while_a_graph_is_captured(monkeypatch: pytest.Mon
     assert "graph is being captured" in str(cleared)
 
 
-def test_devices_in_use_are_told_and_others_not_touched(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_devices_in_use_are_reported_and_others_not_touched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     install(monkeypatch, StandIn())
     stats = cleanup.memory_stats()
     (device,) = stats.devices
@@ -54,7 +56,7 @@ def test_devices_in_use_are_told_and_others_not_touched(monkeypatch: pytest.Monk
     assert "cuda:0 100 B allocated, peak 300 B" in str(stats)
 
 
-def test_peaks_of_devices_in_use_begin_anew_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_peaks_of_devices_in_use_start_again_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     cuda = install(monkeypatch, StandIn())
     assert "cuda:0" in cleanup.reset_peak_memory_stats()
     assert cuda.calls == ["reset 0"]
@@ -84,7 +86,7 @@ def test_an_inner_exact_scope_doesnt_spoil_the_outer_ones_peak(
     assert inner.report.device_peak["cuda:0"] == cleanup.Peak(400, 400)
 
 
-def test_torch_accelerator_is_asked_where_it_means_these_devices(
+def test_torch_accelerator_is_queried_where_it_means_these_devices(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cuda = install(monkeypatch, StandIn())

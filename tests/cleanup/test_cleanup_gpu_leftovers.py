@@ -1,4 +1,4 @@
-"""What is left over is told from what is wanted, and nothing else is ever ended."""
+"""What is left over is distinguished from what is wanted, and nothing else is ever ended."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a_worker_whose_launcher_was_killed_is_left_over(orphan: psutil.Process)
     assert orphan.pid in [holder.pid for holder in own_gpu_holders()]
 
 
-def test_a_leftover_ends_when_asked_to(orphan: psutil.Process) -> None:
+def test_a_leftover_ends_on_request(orphan: psutil.Process) -> None:
     assert end_leftover(listed(facts_of(orphan.pid))) == f"{orphan.pid} has ended."
     assert not orphan.is_running() or orphan.status() == "zombie"
 
@@ -146,7 +146,7 @@ def test_a_process_with_a_parent_runs(child: subprocess.Popen[bytes]) -> None:
     assert child.poll() is None
 
 
-def test_a_stopped_process_is_told_with_what_wakes_it(child: subprocess.Popen[bytes]) -> None:
+def test_a_stopped_process_is_reported_with_what_wakes_it(child: subprocess.Popen[bytes]) -> None:
     child.send_signal(signal.SIGSTOP)
     waited_for(lambda: psutil.Process(child.pid).status() == "stopped")
     judgement = judge(facts_of(child.pid))
@@ -220,7 +220,7 @@ def test_a_number_that_nobody_has_is_unseen() -> None:
         ("", False),
     ],
 )
-def test_services_are_told_from_sessions_by_their_control_group(
+def test_services_are_distinguished_from_sessions_by_their_control_group(
     groups: str, is_service: bool
 ) -> None:
     assert survey._is_service(groups) is is_service

@@ -90,7 +90,9 @@ def test_processes_are_put_on_their_gpus(folder: Path) -> None:
         ("echo 'No devices were found'; exit 6", "No devices were found"),
     ],
 )
-def test_a_failing_driver_is_told_in_its_own_words(folder: Path, script: str, fault: str) -> None:
+def test_a_failing_driver_is_reported_in_its_own_words(
+    folder: Path, script: str, fault: str
+) -> None:
     stand_in(folder, script)
     reading = read_gpus()
     assert (reading.source, reading.gpus) == (None, ())
@@ -103,7 +105,7 @@ def test_a_driver_that_hangs_is_given_up(folder: Path, monkeypatch: pytest.Monke
     assert "did not answer" in read_gpus().faults[1]
 
 
-def test_a_machine_without_it_is_told(folder: Path) -> None:
+def test_a_machine_without_it_is_reported(folder: Path) -> None:
     assert read_gpus().faults == (
         "nvidia-ml: the module pynvml is not installed",
         "nvidia-smi: it is not installed",

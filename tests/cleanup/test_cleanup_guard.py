@@ -105,7 +105,7 @@ def test_locals_are_left_to_a_debugger_on_request(collections: Collections) -> N
     assert collections.seen == [True]
 
 
-def test_what_letting_go_freed_is_told() -> None:
+def test_what_letting_go_freed_is_reported() -> None:
     with pytest.raises(RuntimeError), cleanup.oom_guard() as attempt:
         run_out()
     assert attempt.let_go is not None

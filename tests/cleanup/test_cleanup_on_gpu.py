@@ -50,7 +50,7 @@ def test_a_process_that_has_not_used_cuda_stays_without_it() -> None:
     assert done.stdout == "False\n"
 
 
-def test_cache_goes_back_to_the_driver_and_is_told() -> None:
+def test_cache_goes_back_to_the_driver_and_is_reported() -> None:
     holding = ones(256)
     del holding
     before = torch.cuda.memory_reserved()
@@ -59,7 +59,7 @@ def test_cache_goes_back_to_the_driver_and_is_told() -> None:
     assert cleared.device_returned["cuda:0"] >= 256 * MIB
 
 
-def test_garbage_on_the_device_is_told_as_freed() -> None:
+def test_garbage_on_the_device_is_reported_as_freed() -> None:
     class Node:
         pass
 
@@ -75,7 +75,7 @@ def test_garbage_on_the_device_is_told_as_freed() -> None:
     assert cleared.device_freed["cuda:0"] == 64 * MIB
 
 
-def test_page_locked_memory_is_told() -> None:
+def test_page_locked_memory_is_reported() -> None:
     holding = torch.ones(64 * MIB, dtype=torch.uint8).pin_memory()
     assert (cleanup.memory_stats().host.pinned or 0) >= 64 * MIB
     del holding

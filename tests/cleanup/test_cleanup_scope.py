@@ -30,7 +30,7 @@ def ones(mebibytes: int) -> torch.Tensor:
 
 
 @linux
-def test_what_was_kept_and_the_peak_are_told_apart() -> None:
+def test_what_was_kept_and_the_peak_are_distinguished() -> None:
     ones(8)  # what the first use of torch allocates is not this block's
     with cleanup.MemoryScope("load", exact_peak=True, quiet=True) as scope:
         kept = ones(64)
@@ -58,7 +58,7 @@ def test_a_peak_before_the_block_is_not_taken_for_its_own() -> None:
 
 
 @linux
-def test_the_kernels_mark_can_begin_anew() -> None:
+def test_the_kernels_mark_can_start_again() -> None:
     ones(256)
     before = peak_resident()
     assert before is not None
@@ -69,7 +69,7 @@ def test_the_kernels_mark_can_begin_anew() -> None:
     assert before - after > 200 * MIB
 
 
-def test_memory_that_was_given_back_is_said() -> None:
+def test_memory_that_was_released_is_reported() -> None:
     holding = [ones(64)]
     with cleanup.MemoryScope("free", quiet=True) as scope:
         holding.clear()

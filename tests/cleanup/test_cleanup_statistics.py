@@ -27,7 +27,7 @@ def test_the_hosts_figures_are_those_of_the_system() -> None:
     assert 0 < host.available <= psutil.virtual_memory().total
 
 
-def test_the_c_heap_is_told_where_glibc_is() -> None:
+def test_the_c_heap_is_reported_where_glibc_is() -> None:
     if platform.libc_ver()[0] != "glibc":
         pytest.skip("needs glibc")
     before = cleanup.memory_stats().host.malloc_in_use

@@ -1,4 +1,4 @@
-"""`leakscope check`: exit codes, baselines, suppressions, and where it is told."""
+"""`leakscope check`: exit codes, baselines, suppressions, and where it is reported."""
 
 from __future__ import annotations
 
@@ -356,7 +356,7 @@ def test_a_short_run_passes_where_the_project_accepts_it(folder: Path) -> None:
 
 
 @reads_toml
-def test_a_project_within_a_repository_is_told_by_the_paths_of_the_repository(
+def test_a_project_within_a_repository_is_reported_by_the_paths_of_the_repository(
     folder: Path,
 ) -> None:
     project = folder / "project"

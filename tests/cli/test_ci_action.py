@@ -141,7 +141,7 @@ class Runner:
         )
 
     def requested(self) -> list[tuple[list[str], str]]:
-        """Return what was asked of GitHub, with the bodies that were sent."""
+        """Return what was requested of GitHub, with the bodies that were sent."""
         lines = self.calls.read_text().splitlines() if self.calls.exists() else []
         return [tuple(json.loads(line)) for line in lines]
 
@@ -189,7 +189,7 @@ def test_the_page_is_kept_and_the_base_report_fetched_and_kept_at_one_path() -> 
 
 @pytest.mark.slow
 @pytest.mark.sample
-def test_a_leak_fails_and_the_pull_request_is_told_how_it_compares(
+def test_a_leak_fails_and_the_pull_request_says_how_it_compares(
     runner: Runner, tmp_path: Path
 ) -> None:
     (tmp_path / "base").mkdir()

@@ -34,7 +34,7 @@ def before(tmp_path: Path) -> Path:
     return written(tmp_path / "before.json", 4.0 * MIB)
 
 
-def test_run_directories_are_analysed_anew(tmp_path: Path) -> None:
+def test_run_directories_are_analysed_again(tmp_path: Path) -> None:
     leaking = record_run(tmp_path / "before")
     fixed = record_run(tmp_path / "after", grows=0)
     output = json.loads(compare(leaking, fixed, "--format", "json").stdout)
@@ -55,7 +55,7 @@ def test_run_directories_are_analysed_anew(tmp_path: Path) -> None:
         (1.0 * MIB, "any", 2, "reduced"),
     ],
 )
-def test_exit_code_says_whether_a_change_was_met(
+def test_exit_code_says_whether_a_change_was_found(
     rate: float | None, fail_on: str, code: int, text: str, before: Path, tmp_path: Path
 ) -> None:
     after = written(tmp_path / "after.json", rate)
@@ -147,7 +147,9 @@ def test_a_file_of_a_run_is_no_report_and_stands_for_its_run(tmp_path: Path) -> 
         ('{"schema_version": 1, "culprits": [{}]}', "it is JSON, but not as leakscope writes it"),
     ],
 )
-def test_why_a_report_is_none_is_told_in_plain_words(text: str, why: str, tmp_path: Path) -> None:
+def test_why_a_report_is_none_is_reported_in_plain_words(
+    text: str, why: str, tmp_path: Path
+) -> None:
     path = tmp_path / "kept.json"
     path.write_text(text)
     with pytest.raises(NoRunError) as caught:
@@ -155,7 +157,7 @@ def test_why_a_report_is_none_is_told_in_plain_words(text: str, why: str, tmp_pa
     assert str(caught.value) == f"{path} is no report of leakscope: {why}."
 
 
-def test_a_comparison_links_the_reports_that_lie_beside_it(tmp_path: Path) -> None:
+def test_a_comparison_links_the_reports_that_lie_next_to_it(tmp_path: Path) -> None:
     before, after = (tmp_path / name for name in ("before: one.json", "after.json"))
     for path in (before, after):
         written(path, 4.0 * MIB)

@@ -122,7 +122,7 @@ def test_neither_torch_nor_matplotlib_is_loaded_for_the_terminal(tmp_path: Path)
 
 
 @pytest.mark.parametrize("text", ["import sys\nsys.exit(3)\n", "words", "größer\n" * 2000])
-def test_text_is_told_as_text(text: str, tmp_path: Path) -> None:
+def test_text_is_reported_as_text(text: str, tmp_path: Path) -> None:
     path = tmp_path / "exit.py"
     path.write_text(text)
     result = invoke("cuda", path)
@@ -130,7 +130,7 @@ def test_text_is_told_as_text(text: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_a_pickle_that_runs_code_is_told_as_one(protocol: int, tmp_path: Path) -> None:
+def test_a_pickle_that_runs_code_is_reported_as_one(protocol: int, tmp_path: Path) -> None:
     path = tmp_path / "other.pickle"
     path.write_bytes(pickle.dumps(os.system, protocol))
     assert "it asks for" in str(invoke("cuda", path).exception)

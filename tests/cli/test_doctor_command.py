@@ -46,7 +46,7 @@ def item(items: list[Item], name: str) -> Item:
 
 
 @pytest.mark.slow
-def test_a_sound_installation_is_told_with_exit_code_0(folder: Path) -> None:
+def test_a_sound_installation_is_reported_with_exit_code_0(folder: Path) -> None:
     result = CliRunner().invoke(leakscope, ["doctor", "--json"], standalone_mode=False)
     assert result.exception is None
     assert result.return_value == 0
@@ -60,7 +60,7 @@ def test_a_sound_installation_is_told_with_exit_code_0(folder: Path) -> None:
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 reads no TOML")
-def test_each_value_is_told_with_where_it_was_chosen(
+def test_each_value_is_reported_with_where_it_was_chosen(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in_torch(folder, "raise ModuleNotFoundError(name='torch')", monkeypatch)
@@ -83,7 +83,7 @@ def test_each_value_is_told_with_where_it_was_chosen(
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 reads no TOML")
-def test_known_culprits_are_told_with_those_of_the_project(
+def test_known_culprits_are_reported_with_those_of_the_project(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in_torch(folder, "raise ModuleNotFoundError(name='torch')", monkeypatch)
@@ -197,7 +197,7 @@ def test_a_file_of_the_users_is_not_taken_for_a_library(
         ({"accelerator": "mps"}, NO_GPU, State.OK, "mps"),
     ],
 )
-def test_devices_are_told_by_what_torch_and_the_driver_say(
+def test_devices_are_reported_by_what_torch_and_the_driver_say(
     facts: dict[str, object], reading: DriverReading, state: State, text: str
 ) -> None:
     reported = item(device_items(facts, lambda: reading), "devices")
@@ -222,7 +222,7 @@ def test_the_driver_is_missed_only_where_torch_would_use_it() -> None:
         ({"walker": "reference", "walker_fault": "undefined symbol"}, State.BROKEN),
     ],
 )
-def test_the_walker_is_told(facts: dict[str, str], state: State) -> None:
+def test_the_walker_is_reported(facts: dict[str, str], state: State) -> None:
     assert item(_torch(facts), "walker of the heap").state is state
 
 
@@ -233,7 +233,7 @@ def test_what_the_kernel_does_not_tell_is_missing_with_what_that_costs(tmp_path:
         assert item(items, name).advice
 
 
-def test_variables_that_bear_on_memory_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_that_bear_on_memory_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTORCH_NO_CUDA_MEMORY_CACHING", "1")
     monkeypatch.setenv("PYTHONTRACEMALLOC", "5")
     items = memory_abilities()

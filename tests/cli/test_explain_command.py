@@ -35,7 +35,7 @@ def parts_of(run: Path, *words: object) -> dict[str, dict[str, object]]:
     return {part["kind"]: part for part in reversed(output["parts"])}
 
 
-def test_the_culprit_its_line_and_the_next_command_are_told(leaking: Path) -> None:
+def test_the_culprit_its_line_and_the_next_command_are_reported(leaking: Path) -> None:
     result = invoke("explain", leaking)
     assert (result.exception, result.stderr) == (None, "")
     first, second, *_, last = result.stdout.splitlines()
@@ -55,7 +55,7 @@ def test_json_has_the_same_parts(leaking: Path) -> None:
         assert part["text"] in lines
 
 
-def test_the_next_command_that_is_told_can_be_run(leaking: Path) -> None:
+def test_the_next_command_that_is_reported_can_be_run(leaking: Path) -> None:
     command = shlex.split(str(parts_of(leaking)["next"]["command"]))
     assert command[0] == "leakscope"
     words = [str(leaking) if word == "NEW-RUN" else word for word in command[1:]]
@@ -102,7 +102,7 @@ def test_a_run_that_was_killed_for_memory_is_explained(tmp_path: Path) -> None:
     assert "next: " in text.splitlines()[-1]
 
 
-def test_several_ranks_are_told(tmp_path: Path) -> None:
+def test_several_ranks_are_reported(tmp_path: Path) -> None:
     run = tmp_path / "run"
     RunDirectory.create(run, RunManifest(run_id="one", script="train.py"))
     for rank in range(3):

@@ -51,7 +51,7 @@ READ = {
 }
 
 
-def test_what_memory_is_made_of_and_what_is_left_is_told_where_it_is_known() -> None:
+def test_what_memory_is_made_of_and_what_is_left_is_reported_where_it_is_known() -> None:
     assert LiveLine(LIMIT, refreshed=False).line(5, READ) == (
         "0:00:05 900 MiB · 2 GiB to the limit · cuda:0 5 GiB · RSS 950 MiB · private 800 MiB "
         "· shm 200 MiB"

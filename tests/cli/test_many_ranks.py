@@ -99,7 +99,7 @@ def test_the_report_is_of_the_rank_in_which_the_worst_culprit_grows(run):
     assert highest >= (300 + 10 * (EPOCHS - 1)) * MIB
 
 
-def test_a_rank_whose_recording_is_gone_meanwhile_is_told_as_of_the_first_one(run):
+def test_a_rank_whose_recording_is_gone_meanwhile_is_reported_as_of_the_first_one(run):
     many = open_many(run)
     assert many is not None
     summaries = list(analyse_in_parallel(many))

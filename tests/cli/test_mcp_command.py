@@ -134,7 +134,7 @@ def test_a_real_recording_is_explained_page_by_page(tmp_path: Path) -> None:
     assert items(files)
 
 
-def test_long_results_are_told_in_pages_by_their_handle(shelf: Path) -> None:
+def test_long_results_are_reported_in_pages_by_their_handle(shelf: Path) -> None:
     tools = RunTools(shelf)
     page = tools.list_censuses("leaking", limit=10)
     found = [census["census"] for census in page["items"]]
@@ -200,7 +200,7 @@ def test_a_folder_that_is_reached_by_a_link_itself_is_served(shelf: Path) -> Non
     ["/etc/passwd", "../train.py", "/project/train.py", "secret.py", "/elsewhere/secret.py",
      "../elsewhere/secret.py:1", "train.py:", ":3"],
 )  # fmt: skip
-def test_source_is_told_of_the_programs_own_recorded_files_alone(
+def test_source_is_reported_of_the_programs_own_recorded_files_alone(
     place: str, tmp_path: Path
 ) -> None:
     run = tmp_path / "runs" / "run"

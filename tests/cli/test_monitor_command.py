@@ -75,7 +75,7 @@ def test_a_command_is_watched_to_its_end_and_ends_as_it_would(tmp_path):
     assert report["run"]["ended"] == "exit code 5"
 
 
-def test_growth_in_a_child_is_told(tmp_path):
+def test_growth_in_a_child_is_reported(tmp_path):
     child = GROWING.format(rounds=30, code=0)
     (tmp_path / "parent.py").write_text(PARENT.format(child=child))
     words = ("--interval", "0.1", "--out", "run", "-q", "--", sys.executable, "parent.py")
@@ -124,7 +124,7 @@ def test_too_few_readings_settle_nothing(tmp_path):
     assert "watch longer" in report["missing"][0]
 
 
-def test_a_killed_command_is_said_to_be_killed(tmp_path):
+def test_a_killed_command_is_reported_as_killed(tmp_path):
     kill = "import os, signal, time; time.sleep(0.5); os.kill(os.getpid(), signal.SIGKILL)"
     words = ("--interval", "0.1", "--out", "run", "-q", "--", sys.executable, "-c", kill)
     assert monitor(*words, folder=tmp_path).returncode == -signal.SIGKILL
@@ -184,7 +184,7 @@ def test_what_asks_the_monitor_to_end_is_handed_on_to_its_command(tmp_path):
     assert report_in(tmp_path / "run")["run"]["ended"] == "exit code 7"
 
 
-def test_a_monitor_of_a_process_of_others_that_is_told_to_end_reports_and_lets_it_be(tmp_path):
+def test_a_monitor_of_a_process_of_others_that_is_signalled_to_end_reports_and_lets_it_be(tmp_path):
     watched = subprocess.Popen([sys.executable, script(tmp_path, rounds=400)], cwd=tmp_path)
     try:
         started = watching("--pid", str(watched.pid), folder=tmp_path)
@@ -198,7 +198,7 @@ def test_a_monitor_of_a_process_of_others_that_is_told_to_end_reports_and_lets_i
     assert report_in(tmp_path / "run")["run"]["ended"] == "watched no longer"
 
 
-def test_of_a_process_of_others_that_was_killed_is_told_what_can_be_known(tmp_path):
+def test_of_a_process_of_others_that_was_killed_is_reported_what_can_be_known(tmp_path):
     watched = subprocess.Popen([sys.executable, script(tmp_path, rounds=400)], cwd=tmp_path)
     started = watching("--pid", str(watched.pid), folder=tmp_path)
     watched.kill()
@@ -234,7 +234,7 @@ def test_the_end_of_a_process_of_others_ends_the_watching(tmp_path):
         (("--", "no-such-command"), 1, "no-such-command can't be started"),
     ],
 )
-def test_what_makes_no_sense_is_said_in_one_sentence(words, code, printed, tmp_path):
+def test_what_makes_no_sense_is_reported_in_one_sentence(words, code, printed, tmp_path):
     done = monitor(*words, folder=tmp_path)
     assert done.returncode == code
     assert printed in done.stderr

@@ -125,7 +125,7 @@ def test_a_program_that_catches_its_error_has_not_failed(tmp_path: Path) -> None
     assert report["run"]["ended"] == "completed"
 
 
-def test_the_kernels_kill_is_told_with_the_last_census_before_it(
+def test_the_kernels_kill_is_reported_with_the_last_census_before_it(
     tmp_path: Path, group: Path
 ) -> None:
     keeps = KEEPS.format(size=2 * MIB)

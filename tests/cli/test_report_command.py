@@ -165,7 +165,7 @@ def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not output.wants_color(is_terminal=True)
 
 
-def test_version_and_help_are_told() -> None:
+def test_version_and_help_are_reported() -> None:
     assert invoke("--version").stdout.startswith("leakscope ")
     for command in ("run", "report", "compare"):
         reported = invoke(command, "--help").stdout

@@ -181,7 +181,7 @@ def test_refusal_is_one_clear_sentence(
 
 
 @pytest.mark.parametrize("name", ["nosuchmodule", "nosuch.module", "nosuchmodule.py"])
-def test_a_module_that_is_missing_is_told_by_python_and_leaves_no_run(
+def test_a_module_that_is_missing_is_reported_by_python_and_leaves_no_run(
     name: str, tmp_path: Path
 ) -> None:
     done = leakscope("run", "-m", name, folder=tmp_path)
@@ -194,7 +194,7 @@ def test_a_module_that_is_missing_is_told_by_python_and_leaves_no_run(
 
 
 @pytest.mark.parametrize("name", ["package.nosuch", "package.step.nosuch", "package", "spaced.no"])
-def test_what_a_package_lacks_is_told_by_python_and_leaves_no_run(
+def test_what_a_package_lacks_is_reported_by_python_and_leaves_no_run(
     name: str, tmp_path: Path
 ) -> None:
     for folder in ("package", "spaced"):
@@ -255,7 +255,7 @@ def test_an_option_is_guessed_only_where_it_is_like_one(
 @pytest.mark.parametrize(
     "words", [["snapshot", "abc"], ["snapshot", "0"], ["monitor", "--pid", "x"]]
 )
-def test_what_is_no_process_number_is_told_so(words: list[str]) -> None:
+def test_what_is_no_process_number_is_reported_as_such(words: list[str]) -> None:
     fault = CliRunner().invoke(commands, words, standalone_mode=False).exception
     assert isinstance(fault, click.BadParameter)
     assert "is not a process number" in str(fault)
@@ -311,7 +311,7 @@ def test_the_parent_is_small_while_it_waits(tmp_path: Path) -> None:
     assert done.stdout == "True False False\n", done.stderr
 
 
-def test_next_command_is_told_without_a_report(tmp_path: Path) -> None:
+def test_next_command_is_reported_without_a_report(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("")
     done = leakscope("run", "--no-report", "--out", "run", "train.py", folder=tmp_path)
     assert "leakscope report run" in done.stderr

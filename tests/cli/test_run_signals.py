@@ -105,7 +105,7 @@ def test_signal_without_a_handler_ends_both(tmp_path: Path) -> None:
     assert outcome(tmp_path) == {"exit_code": 128 + signal.SIGTERM, "signal": signal.SIGTERM}
 
 
-def test_killed_program_is_told_by_the_same_signal(tmp_path: Path) -> None:
+def test_killed_program_is_reported_by_the_same_signal(tmp_path: Path) -> None:
     with started(wrapped(SLEEPING, tmp_path), tmp_path) as (process, program):
         os.kill(program, signal.SIGKILL)
         assert ended(process) == (-signal.SIGKILL, "", "")

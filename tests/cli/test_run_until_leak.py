@@ -60,16 +60,16 @@ def watch(
     return watching, ended
 
 
-def test_a_program_whose_leak_holds_is_asked_to_end(monkeypatch, capsys):
+def test_a_program_whose_leak_holds_is_signalled_to_end(monkeypatch, capsys):
     watching, ended = watch(monkeypatch, verdict(), verdict("a"))
     assert watching.found
     assert ended == -signal.SIGTERM
-    told = capsys.readouterr().err
-    assert "since 14:05, full in 9 hours: Memory leaks: kept grows by 1 MiB per minute." in told
-    assert "--until-leak" in told
+    written = capsys.readouterr().err
+    assert "since 14:05, full in 9 hours: Memory leaks: kept grows by 1 MiB per minute." in written
+    assert "--until-leak" in written
 
 
-def test_a_leak_that_holds_is_told_once_while_the_program_goes_on(monkeypatch, capsys):
+def test_a_leak_that_holds_is_reported_once_while_the_program_goes_on(monkeypatch, capsys):
     watching, ended = watch(monkeypatch, verdict(), verdict("a"), ends=False)
     assert watching.found
     assert ended == 0

@@ -71,7 +71,7 @@ def shelf(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_run_is_told_by_its_report(shelf: Path) -> None:
+def test_a_run_is_reported_by_its_report(shelf: Path) -> None:
     reported = listed(shelf)
     assert [run.name for run in reported.runs] == ["clean", "leaking"]
     leaking = reported.runs[1]
@@ -93,7 +93,7 @@ def in_workers(report: Report, workers: int) -> Report:
 
 
 @pytest.mark.parametrize(("workers", "where"), [(1, "in a worker"), (2, "in each of 2 workers")])
-def test_a_rate_in_workers_is_told_as_theirs(workers: int, where: str, tmp_path: Path) -> None:
+def test_a_rate_in_workers_is_reported_as_theirs(workers: int, where: str, tmp_path: Path) -> None:
     put(tmp_path / "fed", in_workers(report_of(4.0 * MIB), workers))
     text = f"4 MiB per epoch {where}"
     assert text in " ".join(invoke("runs", tmp_path).stdout.split())
@@ -107,7 +107,7 @@ def ended(report: Report, how: str) -> Report:
 
 
 @pytest.mark.parametrize("rate", [4.0 * MIB, None])
-def test_a_kill_is_told_in_the_list(rate: float | None, tmp_path: Path) -> None:
+def test_a_kill_is_reported_in_the_list(rate: float | None, tmp_path: Path) -> None:
     put(tmp_path / "killed", ended(report_of(rate), "killed by SIGKILL"))
     put(tmp_path / "whole", ended(report_of(rate), "completed"))
     reported = "the run was killed by SIGKILL"
@@ -127,7 +127,7 @@ def test_a_leak_that_ended_for_want_of_memory_is_listed_as_both(tmp_path: Path) 
     assert "MemoryError" not in text
 
 
-def test_a_peak_is_said_to_be_with_child_processes(shelf: Path) -> None:
+def test_a_peak_is_reported_as_with_child_processes(shelf: Path) -> None:
     reported = "process and its child processes together"
     assert reported not in invoke("runs", shelf).stdout, "none of them has any"
     put(shelf / "tree", with_children(report_of(4.0 * MIB), rate=3.0 * MIB, shares=False))
@@ -181,7 +181,7 @@ def test_memory_of_child_processes_counts(shares: bool, beyond: int, tmp_path: P
         ((0.0, 0.0), "2 MiB per epoch"),
     ],
 )
-def test_growth_that_may_as_well_be_none_is_not_told_as_a_rate(
+def test_growth_that_may_as_well_be_none_is_not_reported_as_a_rate(
     interval: tuple[float, float], text: str, tmp_path: Path
 ) -> None:
     grown = MetricGrowth(
@@ -261,7 +261,7 @@ def test_one_run_broken_off_early_does_not_flatten_the_others(tmp_path: Path) ->
     assert max(heights) <= 26.0
 
 
-def test_the_lead_culprits_own_rate_is_whole_on_a_narrow_terminal(
+def test_the_first_culprits_own_rate_is_whole_on_a_narrow_terminal(
     shelf: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "40")
@@ -279,7 +279,7 @@ def test_runs_in_folders_of_the_directory_are_listed_too(shelf: Path) -> None:
     assert 'href="sweep/lr/seed0/report.html"' in page.read_text()
 
 
-def test_a_dataset_beside_runs_is_not_searched(shelf: Path) -> None:
+def test_a_dataset_next_to_runs_is_not_searched(shelf: Path) -> None:
     for number in range(1001):
         (shelf / "data" / f"{number}").mkdir(parents=True)
     put(shelf / "data" / "0" / "run", report_of(None))
@@ -291,7 +291,7 @@ def compared(out: Path, before: Path, after: Path) -> None:
     assert invoke(*words).exception is None
 
 
-def test_comparisons_beside_the_runs_are_linked(shelf: Path) -> None:
+def test_comparisons_next_to_the_runs_are_linked(shelf: Path) -> None:
     compared(shelf / "fixed.html", shelf / "leaking", shelf / "clean")
     (shelf / "index.html").write_text(invoke("runs", shelf, "--format", "html").stdout)
     (shelf / "mine.html").write_text('<meta name="leakscope-comparison" content="a">')
@@ -380,7 +380,7 @@ def test_a_narrow_terminal_has_fewer_columns_and_each_of_them_whole(
     ("order", "first"),
     [("newest", "clean"), ("name", "clean"), ("verdict", "leaking"), ("peak", "leaking")],
 )
-def test_runs_come_in_the_order_asked_for(order: str, first: str, shelf: Path) -> None:
+def test_runs_come_in_the_order_requested(order: str, first: str, shelf: Path) -> None:
     assert listed(shelf, "--sort", order).runs[0].name == first
 
 
@@ -454,7 +454,7 @@ def test_a_report_made_in_between_does_not_end_a_run(tmp_path: Path) -> None:
     assert listed(tmp_path).runs[0].standing is RunStatus.REPORTED
 
 
-def test_of_another_machine_it_is_said_that_it_may_still_run(tmp_path: Path) -> None:
+def test_of_another_machine_it_is_reported_that_it_may_still_run(tmp_path: Path) -> None:
     open_recording(tmp_path / "far", host="another-machine").close()
     run = listed(tmp_path).runs[0]
     assert run.standing is RunStatus.UNREPORTED
@@ -475,7 +475,7 @@ DAMAGED = {
 
 @pytest.mark.parametrize("form", ["text", "html", "json"])
 @pytest.mark.parametrize("damage", DAMAGED.values(), ids=DAMAGED)
-def test_a_damaged_report_is_said_to_be_so(damage: bytes, form: str, shelf: Path) -> None:
+def test_a_damaged_report_is_reported_as_such(damage: bytes, form: str, shelf: Path) -> None:
     record_run(shelf / "damaged")
     (shelf / "damaged" / "report.json").write_bytes(damage)
     result = invoke("runs", shelf, "--format", form)
@@ -486,7 +486,7 @@ def test_a_damaged_report_is_said_to_be_so(damage: bytes, form: str, shelf: Path
     assert f"leakscope report {shelf / 'damaged'}" in run.remark
 
 
-def test_a_report_of_a_newer_leakscope_is_told_apart_from_damage(shelf: Path) -> None:
+def test_a_report_of_a_newer_leakscope_is_distinguished_from_damage(shelf: Path) -> None:
     newer = json.dumps({"schema_version": 99})
     (shelf / "notes" / "report.json").write_text(newer)
     run = next(run for run in listed(shelf).runs if run.name == "notes")
@@ -507,7 +507,7 @@ def test_figures_that_mean_nothing_are_harmless(amount: str, shelf: Path) -> Non
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_a_folder_that_cannot_be_read_is_said(shelf: Path) -> None:
+def test_a_folder_that_cannot_be_read_is_reported(shelf: Path) -> None:
     (shelf / "clean").chmod(0)
     try:
         assert "can't be read" in invoke("runs", shelf).stdout

@@ -118,7 +118,7 @@ def test_following_ends_with_the_run(running):
     assert "train.py ended after" in output
 
 
-def test_a_path_that_is_no_run_is_said_to_be_none(tmp_path):
+def test_a_path_that_is_no_run_is_reported(tmp_path):
     done = show(str(tmp_path / "nothing"))
     assert done.returncode == 1
     assert "does not exist" in done.stderr

@@ -203,7 +203,7 @@ class TestACensusIsTaken:
         assert report.culprits[0].name == "history"
         assert any("1 census was taken on request" in note for note in report.notes)
         run.main.snapshots.clear()
-        assert told_by(report) == told_by(analyse(run))
+        assert reported_by(report) == reported_by(analyse(run))
 
     def test_it_reads_well_and_names_the_run(self, tmp_path: Path) -> None:
         with started(STEPS_UNTIL_ASKED, tmp_path, *ALLOWED) as running:
@@ -238,7 +238,7 @@ class TestACensusIsTaken:
             (tmp_path / "enough").touch()
             assert running.ended()[0] == 0
 
-    def test_ranks_are_asked_each_by_itself(self, tmp_path: Path) -> None:
+    def test_ranks_are_queried_each_by_itself(self, tmp_path: Path) -> None:
         with two_ranks(STEPS_UNTIL_ASKED, tmp_path) as (launcher, pids):
             both = refused(launcher.pid)
             ranks = {int(n): int(pid) for pid, n in re.findall(r"(\d+) \(rank (\d)\)", both)}
@@ -266,7 +266,7 @@ class TestNoCensusComes:
             (tmp_path / "enough").touch()
             assert running.ended()[:2] == (0, "read 1\n")
 
-    def test_a_stopped_process_is_said_to_be_stopped(self, tmp_path: Path) -> None:
+    def test_a_stopped_process_is_reported_as_stopped(self, tmp_path: Path) -> None:
         script = TRAINING + "\nwait_for('enough')\n"
         with started(script, tmp_path, *ALLOWED) as running:
             os.kill(running.pid, signal.SIGSTOP)
@@ -278,7 +278,7 @@ class TestNoCensusComes:
             (tmp_path / "enough").touch()
             assert running.ended()[0] == 0
 
-    def test_a_process_that_ends_meanwhile_is_said_to_have_ended(self, tmp_path: Path) -> None:
+    def test_a_process_that_ends_meanwhile_is_reported_as_ended(self, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "pipe")
         with started(TRAINING + ENDS_ON_A_SIGNAL + BLOCKED, tmp_path, *ALLOWED) as running:
             done = ask(running.pid)
@@ -395,7 +395,7 @@ def plain_result(folder: Path) -> str:
     return done.stdout.partition("\n")[2]
 
 
-def told_by(report: Any) -> dict[str, Any]:
+def reported_by(report: Any) -> dict[str, Any]:
     """Return what a report concludes: all but what only tells of requests."""
     document: dict[str, Any] = json.loads(render_json(report))
     document["notes"] = [note for note in document["notes"] if "on request" not in note]

@@ -22,13 +22,13 @@ def text(**gauges: int) -> str:
     )
 
 
-def test_child_processes_are_told_beside_the_process() -> None:
+def test_child_processes_are_reported_next_to_the_process() -> None:
     reported = text(rss=324 * MIB, **{gauge.CHILDREN: 2, gauge.CHILDREN_PSS: 214 * MIB})
     assert (
         "\n324 MiB resident, and 214 MiB in 2 child processes (shared pages divided)\n" in reported
     )
 
 
-def test_where_there_are_none_nothing_is_said_of_them() -> None:
+def test_where_there_are_none_nothing_is_reported_of_them() -> None:
     reported = text(rss=324 * MIB, **{gauge.CHILDREN: 0, gauge.CHILDREN_PSS: 0})
     assert "\n324 MiB resident\n" in reported

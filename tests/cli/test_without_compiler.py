@@ -64,7 +64,7 @@ def test_a_run_is_recorded_and_the_report_says_which_walker_it_was(
         )
         assert done.returncode == 0, done.stderr
     assert "walker: reference" in done.stdout
-    assert "doesn't say who else holds what grows" in " ".join(done.stdout.split())
+    assert "reports no other holders of what grows" in " ".join(done.stdout.split())
     report = json.loads((tmp_path / "run" / "report.json").read_text())
     assert report["overhead"]["walker"] == "reference"
     assert [culprit["name"] for culprit in report["culprits"]] == ["kept"]

@@ -191,7 +191,7 @@ def test_unknown_keys_are_passed_over_with_the_nearest_known_one(
     assert heard == found.remarks
 
 
-def test_an_unknown_variable_is_told_and_a_switch_is_none() -> None:
+def test_an_unknown_variable_is_reported_and_a_switch_is_none() -> None:
     found = read({"LEAKSCOPE_BUGDET": "1", "LEAKSCOPE_DEBUG": "1", "LEAKSCOPE": "off"})
     assert found.remarks == ["leakscope has no LEAKSCOPE_BUGDET; did you mean LEAKSCOPE_BUDGET?"]
 
@@ -213,7 +213,7 @@ def test_a_removed_working_directory_costs_nothing(
     assert read().faults == []
 
 
-def test_python_310_is_told_that_it_reads_no_toml(
+def test_python_310_is_reported_to_read_no_toml(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project(folder, "budget = 0.5")

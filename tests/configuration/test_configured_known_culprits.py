@@ -111,20 +111,20 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["7", '"one.toml"', "{ a = 1 }"])
-def test_what_is_no_list_is_told(value: str, tmp_path: Path) -> None:
+def test_what_is_no_list_is_reported(value: str, tmp_path: Path) -> None:
     own = read(tmp_path, f"[tool.leakscope]\nknown-culprits = {value}\n")
     assert own.entries == ()
     assert "must be a list of files" in own.faults[0]
 
 
-def test_what_is_neither_a_file_nor_an_entry_is_told(tmp_path: Path) -> None:
+def test_what_is_neither_a_file_nor_an_entry_is_reported(tmp_path: Path) -> None:
     own = read(tmp_path, "[tool.leakscope]\nknown-culprits = [7]\n")
     assert own.faults == (
         f"Known culprit number 1 of {tmp_path / 'pyproject.toml'} is left out: it must be a table.",
     )
 
 
-def test_libraries_of_own_entries_are_told_for_the_recording(tmp_path: Path) -> None:
+def test_libraries_of_own_entries_are_reported_for_the_recording(tmp_path: Path) -> None:
     text = entry("first", "[[tool.leakscope.known-culprits]]")
     text += entry("second", "[[tool.leakscope.known-culprits]]").replace("mylib", "another")
     (tmp_path / "pyproject.toml").write_text(text)

@@ -69,7 +69,7 @@ def test_suppressions_must_be_tables(text: str, tmp_path: Path) -> None:
         suppressions(tmp_path, f"[tool.leakscope]\n{text}\n")
 
 
-def test_an_unknown_key_is_told_with_the_nearest_known_one(tmp_path: Path) -> None:
+def test_an_unknown_key_is_reported_with_the_nearest_known_one(tmp_path: Path) -> None:
     text = f'{HEAD}patern = "a"\npath = "b"\nreason = "c"\n'
     _, remarks = read_suppressions(read_section(project(tmp_path, text)))
     assert len(remarks) == 1
@@ -86,7 +86,9 @@ def test_an_unknown_key_is_told_with_the_nearest_known_one(tmp_path: Path) -> No
         "[tool.leakscope]\nx = " + "[" * 20_000,
     ],
 )
-def test_a_broken_file_is_told_and_costs_nothing_else(text: str | bytes, tmp_path: Path) -> None:
+def test_a_broken_file_is_reported_and_costs_nothing_else(
+    text: str | bytes, tmp_path: Path
+) -> None:
     section = read_section(project(tmp_path, text))
     assert section.table == {}
     assert len(section.remarks) == 1

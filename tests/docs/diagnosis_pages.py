@@ -93,7 +93,7 @@ def report_of(recorder: SnippetRecorder, folder: Path, page: Page, snippet: str)
     return analyse(open_run(_watch(folder) if page.is_watched else recorder.record(folder)))
 
 
-def told(report: Report) -> list[Culprit | Finding]:
+def reported(report: Report) -> list[Culprit | Finding]:
     """Return culprits and findings, the accusations before the notes."""
     ranked: list[Culprit | Finding] = [*report.culprits, *report.findings]
     return sorted(ranked, key=lambda item: item.severity is Severity.NOTE)
@@ -102,7 +102,7 @@ def told(report: Report) -> list[Culprit | Finding]:
 def excerpt(report: Report) -> str:
     """Return the parts of the report that a page shows: verdict, what comes first, its remedy."""
     lines = _wrapped(f"{_MARKS[report.verdict]} · {report.headline}")
-    for item in told(report)[:1]:
+    for item in reported(report)[:1]:
         name = item.name if isinstance(item, Culprit) else item.title
         lines += ["", *_wrapped(f"1. {name}  {item.severity.value}")]
         if item.bytes_per_unit:

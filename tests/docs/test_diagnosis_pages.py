@@ -1,4 +1,4 @@
-"""Pages of the diagnoses: leaking snippets are told as their pages say, fixed ones are clean."""
+"""Pages of the diagnoses: leaking snippets leak as their pages say, fixed ones are clean."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from diagnosis_pages import (
     excerpt,
     prelude,
     report_of,
-    told,
+    reported,
     without_figures,
 )
 from snippet_recorder import SnippetRecorder
@@ -55,13 +55,13 @@ def kind_of(item: Culprit | Finding) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", EXECUTED, ids=lambda page: page.path.stem)
-def test_the_leaking_snippet_is_told_as_its_page_shows(
+def test_the_leaking_snippet_is_reported_as_its_page_shows(
     page: Page, tmp_path: Path, recorder: SnippetRecorder
 ) -> None:
     report = report_of(recorder, tmp_path, page, page.leaks)
     printed = excerpt(report)
-    assert told(report), printed
-    assert kind_of(told(report)[0]) in page.kinds, printed
+    assert reported(report), printed
+    assert kind_of(reported(report)[0]) in page.kinds, printed
     assert without_figures(printed) == without_figures(page.shows), printed
 
 
@@ -103,10 +103,10 @@ def test_a_page_names_kinds_that_have_rules(page: Page) -> None:
 
 
 def test_every_kind_has_a_page() -> None:
-    told_of = {kind for page in EVERY for kind in page.kinds}
+    reported_for = {kind for page in EVERY for kind in page.kinds}
     kinds = kinds_in_the_sources()
     assert "allocator_slack" in kinds
-    assert not kinds - told_of
+    assert not kinds - reported_for
 
 
 def test_the_overview_lists_every_page() -> None:

@@ -1,4 +1,4 @@
-"""Circles through C++ of which a hook is a part are told as loops, with the line that made them."""
+"""Circles through C++ and a hook are reported as loops, with the line that made them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def lines_that_make(case: str) -> set[int]:
 
 
 @pytest.mark.parametrize("case", sampled(LOOPS, {"after_accumulation"}))
-def test_the_loop_is_told_with_its_steps_and_the_line_that_made_it(
+def test_the_loop_is_reported_with_its_steps_and_the_line_that_made_it(
     case: str, tmp_path: Path
 ) -> None:
     report = report_of(case, "leak", tmp_path)
@@ -62,8 +62,8 @@ def test_the_loop_is_told_with_its_steps_and_the_line_that_made_it(
     words, steps = LOOPS[case]
     assert first["kind"] == "autograd_loop"
     assert words.lower() in first["title"].lower()
-    told = first["circles"][0]["steps"]
-    assert all(any(step in each for each in told) for step in steps), told
+    reported = first["circles"][0]["steps"]
+    assert all(any(step in each for each in reported) for step in steps), reported
     assert {int(line.rpartition(":")[2]) for line in first["fed_at"]} & lines_that_make(case)
     if case in BYTES_A_STEP:
         assert first["bytes_per_unit"] == pytest.approx(BYTES_A_STEP[case], rel=0.15)

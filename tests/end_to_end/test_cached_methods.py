@@ -35,7 +35,7 @@ class Detector(nn.Module):
 NAME = "detectors.Detector.anchors"
 
 
-def told_of(bound: int | None, tmp_path: Path, leakscope: Warm) -> dict[str, Any]:
+def reported_for(bound: int | None, tmp_path: Path, leakscope: Warm) -> dict[str, Any]:
     packages = tmp_path / "site-packages"
     packages.mkdir()
     (packages / "detectors.py").write_text(LIBRARY.format(bound=bound))
@@ -49,7 +49,7 @@ def told_of(bound: int | None, tmp_path: Path, leakscope: Warm) -> dict[str, Any
 def test_it_is_named_with_the_line_that_defines_it(
     tmp_path: Path, leakscope_commands: Warm
 ) -> None:
-    report = told_of(None, tmp_path, leakscope_commands)
+    report = reported_for(None, tmp_path, leakscope_commands)
     named = [c for c in report["culprits"] if c["name"] == NAME]
     named += [f for f in report["findings"] if f["title"].endswith(NAME)]
     assert report["verdict"] == "leak"
@@ -57,5 +57,5 @@ def test_it_is_named_with_the_line_that_defines_it(
 
 
 def test_one_that_is_full_is_fine(tmp_path: Path, leakscope_commands: Warm) -> None:
-    report = told_of(2, tmp_path, leakscope_commands)
+    report = reported_for(2, tmp_path, leakscope_commands)
     assert report["verdict"] == "clean", report["headline"]

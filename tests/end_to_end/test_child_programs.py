@@ -112,7 +112,7 @@ def test_a_rollout_worker_that_keeps_its_frames_is_named(tmp_path):
     assert report.processes[2].runs == "RolloutWorker.run"
 
 
-def test_a_learner_that_keeps_what_it_gets_is_told_from_its_workers(tmp_path):
+def test_a_learner_that_keeps_what_it_gets_is_distinguished_from_its_workers(tmp_path):
     report = report_of(tmp_path, "rl.py", "learner")
     (culprit,) = serious(report)
     assert (culprit.name, culprit.process) == ("Learner.replay", "main process")

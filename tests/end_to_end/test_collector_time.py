@@ -22,8 +22,8 @@ def findings(commands: Warm, folder: Path, kept: str) -> dict[str, dict[str, Any
 
 def report_of(commands: Warm, folder: Path, program: Path, kept: str) -> dict[str, Any]:
     commands.run([*RUN, str(program), kept], folder, timeout_s=280).well()
-    told: dict[str, Any] = json.loads((folder / "run" / "report.json").read_text())
-    return told
+    reported: dict[str, Any] = json.loads((folder / "run" / "report.json").read_text())
+    return reported
 
 
 @pytest.mark.slow
@@ -31,10 +31,10 @@ def report_of(commands: Warm, folder: Path, program: Path, kept: str) -> dict[st
 def test_many_collections_that_keep_nothing_accuse_nobody(
     leakscope_commands: Warm, tmp_path: Path, kind: str
 ) -> None:
-    told = report_of(leakscope_commands, tmp_path, HEALTHY, kind)
-    assert (told["verdict"], told["culprits"]) == ("clean", []), told["headline"]
-    kinds = {one["kind"]: one["severity"] for one in told["findings"]}
-    assert kinds.keys() <= {"collector_time", "cleaning_calls"}, told["findings"]
+    reported = report_of(leakscope_commands, tmp_path, HEALTHY, kind)
+    assert (reported["verdict"], reported["culprits"]) == ("clean", []), reported["headline"]
+    kinds = {one["kind"]: one["severity"] for one in reported["findings"]}
+    assert kinds.keys() <= {"collector_time", "cleaning_calls"}, reported["findings"]
     assert set(kinds.values()) <= {"note"}
 
 
@@ -48,7 +48,7 @@ def test_ever_more_objects_make_collections_longer(
 
 
 @pytest.mark.slow
-def test_a_program_that_keeps_few_objects_is_not_told_of_its_collections(
+def test_a_program_that_keeps_few_objects_gets_no_word_of_its_collections(
     leakscope_commands: Warm, tmp_path: Path
 ) -> None:
     assert (
@@ -58,7 +58,7 @@ def test_a_program_that_keeps_few_objects_is_not_told_of_its_collections(
 
 
 @pytest.mark.slow
-def test_calls_that_free_much_are_told_with_what_they_free(
+def test_calls_that_free_much_are_reported_with_what_they_free(
     leakscope_commands: Warm, tmp_path: Path
 ) -> None:
     found = findings(leakscope_commands, tmp_path, "collects")["cleaning_calls"]

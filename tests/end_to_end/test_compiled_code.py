@@ -67,7 +67,7 @@ def criterion(x):
 """
 
 
-def told(
+def reported(
     recorder: SnippetRecorder, folder: Path, defined: str, term: str, rows: str = "32"
 ) -> dict[str, Any]:
     (folder / "train.py").write_text(PRELUDE + defined + LOOP.format(term=term, rows=rows))
@@ -82,7 +82,7 @@ def line_of(folder: Path, text: str) -> str:
 def test_a_function_that_is_made_and_compiled_in_every_second_step_leaks(
     recorder: SnippetRecorder, tmp_path: Path
 ) -> None:
-    report = told(recorder, tmp_path, MADE_IN_A_STEP, "(made(number, x) if number % 2 else 0)")
+    report = reported(recorder, tmp_path, MADE_IN_A_STEP, "(made(number, x) if number % 2 else 0)")
     assert report["verdict"] == "leak", report["headline"]
     culprit = report["culprits"][0]
     assert culprit["name"] == "compiled code of penalty"
@@ -98,7 +98,7 @@ def test_a_function_that_is_compiled_for_each_name_leaks_where_the_limit_was_rai
     recorder: SnippetRecorder, tmp_path: Path
 ) -> None:
     defined = GUARDED_BY_A_NAME.format(limit=RAISED)
-    report = told(recorder, tmp_path, defined, 'criterion(x, f"{epoch}-{step // 4}")')
+    report = reported(recorder, tmp_path, defined, 'criterion(x, f"{epoch}-{step // 4}")')
     assert report["verdict"] == "leak", report["headline"]
     culprit = report["culprits"][0]
     assert culprit["name"] == "compiled code of criterion"
@@ -116,7 +116,7 @@ def test_the_same_function_with_the_limit_as_it_is_ends_there_and_is_no_leak(
     recorder: SnippetRecorder, tmp_path: Path
 ) -> None:
     defined = GUARDED_BY_A_NAME.format(limit="")
-    report = told(recorder, tmp_path, defined, 'criterion(x, f"{epoch}-{step // 4}")')
+    report = reported(recorder, tmp_path, defined, 'criterion(x, f"{epoch}-{step // 4}")')
     assert report["verdict"] == "clean", report["headline"]
     (note,) = [finding for finding in report["findings"] if finding["kind"] == "compiled_code"]
     assert note["severity"] == "note"
@@ -130,7 +130,7 @@ def test_a_function_on_the_way_to_its_limit_is_no_leak_and_says_how_far_it_is(
     recorder: SnippetRecorder, tmp_path: Path
 ) -> None:
     defined = GUARDED_BY_A_NAME.format(limit="")
-    report = told(recorder, tmp_path, defined, 'criterion(x, f"{epoch - epoch % 2}")')
+    report = reported(recorder, tmp_path, defined, 'criterion(x, f"{epoch - epoch % 2}")')
     assert report["verdict"] != "leak", report["headline"]
     assert not [c for c in report["culprits"] if "compiled" in c["name"]]
     (note,) = [finding for finding in report["findings"] if finding["kind"] == "compiled_code"]
@@ -140,7 +140,7 @@ def test_a_function_on_the_way_to_its_limit_is_no_leak_and_says_how_far_it_is(
 def test_shapes_that_vary_are_compiled_twice_and_are_no_leak(
     recorder: SnippetRecorder, tmp_path: Path
 ) -> None:
-    report = told(recorder, tmp_path, OF_ANY_SIZE, "criterion(x)", rows="8 + number % 24")
+    report = reported(recorder, tmp_path, OF_ANY_SIZE, "criterion(x)", rows="8 + number % 24")
     assert report["verdict"] == "clean", report["headline"]
     (function,) = report["compiled_code"]["functions"]
     assert function["entries"] == 2
@@ -148,10 +148,10 @@ def test_shapes_that_vary_are_compiled_twice_and_are_no_leak(
     assert not [finding for finding in report["findings"] if finding["kind"] == "compiled_code"]
 
 
-def test_tensors_that_only_compiled_code_keeps_are_told(
+def test_tensors_that_only_compiled_code_keeps_are_reported(
     recorder: SnippetRecorder, tmp_path: Path
 ) -> None:
-    report = told(recorder, tmp_path, KEPT_BY_THE_BACKEND, 'criterion(x, f"{epoch // 2}")')
+    report = reported(recorder, tmp_path, KEPT_BY_THE_BACKEND, 'criterion(x, f"{epoch // 2}")')
     assert report["verdict"] != "leak", report["headline"]
     (function,) = report["compiled_code"]["functions"]
     assert function["entries"] == 4

@@ -39,13 +39,13 @@ def test_a_state_that_is_never_detached_has_its_whole_rate(tmp_path: Path) -> No
     assert not [f for f in report["findings"] if f["kind"] == "unexplained"]
 
 
-def test_what_an_extension_leaks_beside_it_is_told_with_its_own_line(tmp_path: Path) -> None:
+def test_what_an_extension_leaks_next_to_it_is_reported_with_its_own_line(tmp_path: Path) -> None:
     report, out = run("beside", tmp_path)
     truth = int(out.partition("bytes per step:")[2].split()[0]) - 400_000
-    told = [*report["culprits"], *report["findings"]]
+    reported = [*report["culprits"], *report["findings"]]
     lines = PROGRAM.read_text().splitlines()
     leaks = next(n for n, line in enumerate(lines, 1) if "leaks here" in line)
-    graph = max(told, key=lambda each: each["bytes_per_unit"])
+    graph = max(reported, key=lambda each: each["bytes_per_unit"])
     (other,) = [f for f in report["findings"] if f["kind"] == "leaked_references"]
     assert "Recogniser.hidden" in report["headline"]
     assert "Also: " in report["headline"]

@@ -1,6 +1,6 @@
 """A recording with a device from end to end, where there is none: the host's tensors play it.
 
-Storages of the host are told as if they lay on `cuda:0`, and a list of segments as if torch's
+Storages of the host are shown as if they lay on `cuda:0`, and a list of segments as if torch's
 allocator had made them: all else is the real way of the data, from the session to the report.
 """
 
@@ -15,7 +15,7 @@ import leakscope
 from leakscope.analysis.verdict.analyse import analyse
 from leakscope.heap.roles import Roles, StorageRole
 from leakscope.model.report import Report
-from leakscope.probes import blocks as block_probe
+from leakscope.probes import cuda as block_probe
 from leakscope.recording import open_run
 from leakscope.report import render_html, render_text
 
@@ -67,6 +67,8 @@ def played(monkeypatch: pytest.MonkeyPatch) -> PlayedDevice:
     monkeypatch.setattr(Roles, "on_devices", on_devices)
     monkeypatch.setattr(block_probe, "awake_cuda", lambda: device)
     monkeypatch.setattr(block_probe, "allocator_segments", device.segments)
+    for probe in (block_probe.CudaProbe, block_probe.DeviceProbe):
+        monkeypatch.setattr(probe, "measure", lambda _: {})  # it has blocks and no statistics
     return device
 
 

@@ -1,4 +1,4 @@
-"""Programs that grow with an event, and look-alikes that grow with every step beside it.
+"""Programs that grow with an event, and look-alikes that grow with every step next to it.
 
 Each event comes every 13 steps of 20 an epoch, so that neither steps nor epochs go with it.
 """
@@ -198,7 +198,7 @@ PARTS = {"logged_error", "failed_request"}
 NEEDS = {"tracker_call": "tensorboard", "figure": "matplotlib", "image": "PIL"}
 
 
-def told(
+def reported(
     recorder: SnippetRecorder, folder: Path, event: str, *, per_event: str, per_step: str
 ) -> dict[str, Any]:
     """Return the report of a program in which an event happens and something is kept."""
@@ -215,11 +215,11 @@ def told(
 
 
 @pytest.mark.parametrize("event", [name for name in EVENTS if name not in PARTS])
-def test_a_leak_per_event_is_told_by_it(
+def test_a_leak_per_event_is_reported_by_it(
     recorder: SnippetRecorder, tmp_path: Path, event: str
 ) -> None:
     keeps = KEEPS.format(numbers=AT_EACH_EVENT)
-    report = told(recorder, tmp_path, event, per_event=keeps, per_step="pass")
+    report = reported(recorder, tmp_path, event, per_event=keeps, per_step="pass")
     assert report["verdict"] == "leak", report["headline"]
     culprit = report["culprits"][0]
     assert culprit["name"] == "kept"
@@ -236,11 +236,11 @@ def test_a_leak_per_event_is_told_by_it(
 
 
 @pytest.mark.parametrize("event", EVENTS)
-def test_a_leak_per_step_beside_events_stays_per_step(
+def test_a_leak_per_step_next_to_events_stays_per_step(
     recorder: SnippetRecorder, tmp_path: Path, event: str
 ) -> None:
     keeps = KEEPS.format(numbers=AT_EACH_STEP)
-    report = told(recorder, tmp_path, event, per_event="pass", per_step=keeps)
+    report = reported(recorder, tmp_path, event, per_event="pass", per_step=keeps)
     assert report["verdict"] == "leak", report["headline"]
     culprit = report["culprits"][0]
     assert culprit["name"] == "kept"
@@ -251,11 +251,13 @@ def test_a_leak_per_step_beside_events_stays_per_step(
 
 
 @pytest.mark.parametrize("event", sorted(PARTS))
-def test_a_leak_per_error_is_told_by_errors_and_not_by_what_goes_well_too(
+def test_a_leak_per_error_is_reported_by_errors_and_not_by_what_goes_well_too(
     recorder: SnippetRecorder, tmp_path: Path, event: str
 ) -> None:
     keeps = KEEPS.format(numbers=AT_EACH_EVENT)
-    report = told(recorder, tmp_path, event, per_event=f"number % 2 and {keeps}", per_step="pass")
+    report = reported(
+        recorder, tmp_path, event, per_event=f"number % 2 and {keeps}", per_step="pass"
+    )
     (rate,) = report["culprits"][0]["per_event"]["rates"]
     assert rate["event"] == event
 
@@ -267,7 +269,7 @@ def test_a_leak_per_error_is_told_by_errors_and_not_by_what_goes_well_too(
         ("pass", KEEPS.format(numbers=AT_EACH_STEP), "step"),
     ],
 )
-def test_a_leak_per_evaluation_is_told_by_validations_and_one_beside_them_by_steps(
+def test_a_leak_per_evaluation_is_reported_by_validations_and_one_next_to_them_by_steps(
     recorder: SnippetRecorder, tmp_path: Path, per_event: str, per_step: str, unit: str
 ) -> None:
     loop = LOOP.format(per_event=per_event, per_step=per_step)
@@ -291,7 +293,7 @@ def test_a_leak_per_save_with_a_validation_each_time_says_that_both_coincide(
     assert "can't tell" in by_event["text"]
 
 
-def test_what_climbs_in_an_epoch_with_each_save_and_is_given_back_is_told_by_saves(
+def test_what_climbs_in_an_epoch_with_each_save_and_is_released_is_reported_by_saves(
     recorder: SnippetRecorder, tmp_path: Path
 ) -> None:
     loop = LOOP.format(per_event="kept.append(torch.rand(1 << 20))", per_step="pass")
@@ -307,7 +309,7 @@ def test_what_climbs_in_an_epoch_with_each_save_and_is_given_back_is_told_by_sav
     assert culprit["per_event"]["rates"][0]["bytes_each"] == pytest.approx(4 << 20, rel=0.02)
 
 
-def test_a_leak_per_asynchronous_save_is_told_by_the_save_and_that_both_coincide(
+def test_a_leak_per_asynchronous_save_is_reported_by_the_save_and_that_both_coincide(
     recorder: SnippetRecorder, tmp_path: Path
 ) -> None:
     loop = LOOP.format(per_event=KEEPS.format(numbers=AT_EACH_EVENT), per_step="pass")

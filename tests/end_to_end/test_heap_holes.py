@@ -16,7 +16,7 @@ PROGRAM = Path(__file__).parent / "programs" / "heap_with_holes.py"
 @pytest.mark.parametrize(
     ("in_use_mib", "severity", "verdict"), [(0, "warning", "leak"), (200, "note", "clean")]
 )
-def test_holes_that_grow_are_told_where_they_are_larger_than_what_is_in_use(
+def test_holes_that_grow_are_reported_where_they_are_larger_than_what_is_in_use(
     in_use_mib: int, severity: str, verdict: str, tmp_path: Path, leakscope_commands: Warm
 ) -> None:
     program = tmp_path / "train.py"

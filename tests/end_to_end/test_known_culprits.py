@@ -1,4 +1,4 @@
-"""Programs that leak as libraries are known to, through `leakscope run`: the entry is told."""
+"""Programs that leak as libraries are known to, through `leakscope run`: the entry is reported."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ FINDINGS = {"matplotlib-open-figures": "open_figures"}
 """Where a finding is about the same thing."""
 RUN = ("-m", "leakscope", "run", "--quiet", "--out", "run")
 JUDGED = ("lightning_metric_never_reset", "accelerate_folds")
-"""Programs of the zoo's sample: all that is said of them is held against what is true."""
+"""Programs of the zoo's sample: all that is reported on them is held against what is true."""
 ENTRY = """\
 [[culprit]]
 id = "recorder-samples"
@@ -123,7 +123,7 @@ def test_every_entry_has_a_program_or_a_reason_why_not() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sampled(PROGRAMS, SAMPLE))
-def test_what_a_library_is_known_for_is_told_of_its_culprit(
+def test_what_a_library_is_known_for_is_reported_with_its_culprit(
     name: str, report_of: Callable[..., dict[str, Any]]
 ) -> None:
     program, library = PROGRAMS[name]
@@ -150,7 +150,7 @@ def test_what_a_library_is_known_for_is_told_of_its_culprit(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sampled(CASES, SAMPLE_OF_CASES))
-def test_what_a_library_keeps_is_told_and_its_fixed_twin_is_accused_of_nothing(
+def test_what_a_library_keeps_is_reported_and_its_fixed_twin_is_accused_of_nothing(
     name: str, tmp_path: Path
 ) -> None:
     known = next(entry.known for entry in shipped().entries if entry.known.id == name)
@@ -189,7 +189,7 @@ def _is_installed(library: str) -> bool:
 
 
 @pytest.mark.slow
-def test_look_alikes_of_the_users_own_are_not_told(
+def test_look_alikes_of_the_users_own_are_not_reported(
     report_of: Callable[..., dict[str, Any]],
 ) -> None:
     report = report_of(HERE / "look_alikes.py")
@@ -210,7 +210,7 @@ def test_what_wandb_was_known_for_it_keeps_no_more(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("installed", "is_listed"), [("1.4.0", True), ("2.0.0", False)])
-def test_an_entry_of_the_projects_own_is_told_of_the_versions_that_it_names(
+def test_an_entry_of_the_projects_own_is_reported_of_the_versions_that_it_names(
     installed: str, is_listed: bool, tmp_path: Path
 ) -> None:
     library = tmp_path / "library"

@@ -1,4 +1,4 @@
-"""Memory that no Python object holds: each leak is told with its library and line, its twin is not.
+"""Memory that no Python object holds: leaks are reported with library and line, twins are not.
 
 The native library is built from `native_programs/decoder.c` on first use.
 """
@@ -51,7 +51,7 @@ def line_of(name: str, text: str) -> str:
 
 
 def first(report: dict[str, Any]) -> dict[str, Any]:
-    """Return what a reader is told first: the worst culprit, or else finding."""
+    """Return what a reader reads first: the worst culprit, or else finding."""
     serious = [c for c in report["culprits"] if c["severity"] != "note"]
     leading: dict[str, Any] = [*serious, *report["findings"]][0]
     return leading
@@ -65,7 +65,7 @@ def first(report: dict[str, Any]) -> dict[str, Any]:
         ("thread_arenas", "libdecoder.so", "decoder.scratch("),
     ],
 )
-def test_a_native_leak_is_told_with_its_library_and_line(
+def test_a_native_leak_is_reported_with_its_library_and_line(
     name: str, library: str, call: str, tmp_path: Path, leakscope_commands: Warm
 ) -> None:
     report = report_of(name, tmp_path, leakscope_commands)
@@ -102,7 +102,7 @@ def test_decoders_that_a_list_keeps_are_one_culprit_with_what_their_library_hold
     assert not [f for f in report["findings"] if f["kind"] == "unexplained"]
 
 
-def test_segments_of_shared_memory_are_told_with_the_line_that_makes_them(
+def test_segments_of_shared_memory_are_reported_with_the_line_that_makes_them(
     tmp_path: Path, leakscope_commands: Warm
 ) -> None:
     report = report_of("shared_segments", tmp_path, leakscope_commands)

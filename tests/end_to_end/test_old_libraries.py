@@ -1,6 +1,6 @@
-"""What libraries of some years ago are known to keep, with those versions: the entry is told.
+"""What libraries of some years ago are known to keep, with those versions: the entry is reported.
 
-They are installed beside the present ones for the time of a test.
+They are installed next to the present ones for the time of a test.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def install(tmp_path_factory: pytest.TempPathFactory) -> Install:
 @pytest.mark.slow
 @pytest.mark.corpus
 @pytest.mark.parametrize("name", OLD)
-def test_what_an_old_version_is_known_for_is_told_of_its_culprit(
+def test_what_an_old_version_is_known_for_is_reported_with_its_culprit(
     name: str, install: Install, tmp_path: Path
 ) -> None:
     old = OLD[name]

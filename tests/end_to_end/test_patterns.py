@@ -412,7 +412,7 @@ def run(recorder: SnippetRecorder, folder: Path, body: str) -> dict[str, Any]:
     return recorder.report(folder)
 
 
-def said(report: dict[str, Any]) -> str:
+def summary(report: dict[str, Any]) -> str:
     keys = ("name", "severity", "growth", "unit", "bytes_per_unit", "fed_at")
     rows = [{key: c[key] for key in keys} for c in report["culprits"]]
     titles = [f"{f['severity']}: {f['title']}" for f in report["findings"]]
@@ -429,19 +429,19 @@ def test_leak_is_named_with_its_line_and_rate(
     program = LEAKS[name]
     report = run(recorder, tmp_path, program.body)
     first = report["culprits"][0] if report["culprits"] else {}
-    assert report["verdict"] == "leak", said(report)
-    assert first["name"] in program.names, said(report)
-    assert first["growth"] == program.growth, said(report)
-    assert first["unit"] in program.units, said(report)
+    assert report["verdict"] == "leak", summary(report)
+    assert first["name"] in program.names, summary(report)
+    assert first["growth"] == program.growth, summary(report)
+    assert first["unit"] in program.units, summary(report)
     source = (tmp_path / "train.py").read_text().splitlines()
     fed = [source[int(location.rpartition(":")[2]) - 1] for location in first["fed_at"]]
-    assert any(program.line in text for text in fed[:2]), (fed, said(report))
+    assert any(program.line in text for text in fed[:2]), (fed, summary(report))
     per_unit = program.bytes_per_unit
     if first["unit"] == "batch" and program.growth == "across":
         per_unit /= 20
-    assert first["bytes_per_unit"] == pytest.approx(per_unit, rel=0.15), said(report)
+    assert first["bytes_per_unit"] == pytest.approx(per_unit, rel=0.15), summary(report)
     others = [c for c in report["culprits"][1:] if c["severity"] != "note"]
-    assert not others, said(report)
+    assert not others, summary(report)
 
 
 @pytest.mark.parametrize(
@@ -450,4 +450,4 @@ def test_leak_is_named_with_its_line_and_rate(
 )
 def test_look_alike_is_clean(name: str, tmp_path: Path, recorder: SnippetRecorder) -> None:
     report = run(recorder, tmp_path, INNOCENT[name])
-    assert report["verdict"] == "clean", said(report)
+    assert report["verdict"] == "clean", summary(report)

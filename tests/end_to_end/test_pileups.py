@@ -82,7 +82,7 @@ def recorded(folder: Path, source: str) -> Report:
 
 
 @pytest.mark.slow
-def test_tasks_that_never_end_are_told_as_tasks(tmp_path: Path) -> None:
+def test_tasks_that_never_end_are_reported_as_tasks(tmp_path: Path) -> None:
     report = recorded(tmp_path, SERVICE.replace("{ends}", "False"))
     lines = SERVICE.splitlines()
     starts = 1 + next(n for n, line in enumerate(lines) if "create_task(self.heartbeat" in line)
@@ -105,7 +105,7 @@ def test_tasks_that_end_with_their_client_are_no_leak(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_threads_that_nothing_can_wake_are_told_as_such(tmp_path: Path) -> None:
+def test_threads_that_nothing_can_wake_are_reported_as_such(tmp_path: Path) -> None:
     report = recorded(tmp_path, THREADS.replace("{ends}", "False"))
     assert report.verdict is RunVerdict.LEAK
     (finding,) = (f for f in report.findings if f.kind == "threads")

@@ -97,7 +97,7 @@ def profiled(folder: Path, how: str, when: str, late: str = NOBODY) -> Path:
 
 @pytest.fixture
 def report(tmp_path: Path, leakscope_commands: Warm) -> Callable[..., dict[str, Any]]:
-    """Return what reads a run's report, of the run in the test's folder unless told another."""
+    """Return what reads a run's report; by default of the run in the test's folder."""
 
     def read(run: str = "run") -> dict[str, Any]:
         command = ["-m", "leakscope", "report", run, "--format", "json", "--out", "-"]
@@ -117,7 +117,7 @@ def assert_leaks_alone(found: dict[str, Any], leaky: int, ranks: int) -> None:
     assert culprit["fed_at"][0].endswith(f"gloo.py:{line}")
 
 
-def test_a_rank_that_leaks_alone_is_told_from_the_others(tmp_path, report):
+def test_a_rank_that_leaks_alone_is_distinguished_from_the_others(tmp_path, report):
     done = torchrun(tmp_path, 4, "3")
     assert done.returncode == 0, done.stderr
     found = report()
@@ -167,7 +167,7 @@ def test_what_a_killed_rank_had_recorded_is_in_the_report(tmp_path, report):
     assert first["steps"] >= 60
 
 
-def test_the_kernels_kill_of_one_rank_is_told_with_what_it_held(tmp_path, report):
+def test_the_kernels_kill_of_one_rank_is_reported_with_what_it_held(tmp_path, report):
     if memory_events().oom_kills is None:
         pytest.skip("the kernel counts no kills here")
     with limited_group(1536 * MIB) as group:
@@ -188,7 +188,7 @@ def test_the_kernels_kill_of_one_rank_is_told_with_what_it_held(tmp_path, report
     assert ended["fits_if"][0]["title"] == "Mend Trainer.predictions"
 
 
-def test_ranks_that_were_started_again_are_told_apart(tmp_path, report):
+def test_ranks_that_were_started_again_are_distinguished(tmp_path, report):
     # Now and then gloo finds an address of the attempt before, and the launcher tries once more.
     done = torchrun(tmp_path, 2, "1", "1", "--max-restarts=5")
     assert done.returncode == 0, done.stderr
@@ -220,7 +220,7 @@ def test_spawned_ranks_that_profile_themselves_record_into_one_directory(when, t
     assert found["verdict"] != "leak", found["headline"]
 
 
-def test_a_rank_that_began_to_record_late_is_beside_the_others(tmp_path, report):
+def test_a_rank_that_began_to_record_late_is_next_to_the_others(tmp_path, report):
     found = report(str(profiled(tmp_path, "launched", "before", late="1")))
     assert [row["steps"] for row in found["ranks"]] == [6 * 10, 3 * 10]
     assert found["odd_rank"] is None

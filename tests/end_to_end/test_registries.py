@@ -1,4 +1,4 @@
-"""What registries of the interpreter and of libraries keep is told by their own names."""
+"""What registries of the interpreter and of libraries keep is reported by their own names."""
 
 from __future__ import annotations
 

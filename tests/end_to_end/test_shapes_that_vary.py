@@ -1,4 +1,4 @@
-"""Shapes that are new in every epoch excuse what libraries keep for them, and no leak beside."""
+"""Shapes that are new in every epoch excuse what libraries keep for them, and no other leak."""
 
 from __future__ import annotations
 

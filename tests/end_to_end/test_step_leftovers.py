@@ -1,4 +1,4 @@
-"""What a step leaves to the next: told with its bytes and the `del` that helps, and only then."""
+"""What a step leaves to the next: reported with its bytes and the `del` that helps."""
 
 from __future__ import annotations
 

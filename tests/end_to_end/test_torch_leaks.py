@@ -42,7 +42,7 @@ def accusations(report: dict[str, Any]) -> list[dict[str, Any]]:
     return [item for item in finding if item["severity"] != "note"]
 
 
-def said(report: dict[str, Any]) -> str:
+def summary(report: dict[str, Any]) -> str:
     keys = ("name", "kind", "severity", "growth", "unit", "bytes_per_unit", "fed_at")
     rows = [{key: c.get(key) for key in keys} for c in accusations(report)]
     remedies = [c["remedy"] for c in accusations(report)]
@@ -70,25 +70,25 @@ def test_leak_is_diagnosed_with_its_line_rate_and_remedy(
     leak, program = LEAKS[name], f"{name}_leaks"
     report = run(recorder, tmp_path, program)
     found = accusations(report)
-    assert report["verdict"] == "leak", said(report)
-    assert len(found) == 1, said(report)
+    assert report["verdict"] == "leak", summary(report)
+    assert len(found) == 1, summary(report)
     first = found[0]
-    assert first.get("name", first["kind"]) in leak.names, said(report)
-    assert first["unit"] in leak.units, said(report)
+    assert first.get("name", first["kind"]) in leak.names, summary(report)
+    assert first["unit"] in leak.units, summary(report)
     check_where(first, program, leak)
     check_remedy(first["remedy"], leak)
     truth = kept_bytes(torch_programs, tmp_path, program)[first["unit"]]
-    assert first["bytes_per_unit"] == pytest.approx(truth, rel=0.1), said(report)
+    assert first["bytes_per_unit"] == pytest.approx(truth, rel=0.1), summary(report)
     if leak.graph and "graph_nodes" in first:
-        assert first["graph_nodes"] > 0, said(report)
-        assert first["graph_bytes"]["host"] > 0, said(report)
-        assert "autograd node" in first["sentence"], said(report)
+        assert first["graph_nodes"] > 0, summary(report)
+        assert first["graph_bytes"]["host"] > 0, summary(report)
+        assert "autograd node" in first["sentence"], summary(report)
 
 
 @pytest.mark.parametrize("program", sampled(LOOK_ALIKES, ALIKE))
 def test_look_alike_is_clean(program: str, tmp_path: Path, recorder: SnippetRecorder) -> None:
     report = run(recorder, tmp_path, program)
-    assert report["verdict"] == "clean", said(report)
+    assert report["verdict"] == "clean", summary(report)
 
 
 def test_every_leak_has_its_look_alike() -> None:

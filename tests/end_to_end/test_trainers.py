@@ -237,8 +237,8 @@ def assert_work(outcome: Outcome, expected: Work) -> None:
 @pytest.mark.parametrize("name", sampled(HEALTHY, COMPARED))
 def test_a_healthy_training_is_clean(name: str, outcome_of: Callable[[str], Outcome]) -> None:
     outcome, work = outcome_of(name), HEALTHY[name].work
-    assert outcome.report["verdict"] == "clean", outcome.said
-    assert not outcome.report["culprits"], outcome.said
+    assert outcome.report["verdict"] == "clean", outcome.printed
+    assert not outcome.report["culprits"], outcome.printed
     assert not outcome.report["errors"]
     assert_work(outcome, work)
     assert f"{work.epochs} epochs, {work.steps:,} steps" in outcome.report["headline"]
@@ -248,20 +248,22 @@ def test_a_healthy_training_is_clean(name: str, outcome_of: Callable[[str], Outc
     "name",
     sampled(LEAKS, ("transformers_kept_predictions", "lightning_kept_outputs")),
 )
-def test_a_leak_beside_a_trainer_is_named_with_line_unit_and_rate(
+def test_a_leak_next_to_a_trainer_is_named_with_line_unit_and_rate(
     name: str, outcome_of: Callable[[str], Outcome]
 ) -> None:
     outcome, leak = outcome_of(name), LEAKS[name].leak
     assert leak is not None
-    assert outcome.report["verdict"] == "leak", outcome.said
+    assert outcome.report["verdict"] == "leak", outcome.printed
     first, *others = outcome.report["culprits"]
-    assert first["name"] == leak.name, outcome.said
-    assert first["unit"] in leak.units, outcome.said
-    assert first["bytes_per_unit"] == pytest.approx(leak.bytes_per_unit(), rel=0.15), outcome.said
+    assert first["name"] == leak.name, outcome.printed
+    assert first["unit"] in leak.units, outcome.printed
+    assert first["bytes_per_unit"] == pytest.approx(leak.bytes_per_unit(), rel=0.15), (
+        outcome.printed
+    )
     source = (PROGRAMS / f"{name}.py").read_text().splitlines()
-    assert leak.line in source[int(first["fed_at"][0].rpartition(":")[2]) - 1], outcome.said
+    assert leak.line in source[int(first["fed_at"][0].rpartition(":")[2]) - 1], outcome.printed
     assert first["remedy"]["title"] == leak.remedy
-    assert tuple(c["name"] for c in others) == leak.also, outcome.said
+    assert tuple(c["name"] for c in others) == leak.also, outcome.printed
     assert not outcome.report["errors"]
     assert_work(outcome, LEAKS[name].work)
 

@@ -76,7 +76,7 @@ def test_a_cache_that_ends_with_the_workers_of_each_epoch_is_no_leak(report_of):
     assert (note["severity"], note["growth"]) == ("note", "within")
 
 
-@pytest.mark.parametrize("words", [(), ("anew",)], ids=["persistent", "started anew"])
+@pytest.mark.parametrize("words", [(), ("anew",)], ids=["persistent", "restarted"])
 def test_what_workers_copy_of_a_list_of_dicts_is_named_and_no_leak(words, report_of):
     report = report_of("list_of_dicts", "fork", *words)
     assert report["verdict"] != "leak"
@@ -152,7 +152,7 @@ def test_a_queue_of_the_programs_own_that_a_slow_consumer_lets_grow_is_a_leak(re
     assert culprit["fed_at"][0].endswith(f"own_queue.py:{feeding_line('own_queue')}")
 
 
-def test_descriptors_that_kept_batches_hold_are_told_with_who_keeps_them(report_of):
+def test_descriptors_that_kept_batches_hold_are_reported_with_who_keeps_them(report_of):
     found = finding(report_of("own_queue", "fork"), "shared_descriptors")
     assert "20 per epoch" in found["text"]
     assert "waiting gains items as fast" in found["text"]
@@ -160,7 +160,7 @@ def test_descriptors_that_kept_batches_hold_are_told_with_who_keeps_them(report_
     assert "open_files" not in kinds(report_of("own_queue", "fork"))
 
 
-def test_workers_that_are_killed_and_started_again_are_told_and_no_growth(report_of):
+def test_workers_that_are_killed_and_started_again_are_reported_and_no_growth(report_of):
     report = report_of("workers_killed", "fork")
     assert report["verdict"] == "clean", report["headline"]
     assert kinds(report) == {"workers_died"}

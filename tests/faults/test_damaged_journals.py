@@ -50,7 +50,7 @@ def journal(run: Path) -> bytes:
 
 @pytest.fixture(scope="module")
 def damaged(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the run, whose journal the tests write anew."""
+    """A copy of the run, whose journal the tests rewrite."""
     copy = tmp_path_factory.mktemp("damaged") / "run"
     shutil.copytree(run, copy)
     return copy
@@ -78,7 +78,7 @@ def reported(folder: Path) -> Report | None:
     return report
 
 
-def assert_all_told(data: bytes, whole: bytes, folder: Path) -> None:
+def assert_all_reported(data: bytes, whole: bytes, folder: Path) -> None:
     known = intact(data, folder)
     report = reported(folder)
     if report is None:
@@ -96,7 +96,7 @@ def test_a_cut_anywhere_costs_what_came_after_it(
     share: float, journal: bytes, damaged: Path
 ) -> None:
     data = journal[: int(share * len(journal))]
-    assert_all_told(data, journal, damaged)
+    assert_all_reported(data, journal, damaged)
 
 
 @READABLE
@@ -111,7 +111,7 @@ def test_flipped_bits_cost_the_records_they_lie_in(
     after = intact(bytes(data), damaged)
     assert set(after) <= set(before)
     assert len(after) >= len(before) - len(bits)
-    assert_all_told(bytes(data), journal, damaged)
+    assert_all_reported(bytes(data), journal, damaged)
 
 
 @READABLE

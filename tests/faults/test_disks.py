@@ -49,15 +49,15 @@ def test_a_disk_that_fills_up_costs_what_came_afterwards(small_disk: Path) -> No
     assert (ended.code, ended.out) == (0, RESULT)
     assert "The recording stopped: No space left on device." in ended.err
     assert "can't be written" in ended.err
-    assert "leakscope report run" in ended.err, "the verdict is told all the same"
+    assert "leakscope report run" in ended.err, "the verdict is reported all the same"
     assert not list(small_disk.glob("run/.*")), "nothing half written is left"
     report = fault_runs.report_again(small_disk)
     assert len(report["errors"]) <= 1, "a census for whose boundary there was no room"
     assert report["work"]["duration_s"] > 0
-    assert_told_to_have_stopped(report, "No space left on device")
+    assert_reported_as_stopped(report, "No space left on device")
 
 
-def assert_told_to_have_stopped(report: dict[str, Any], reason: str) -> None:
+def assert_reported_as_stopped(report: dict[str, Any], reason: str) -> None:
     """The report says that the recording ends early, by the reason where there was room for it."""
     no_room = "The recording stopped before the program ended: there was no room left"
     reported = [*report["notes"], report["run"]["ended"]]
@@ -108,7 +108,7 @@ def test_a_limit_on_the_size_of_files_costs_what_came_afterwards(kib: int, tmp_p
     assert "The recording stopped: File too large." in ended.err
     report = fault_runs.report_again(tmp_path)
     assert len(report["errors"]) <= 1, "a census for whose boundary there was no room"
-    assert_told_to_have_stopped(report, "File too large")
+    assert_reported_as_stopped(report, "File too large")
 
 
 TAKEN_AWAY = """

@@ -88,14 +88,14 @@ def test_times_beyond_all_reason_are_reported_or_refused(seconds: float, tmp_pat
     ],
     ids=str,
 )  # fmt: skip
-def test_an_outcome_that_no_supervisor_wrote_is_told_or_refused(
+def test_an_outcome_that_no_supervisor_wrote_is_reported_or_refused(
     outcome: dict[str, Any], tmp_path: Path
 ) -> None:
     assert reported(write_run(tmp_path / "run", *STEPS, outcome=json.dumps(outcome).encode()))
 
 
 @pytest.mark.parametrize("field", ["memory_total", "memory_limit", "options", "environment"])
-def test_a_manifest_that_nobody_wrote_is_told_or_refused(field: str, tmp_path: Path) -> None:
+def test_a_manifest_that_nobody_wrote_is_reported_or_refused(field: str, tmp_path: Path) -> None:
     for place, value in enumerate((10**320, -1, 0, {}, {"a": {"b": [None]}}, "x" * 10**6, [])):
         manifest = json.dumps({"format": "leakscope-run", field: value}).encode()
         reported(write_run(tmp_path / str(place), *looked_at(), manifest=manifest))
@@ -154,7 +154,7 @@ def test_a_name_that_leads_out_of_the_run_is_never_opened(tmp_path: Path) -> Non
         assert "linked.journal" in "".join(problem.where for problem in report.errors)
 
 
-def test_aliens_and_copies_beside_the_journal_change_no_verdict(tmp_path: Path) -> None:
+def test_aliens_and_copies_next_to_the_journal_change_no_verdict(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", *looked_at(), END)
     alone = reported(folder)
     (folder / "main-1 (copy).journal").write_bytes((folder / "main-1.journal").read_bytes())

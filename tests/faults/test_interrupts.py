@@ -65,9 +65,9 @@ def test_interrupts_at_random_moments_reach_the_program(seed: int, tmp_path: Pat
     fault_runs.assert_no_traceback_of_ours(ended)
     assert ended.code == 0, ended.err
     first, second = ended.out.splitlines()
-    words_told = first.split()
-    assert int(words_told[1]) > 20, "too few to tell anything"
-    assert words_told[3] == words_told[1]
+    words_reported = first.split()
+    assert int(words_reported[1]) > 20, "too few to tell anything"
+    assert words_reported[3] == words_reported[1]
     assert second == "collector True stray tracing False hears True busy False"
     recording = open_run(tmp_path / "run").main
     at_last = next(m.boundary for m in recording.measurements if m.boundary.label == "at last")
@@ -331,7 +331,7 @@ class Handler:
     def method(self, number, frame):
         raise TimeoutError
 
-    def __call__(self, *told):
+    def __call__(self, *reported):
         raise TimeoutError
 
 

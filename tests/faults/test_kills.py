@@ -1,4 +1,4 @@
-"""`kill -9` at any moment: all that was recorded is in the report, and the end is told truly."""
+"""`kill -9` at any moment: all that was recorded is in the report, with its true end."""
 
 from __future__ import annotations
 

@@ -140,8 +140,10 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Tree]]:
         (work / "program.py").write_text(program)
         mark = uuid.uuid4().hex
         environment = fault_runs.environment(**{MARK: mark, "TMPDIR": str(temporary)})
-        with (tmp_path / "said").open("wb") as said:
-            process = subprocess.Popen(words, cwd=work, env=environment, stdout=said, stderr=said)
+        with (tmp_path / "output").open("wb") as output:
+            process = subprocess.Popen(
+                words, cwd=work, env=environment, stdout=output, stderr=output
+            )
         trees.append(Tree(process, work, mark, temporary))
         return trees[0]
 
@@ -154,7 +156,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Tree]]:
 
 
 def wait(tells: Callable[[], object]) -> None:
-    """Wait until nothing is told any more."""
+    """Wait until nothing is printed any more."""
     deadline = time.monotonic() + PATIENCE_S
     while reported := tells():
         assert time.monotonic() < deadline, reported

@@ -69,7 +69,7 @@ print("result", len(kept), len(asked))
 """
 
 
-def test_clocks_of_the_programs_are_not_asked(tmp_path: Path) -> None:
+def test_clocks_of_the_programs_are_not_called(tmp_path: Path) -> None:
     ended = fault_runs.recorded(WITH_CLOCKS, tmp_path, "--no-report", "-q")
     assert (ended.code, ended.out) == (0, "result 1500 0\n")
     times = [m.boundary.time_s for m in open_run(tmp_path / "run").main.measurements]

@@ -59,7 +59,7 @@ def report(run: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", PROBES)
-def test_a_probe_that_fails_costs_its_gauges_and_is_told(
+def test_a_probe_that_fails_costs_its_gauges_and_is_reported(
     name: str, reports: tuple[list[str], Path]
 ) -> None:
     results, runs = reports

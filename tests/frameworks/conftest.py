@@ -23,7 +23,7 @@ def no_session_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def course(monkeypatch: pytest.MonkeyPatch) -> Course:
-    """Return what is told from now on; nothing is measured."""
+    """Return the events from now on; nothing is measured."""
     course = Course()
-    monkeypatch.setattr(Session, "_reach", lambda *told: course.reach(*told))
+    monkeypatch.setattr(Session, "_reach", lambda *reported: course.reach(*reported))
     return course

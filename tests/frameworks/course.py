@@ -1,4 +1,4 @@
-"""What a session was told, event by event, without the cost of measuring."""
+"""The events of a session, one by one, without the cost of measuring."""
 
 from __future__ import annotations
 

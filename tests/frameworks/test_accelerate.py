@@ -38,7 +38,7 @@ FLOAT = 4
 
 
 class Logged(GeneralTracker):
-    """What a tracker of somebody else's is told."""
+    """What a tracker of somebody else's gets."""
 
     name = "logged"
     requires_logging_directory = False
@@ -70,10 +70,10 @@ def tracker(tmp_path: Path) -> LeakScopeTracker:
     return LeakScopeTracker(out=tmp_path / "run", report=False, quiet=True)
 
 
-def train(*trackers: Any, epochs: int = 2, beside: bool = False) -> list[torch.Tensor]:
+def train(*trackers: Any, epochs: int = 2, neighbour: bool = False) -> list[torch.Tensor]:
     torch.manual_seed(0)
     accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2, log_with=list(trackers))
-    if beside:
+    if neighbour:
         trackers[0].log_to_trackers_of(accelerator)
     accelerator.init_trackers("test", config={"epochs": epochs})
     model = nn.Linear(8, 4)
@@ -243,7 +243,7 @@ class TestBesideTheLoss:
         self, tracker: LeakScopeTracker, course: Course
     ) -> None:
         logged = Logged()
-        train(tracker, logged, beside=True)
+        train(tracker, logged, neighbour=True)
         figures = [(step, entry) for step, entry in logged.entries if "leakscope/host_mib" in entry]
         assert [step for step, _ in figures] == [0, 1]
         assert min(entry["leakscope/host_mib"] for _, entry in figures) > 1
@@ -254,20 +254,20 @@ class TestBesideTheLoss:
         from accelerate.tracking import TensorBoardTracker
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-        train(tracker, TensorBoardTracker("logs", logging_dir=tmp_path), beside=True)
+        train(tracker, TensorBoardTracker("logs", logging_dir=tmp_path), neighbour=True)
         drawn = EventAccumulator(str(tmp_path / "logs"))
         drawn.Reload()
         steps = [event.step for event in drawn.Scalars("leakscope/host_mib")]
         assert steps == [0, 1], "as often as the program logs"
 
-    def test_nothing_is_logged_unless_asked_for(
+    def test_nothing_is_logged_unless_requested(
         self, tracker: LeakScopeTracker, course: Course
     ) -> None:
         logged = Logged()
         train(tracker, logged)
         assert [set(entry) for _, entry in logged.entries] == [{"loss"}] * 2
 
-    def test_open_images_beside_workers_are_told_of(
+    def test_open_images_next_to_workers_are_reported(
         self, tracker: LeakScopeTracker, course: Course, tmp_path: Path
     ) -> None:
         image = pytest.importorskip("PIL.Image")
@@ -377,14 +377,14 @@ class TestTrainingIsUndisturbed:
         kind = training_module.Training
         is_property = isinstance(getattr(kind, method), property)
         monkeypatch.setattr(kind, method, property(raiser) if is_property else raiser)
-        assert all(map(torch.equal, train(tracker, Logged(), beside=True), plain))
+        assert all(map(torch.equal, train(tracker, Logged(), neighbour=True), plain))
 
     def test_nor_does_one_in_its_figures(
         self, tracker: LeakScopeTracker, plain: list[torch.Tensor], course: Course,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:  # fmt: skip
         monkeypatch.setattr(door, "memory_figures", raiser)
-        assert all(map(torch.equal, train(tracker, Logged(), beside=True), plain))
+        assert all(map(torch.equal, train(tracker, Logged(), neighbour=True), plain))
 
     def test_a_program_that_never_ends_the_training_keeps_nothing_alive(
         self, tracker: LeakScopeTracker, course: Course

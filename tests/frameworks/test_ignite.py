@@ -295,7 +295,7 @@ class TestUpkeep:
         assert "in 4 cleanups" in reported
         assert reported in capsys.readouterr().err
 
-    def test_workers_with_open_images_are_told(self, course: Course, tmp_path: Path) -> None:
+    def test_workers_with_open_images_are_reported(self, course: Course, tmp_path: Path) -> None:
         image = pytest.importorskip("PIL.Image")
         image.new("RGB", (4, 4)).save(tmp_path / "image.png")
         engines, data = Engines(), Rows()

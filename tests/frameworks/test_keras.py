@@ -99,7 +99,7 @@ class TestPhasesAndSteps:
         assert str(course) == "train[ 1 2 validation[ b validation] 3 4 train] epoch"
 
     @pytest.mark.parametrize("is_first", [True, False])
-    def test_what_other_callbacks_evaluate_and_predict_is_told_too(
+    def test_what_other_callbacks_evaluate_and_predict_is_reported_too(
         self, callback: LeakScopeCallback, course: Course, *, is_first: bool
     ) -> None:
         class Looks(keras.callbacks.Callback):  # type: ignore[misc]
@@ -267,7 +267,7 @@ class TestUpkeep:
         assert "in 4 cleanups" in reported
         assert reported in capsys.readouterr().err
 
-    def test_workers_with_open_images_are_told(
+    def test_workers_with_open_images_are_reported(
         self, callback: LeakScopeCallback, course: Course, tmp_path: Path
     ) -> None:
         image = pytest.importorskip("PIL.Image")

@@ -162,7 +162,7 @@ class TestPhasesAndSteps:
         assert str(course) == f"train[ 1 2 {validation} 3 4 {validation} 5 6 {validation}"
 
     @pytest.mark.usefixtures("no_optimizer_of_torchs")
-    def test_gradients_that_are_only_looked_at_beside_such_batches_are_no_step(
+    def test_gradients_that_are_only_looked_at_next_to_such_batches_are_no_step(
         self, course: Course
     ) -> None:
         x, y = rows(4)
@@ -229,7 +229,7 @@ class TestTrainingIsUndisturbed:
             assert all(map(torch.equal, trained(), plain))
 
     @pytest.mark.usefixtures("recording")
-    def test_a_training_that_raises_gives_the_lead_back(self, course: Course) -> None:
+    def test_a_training_that_raises_gives_the_leading_place_back(self, course: Course) -> None:
         def fail(batch: int, logs: Any) -> None:
             raise error
 

@@ -378,7 +378,7 @@ class TestTrainingIsUndisturbed:
 
 
 class Logged(pl.loggers.Logger):  # type: ignore[misc]
-    """What the trainer's loggers are told."""
+    """What the trainer's loggers get."""
 
     name, version = "logged", 0
 
@@ -426,7 +426,7 @@ class TestUpkeep:
         (reported,) = [n for n in open_run(tmp_path / "run").main.notes if n.slug == "cleanup"]
         assert "in 2 cleanups" in reported.message
 
-    def test_workers_with_open_images_are_told(self, course: Course, tmp_path: Path) -> None:
+    def test_workers_with_open_images_are_reported(self, course: Course, tmp_path: Path) -> None:
         image = pytest.importorskip("PIL.Image")
         image.new("RGB", (4, 4)).save(tmp_path / "image.png")
         callback = LeakScopeCallback(out=tmp_path / "run", report=False, quiet=True)

@@ -25,7 +25,7 @@ class Photos(Dataset[Any]):
         return index
 
 
-def told(start: str = "fork", workers: int = 2, **kept: Any) -> list[str]:
+def reported(start: str = "fork", workers: int = 2, **kept: Any) -> list[str]:
     loader = DataLoader(
         Photos(**kept), num_workers=workers, multiprocessing_context=start if workers else None
     )
@@ -50,8 +50,8 @@ def lazy(path: Path) -> Iterator[Any]:
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 def test_images_that_were_opened_and_never_loaded(lazy: Any, start: str) -> None:
     expected = ["Photos.images keeps open PIL images beside 2 DataLoader workers"]
-    assert told(start, images=[lazy, lazy]) == expected
-    assert told(start, images={"a": (lazy,)}) == expected
+    assert reported(start, images=[lazy, lazy]) == expected
+    assert reported(start, images={"a": (lazy,)}) == expected
 
 
 @pytest.mark.parametrize(
@@ -76,19 +76,19 @@ def test_loaded_images_cost_something_where_they_are_copied(path: Path) -> None:
 
     with Image.open(path) as image:
         image.load()
-        assert told("fork", images=[image]) == []
-        assert told("spawn", images=[image]) == [
+        assert reported("fork", images=[image]) == []
+        assert reported("spawn", images=[image]) == [
             "Photos.images keeps PIL images beside 2 DataLoader workers"
         ]
 
 
 def test_open_files_share_their_position_with_forked_workers(path: Path) -> None:
     with path.open("rb") as file:
-        assert told("fork", file=file) == [
+        assert reported("fork", file=file) == [
             "Photos.file keeps open files beside 2 DataLoader workers"
         ]
-        assert told("spawn", file=file) == []
-    assert told("fork", file=file) == []
+        assert reported("spawn", file=file) == []
+    assert reported("fork", file=file) == []
 
 
 def test_what_lies_inside_a_subset_is_found(lazy: Any) -> None:
@@ -148,8 +148,8 @@ def chat_with(image: Any, number: int) -> dict[str, Any]:
     """Return a sample as vision-language trainers take it."""
     question = [{"type": "image", "image": image}, {"type": "text", "text": f"Which {number}?"}]
     answer = [{"type": "text", "text": "That one."}]
-    told = [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
-    return {"messages": [{"role": "system", "content": "Look."}, *told]}
+    reported = [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+    return {"messages": [{"role": "system", "content": "Look."}, *reported]}
 
 
 @pytest.mark.parametrize("is_list", [True, False])
@@ -165,12 +165,12 @@ def test_what_lies_far_from_the_data_is_not_looked_at(lazy: Any) -> None:
     far: Any = lazy
     for _ in range(DEEPEST):
         far = [far]
-    assert told(images=far) == []
+    assert reported(images=far) == []
 
 
-def test_nothing_is_said_of_paths_or_without_workers(lazy: Any, path: Path) -> None:
-    assert told(paths=[str(path)] * 1000, count=3) == []
-    assert told(workers=0, images=[lazy]) == []
+def test_nothing_is_reported_of_paths_or_without_workers(lazy: Any, path: Path) -> None:
+    assert reported(paths=[str(path)] * 1000, count=3) == []
+    assert reported(workers=0, images=[lazy]) == []
     assert worker_warnings(None) == []
     assert worker_warnings([1, 2]) == []
 
@@ -190,4 +190,4 @@ def test_nothing_of_the_users_is_run() -> None:
         def __getitem__(self, index: Any) -> Any:
             raise AssertionError
 
-    assert told(inner=Touchy(), items=[Touchy()], rows=TouchyRows([1])) == []
+    assert reported(inner=Touchy(), items=[Touchy()], rows=TouchyRows([1])) == []

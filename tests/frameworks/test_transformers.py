@@ -59,7 +59,7 @@ class Model(nn.Module):
 
 @pytest.fixture
 def trainer_of(tmp_path: Path) -> Iterator[Callable[..., Any]]:
-    """Return what makes a trainer: 16 rows in batches of 2 unless told otherwise."""
+    """Return what makes a trainer: 16 rows in batches of 2 by default."""
 
     def make(*callbacks: Any, kind: type = Trainer, **more: Any) -> Any:
         torch.manual_seed(0)
@@ -296,7 +296,7 @@ class TestEndings:
         assert str(course) == "train[ 1 2 train] validation[ b b validation] epoch"
         assert not (tmp_path / "second").exists()
 
-    def test_a_training_that_begins_anew_with_smaller_batches_counts_on_and_says_so(
+    def test_a_training_that_begins_again_with_smaller_batches_counts_on_and_says_so(
         self, trainer_of: Callable[..., Any], callback: LeakScopeCallback, course: Course,
         tmp_path: Path,
     ) -> None:  # fmt: skip
@@ -315,14 +315,14 @@ class TestEndings:
         )  # fmt: skip
         trainer.model = trainer.model_wrapped = Outgrown()
         trainer.train()
-        anew = " ".join(str(3 + step) for step in range(1, trainer.state.global_step + 1))
+        again = " ".join(str(3 + step) for step in range(1, trainer.state.global_step + 1))
         assert str(course) == (
-            f"train[ 1 2 3 train] train[ {anew} train] validation[ b b validation] epoch"
+            f"train[ 1 2 3 train] train[ {again} train] validation[ b b validation] epoch"
         )
         (note,) = [n for n in open_run(tmp_path / "run").main.notes if n.slug == "begun-anew"]
         assert "anew after 3 steps" in note.message
 
-    def test_trackers_are_told_the_steps_that_the_trainer_counts(
+    def test_trackers_get_the_steps_that_the_trainer_counts(
         self, trainer_of: Callable[..., Any], callback: LeakScopeCallback, course: Course,
         tmp_path: Path,
     ) -> None:  # fmt: skip
@@ -392,7 +392,7 @@ class TestTrainingIsUndisturbed:
         return trainer
 
     @staticmethod
-    def reported(trainer: Any) -> list[dict[str, float]]:
+    def log_history(trainer: Any) -> list[dict[str, float]]:
         timed = ("runtime", "per_second")
         return [
             {key: value for key, value in entry.items() if not key.endswith(timed)}
@@ -404,7 +404,7 @@ class TestTrainingIsUndisturbed:
         tmp_path: Path,
     ) -> None:  # fmt: skip
         observed = self.trained(trainer_of, callback)
-        assert self.told(observed) == self.told(plain)
+        assert self.log_history(observed) == self.log_history(plain)
         assert all(map(torch.equal, weights(observed), weights(plain)))
         run = open_run(tmp_path / "run")
         assert run.main.end is not None
@@ -425,7 +425,7 @@ class TestTrainingIsUndisturbed:
         monkeypatch.setattr(kind, method, property(raiser) if is_property else raiser)
         observed = self.trained(trainer_of, callback)
         assert all(map(torch.equal, weights(observed), weights(plain)))
-        assert self.told(observed) == self.told(plain)
+        assert self.log_history(observed) == self.log_history(plain)
 
     @pytest.mark.parametrize("part", ["worker_warnings", "length_of", "phase_of", "memory_figures"])
     def test_nor_does_one_in_what_it_calls(
@@ -521,7 +521,7 @@ class TestWhatPeopleKeepByHand:
         with pytest.raises(LookupError):
             trainer_of(callback, Refuses(), max_steps=2).train()
 
-    def test_the_gain_of_regular_cleanups_is_told(
+    def test_the_gain_of_regular_cleanups_is_reported(
         self, trainer_of: Callable[..., Any], tmp_path: Path, capsys: pytest.CaptureFixture[str],
         course: Course,
     ) -> None:  # fmt: skip
@@ -533,7 +533,7 @@ class TestWhatPeopleKeepByHand:
         assert reported.message in capsys.readouterr().err
 
     @pytest.mark.parametrize("error", [RuntimeError("no more"), KeyboardInterrupt()])
-    def test_the_gain_is_told_of_a_training_that_is_broken_off_too(
+    def test_the_gain_is_reported_of_a_training_that_is_broken_off_too(
         self, trainer_of: Callable[..., Any], tmp_path: Path, capsys: pytest.CaptureFixture[str],
         error: BaseException,
     ) -> None:  # fmt: skip
@@ -549,7 +549,7 @@ class TestWhatPeopleKeepByHand:
         assert "in 2 cleanups of" in reported.message
         assert capsys.readouterr().err.count(reported.message) == 1
 
-    def test_open_images_beside_workers_are_told_of(
+    def test_open_images_next_to_workers_are_reported(
         self, trainer_of: Callable[..., Any], tmp_path: Path, callback: LeakScopeCallback,
         course: Course,
     ) -> None:  # fmt: skip

@@ -1,4 +1,4 @@
-"""What trainers do beside recording: cleanups that tell their gain, memory that is logged."""
+"""What trainers do besides recording: cleanups that report their gain, memory that is logged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from leakscope.cleanup import clearing as cleanup
 
 
 class Told:
-    """Stands for a training that is told sentences."""
+    """Stands for a training that gets messages."""
 
     leads = True
 
@@ -58,7 +58,7 @@ def test_each_training_tells_the_gain_of_its_own_cleanups() -> None:
     assert len(reported.notes) == 2
 
 
-def test_a_training_that_begins_anew_before_its_end_goes_on_counting() -> None:
+def test_a_training_that_begins_again_before_its_end_goes_on_counting() -> None:
     reported = Told()
     upkeep = upkeep_of(reported, cleanup_every=2)
     for count in (4, 6):

@@ -297,7 +297,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def main() -> int:
-    """Record what was asked for; return 1 where there is no device."""
+    """Record what was requested; return 1 where there is no device."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of: {', '.join(PROGRAMS)}")
     parser.add_argument("--out", type=Path, default=ROOT / "tests" / "data" / "cuda")

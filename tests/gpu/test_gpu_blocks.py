@@ -17,7 +17,7 @@ from leakscope.analysis.allocator.segments import DeviceState, state_of
 from leakscope.heap import CensusTaker
 from leakscope.model.census import CensusScope
 from leakscope.model.record import BlockListRecord, DeviceSnapshotRecord
-from leakscope.probes.blocks import device_memory
+from leakscope.probes.cuda import device_memory
 
 pytestmark = pytest.mark.gpu
 MIB = 1 << 20

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.gpu
 MIB = 1 << 20
 ASLEEP = """
 import torch
-from leakscope.probes.blocks import device_memory
+from leakscope.probes.cuda import device_memory
 from leakscope.capture.gauges import default_probes
 for probe in default_probes():
     probe.read()
@@ -71,7 +71,7 @@ def test_what_the_device_has_in_use_is_more_than_torch_reserves(device: str) -> 
     assert used >= torch.cuda.memory_reserved(0) >= kept.nbytes
 
 
-def test_page_locked_memory_is_told_apart(device: str) -> None:
+def test_page_locked_memory_is_distinguished(device: str) -> None:
     import torch
 
     before = DeviceProbe().read().get(gauge.PINNED_HOST, 0)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from leakscope.model.record import BlockListRecord
-from leakscope.probes.blocks import AllocationHistory, device_memory
+from leakscope.probes.cuda import AllocationHistory, device_memory
 
 pytestmark = pytest.mark.gpu
 MIB = 1 << 20

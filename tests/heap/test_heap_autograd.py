@@ -20,7 +20,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 
 class Keeps(torch.autograd.Function):  # type: ignore[misc]
-    """Keeps a tensor as torch wants it, one as an attribute, and what else it is told to."""
+    """Keeps a tensor as torch wants it, one as an attribute, and what else it is given."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, note: Any) -> Any:

@@ -203,7 +203,7 @@ class TestSteps:
         ]
 
     @needs_memory
-    def test_a_hook_is_told_by_where_its_function_begins(self) -> None:
+    def test_a_hook_is_reported_by_where_its_function_begins(self) -> None:
         hook = LoopFinder().find(tensor_hook()[0])[0]
         assert Path(hook.file).name == Path(__file__).name
         assert hook.line == tensor_hook.__code__.co_firstlineno + 4
@@ -270,12 +270,12 @@ class TestSteps:
             ("tensor", "Linear.weight"),
         ]
 
-    def test_a_loop_that_a_circle_of_pythons_alone_leads_to_is_told_without_that(self) -> None:
-        keeper, beside = Keeper(), Keeper()
+    def test_a_loop_that_a_circle_of_pythons_alone_leads_to_is_reported_without_that(self) -> None:
+        keeper, neighbour = Keeper(), Keeper()
         keeper.kept = Doubles.apply(torch.ones(2, requires_grad=True))
         keeper.kept.grad_fn.keeper = keeper
-        keeper.beside, beside.kept = beside, keeper
-        names = [name for _, name in steps(beside)]
+        keeper.neighbour, neighbour.kept = neighbour, keeper
+        names = [name for _, name in steps(neighbour)]
         assert sorted(names) == ["DoublesBackward", "Keeper", "Keeper.kept"]
 
     def test_the_state_of_a_communication_hook(self, monkeypatch: pytest.MonkeyPatch) -> None:

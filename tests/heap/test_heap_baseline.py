@@ -143,7 +143,7 @@ def test_what_a_library_lets_go_is_weighed_no_more(taker):
         assert look(taker).elsewhere_bytes < before + MIB // 10
 
 
-def test_new_garbage_is_told_apart(taker):
+def test_new_garbage_is_distinguished(taker):
     look(taker)
     before = look(taker)
     gc.disable()

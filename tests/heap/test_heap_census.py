@@ -15,7 +15,7 @@ from leakscope.model.census import CensusScope, RootKind
 FOCUSED, FULL = CensusScope.FOCUSED, CensusScope.FULL
 
 
-def test_a_librarys_buffer_is_told_once_it_grows(run_program: RunProgram) -> None:
+def test_a_librarys_buffer_is_reported_once_it_grows(run_program: RunProgram) -> None:
     taken = run_program(
         """
 import logging, logging.handlers
@@ -72,7 +72,7 @@ trainers_of_the_test.evaluate(predict)
     assert {(row.root, row.user) for row in rows} == {(RootKind.LIBRARY, False)}
 
 
-def test_of_libraries_only_the_large_is_told(run_program: RunProgram) -> None:
+def test_of_libraries_only_the_large_is_reported(run_program: RunProgram) -> None:
     census = run_program("look()", scope=FULL).last
     assert len([row for row in census.rows if not row.user]) < 60
 
@@ -103,7 +103,7 @@ gc.enable()
     assert not [row for row in taken.last.rows if row.user]
 
 
-def test_growing_containers_are_told_before_larger_static_ones(run_program: RunProgram) -> None:
+def test_growing_containers_are_reported_before_larger_static_ones(run_program: RunProgram) -> None:
     taken = run_program(
         """
 static = {word: [bytes(90_000)] for word in ("a", "b", "c", "d", "e", "f", "g", "h")}
@@ -118,7 +118,7 @@ look()
     assert "grows" in taken.names(1)
 
 
-def test_rows_once_told_stay_told(run_program: RunProgram) -> None:
+def test_rows_once_reported_stay_reported(run_program: RunProgram) -> None:
     taken = run_program(
         """
 first = [bytes(40_000)]
@@ -132,7 +132,7 @@ look()
     assert {"first", "first[*]"} == taken.names(0) == taken.names(1)
 
 
-def test_a_librarys_registry_has_a_row_beside_many_of_the_users(run_program: RunProgram) -> None:
+def test_a_librarys_registry_has_a_row_next_to_many_of_the_users(run_program: RunProgram) -> None:
     taken = run_program(
         """
 import logging
@@ -338,7 +338,7 @@ look()
         assert [site.line for site in row.items_made_at] == [13]
 
 
-def test_without_tracemalloc_nothing_is_said_about_lines(run_program: RunProgram) -> None:
+def test_without_tracemalloc_nothing_is_reported_about_lines(run_program: RunProgram) -> None:
     taken = run_program("kept = [bytes(30_000)]\nlook()\nkept.append(bytes(30_000))\nlook()")
     row = taken.row("kept")
     assert (row.allocated_at, row.inserted_at, row.items_made_at) == ([], [], [])

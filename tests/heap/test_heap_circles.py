@@ -160,7 +160,9 @@ def _short(row: CensusRow) -> str:
     return row.type.rpartition(".")[2]
 
 
-def test_what_a_circle_holds_is_told_by_it(run_program: RunProgram, no_collection: None) -> None:
+def test_what_a_circle_holds_is_reported_by_it(
+    run_program: RunProgram, no_collection: None
+) -> None:
     """The collector knew the payload before the circle: it heads a row of its own."""
     taken = run_program(
         """
@@ -178,7 +180,7 @@ look()
     assert cycle_of(taken, ".Data") == ["Ring.ring"]
 
 
-def test_little_garbage_is_not_asked(no_collection: None) -> None:
+def test_little_garbage_is_not_looked_at(no_collection: None) -> None:
     ring: list[object] = [bytearray(200_000)]
     ring.append(ring)
     del ring

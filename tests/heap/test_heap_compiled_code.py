@@ -51,7 +51,7 @@ def test_without_dynamo_nothing_was_compiled(monkeypatch: pytest.MonkeyPatch) ->
     assert compiled_code() == []
 
 
-def test_code_with_entries_is_told_and_other_code_is_not(dynamo: SimpleNamespace) -> None:
+def test_code_with_entries_is_reported_and_other_code_is_not(dynamo: SimpleNamespace) -> None:
     assert compiled_code() == []
     dynamo.entries = [SimpleNamespace(), SimpleNamespace()]
     (compiled,) = compiled_code()
@@ -90,7 +90,7 @@ def test_limits_have_two_names_and_defaults(monkeypatch: pytest.MonkeyPatch) -> 
     assert limits() == (8, subject.USUAL_CAP, False)
 
 
-def test_what_goes_on_behind_a_graph_break_is_told_by_its_line() -> None:
+def test_what_goes_on_behind_a_graph_break_is_reported_by_its_line() -> None:
     assert spoken_name("forward") == "forward"
     assert spoken_name("inner", "/lib/torch/_dynamo/external_utils.py") == "torch.nn modules"
     assert spoken_name("torch_dynamo_resume_in_forward_at_12") == "forward from line 12"

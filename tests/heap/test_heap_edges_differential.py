@@ -63,7 +63,7 @@ def referents(value: object) -> dict[int, Any]:
 
 
 def one_step(value: object, engine: str) -> tuple[WalkResult, dict[int, Any]]:
-    """Walk from an object no further than to its referents, and return these beside."""
+    """Walk from an object no further than to its referents, and return these, too."""
     expected = referents(value)
     beyond = {
         id(further): further

@@ -1,4 +1,4 @@
-"""When a graph's nodes were made tells what accumulates from what is made anew."""
+"""When a graph's nodes were made tells what accumulates from what is recreated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def loss(weight: torch.Tensor) -> torch.Tensor:
     return (weight * torch.rand(8)).sum()
 
 
-def test_what_is_made_anew_is_younger_than_all_that_was_before() -> None:
+def test_what_is_recreated_is_younger_than_all_that_was_before() -> None:
     weight = torch.rand(8, requires_grad=True)
     first, second = made(loss(weight)), made(loss(weight))
     assert first[0] <= first[1] < second[0] <= second[1]

@@ -111,7 +111,7 @@ def test_both_engines_tell_the_same(kept: list[list[int]], nested: list[int]) ->
 
 
 class TestOtherNames:
-    """One container under several names: the most human is said, the others are evidence."""
+    """One container under several names: the most human is shown, the others are evidence."""
 
     def test_an_attribute_and_a_variable(self, run_program: RunProgram) -> None:
         taken = run_program(

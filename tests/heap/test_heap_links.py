@@ -52,7 +52,9 @@ def test_links_of_a_class_of_the_programs_own_are_counted_once(run_program: RunP
 
 
 @pytest.mark.parametrize("made", ["[bytearray(200_000)]", "(bytearray(200_000), 1)"])
-def test_what_a_plain_list_holds_is_told_by_its_items(run_program: RunProgram, made: str) -> None:
+def test_what_a_plain_list_holds_is_reported_by_its_items(
+    run_program: RunProgram, made: str
+) -> None:
     program = f"kept = []\nfor _ in range(50):\n    kept.append({made})\nlook()\n"
     [holding] = run_program(program).row("kept").holds
     assert (holding.type, holding.count) == ("list" if made[0] == "[" else "tuple", 50)

@@ -63,7 +63,7 @@ def test_nothing_is_found_before_a_loop_and_after_it() -> None:
         assert found_here() == []
 
 
-def test_nested_loops_are_told_from_the_outermost_inwards() -> None:
+def test_nested_loops_are_reported_from_the_outermost_inwards() -> None:
     def inner() -> Iterator[int]:
         yield 1
 
@@ -131,7 +131,7 @@ def test_a_frame_that_a_traceback_keeps_is_not_read() -> None:
         assert names_of(found_here()) == ["gathering"]
 
 
-def test_nothing_is_read_where_an_exception_is_raised_anew() -> None:
+def test_nothing_is_read_where_an_exception_is_raised_again() -> None:
     def raising(shown: list[int]) -> None:
         for _ in Asking(caller(), shown):
             try:

@@ -79,7 +79,7 @@ class TestFiles:
 
 
 class TestSharedMemory:
-    """Memory that other processes can map: it is host memory, and told apart."""
+    """Memory that other processes can map: it is host memory, and distinguished from it."""
 
     def test_an_anonymous_mapping(self, engine: str) -> None:
         with mmap.mmap(-1, SIZE) as mapping:

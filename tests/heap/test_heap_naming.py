@@ -533,7 +533,7 @@ look()
     assert above[1:3] == ["__main__·trainer.connector.model", "__main__·trainer.connector"]
 
 
-def test_fields_of_named_tuples_are_said(run_program: RunProgram) -> None:
+def test_fields_of_named_tuples_are_reported(run_program: RunProgram) -> None:
     taken = run_program(
         HEAD
         + """
@@ -549,7 +549,7 @@ look()
     assert taken.row("pairs[*].target").path == "__main__·pairs[*].target"
 
 
-def test_items_of_short_tuples_are_told_apart(run_program: RunProgram) -> None:
+def test_items_of_short_tuples_are_distinguished(run_program: RunProgram) -> None:
     taken = run_program(HEAD + "pairs = [(item(), item()) for _ in range(5)]\nlook()")
     assert {"pairs[*][0]", "pairs[*][1]"} <= taken.names()
 
@@ -578,7 +578,7 @@ look()
     assert taken.row("words[*]").count == 36
 
 
-def test_what_is_held_by_keys_is_said_to_be(run_program: RunProgram) -> None:
+def test_what_is_held_by_keys_is_reported_as_such(run_program: RunProgram) -> None:
     taken = run_program(HEAD + "seen = {item() + bytes([i]): i for i in range(5)}\nlook()")
     assert taken.row("seen.keys()[*]").count == ITEMS
 

@@ -1,4 +1,4 @@
-"""What a forked process has copied of what it inherited, told without touching any of it."""
+"""What a forked process has copied of what it inherited, reported without touching any of it."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ def test_what_was_looked_at_is_copied():
     assert whole > 0.95
 
 
-def test_what_a_census_looked_at_can_be_asked_again_without_another():
+def test_what_a_census_looked_at_can_be_read_again_without_another():
     samples = [Sample(i) for i in range(20_000)]
 
-    def asked_again():
+    def queried_again():
         # Whatever else the process holds may be looked at, too.
         taker = CensusTaker(project_root="/", work_items={"samples": samples})
         taker.take(CensusScope.FOCUSED)
@@ -83,7 +83,7 @@ def test_what_a_census_looked_at_can_be_asked_again_without_another():
         (path,) = (path for path in before if path.endswith("samples"))
         return before[path], after[path]
 
-    before, after = in_child(asked_again)
+    before, after = in_child(queried_again)
     assert before < 0.2
     assert after > 0.95
 

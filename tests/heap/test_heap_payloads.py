@@ -64,7 +64,9 @@ def test_what_has_no_storage_lies_nowhere(engine: str) -> None:
     assert list(result.tensors.address) == [0]
 
 
-def test_memory_that_is_copied_on_write_stays_shared_though_its_place_is_told(engine: str) -> None:
+def test_memory_that_is_copied_on_write_stays_shared_though_its_place_is_reported(
+    engine: str,
+) -> None:
     whole = torch.zeros(10 * KB)
     lazy = torch._lazy_clone(whole)
     seen(engine, [whole, lazy])
@@ -94,10 +96,10 @@ class Ring:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("requested", [True, False])
-def test_tensors_in_garbage_hold_their_storage_however_often_it_was_asked_for(
+def test_tensors_in_garbage_hold_their_storage_however_often_it_was_requested(
     engine: str, requested: bool
 ) -> None:
-    """torch keeps the Python object of a storage that was asked for: nobody else holds it."""
+    """torch keeps the Python object of a storage that was once requested: nobody else holds it."""
     gc.collect()
     gc.disable()
     try:
@@ -121,7 +123,7 @@ def test_tensors_in_garbage_hold_their_storage_however_often_it_was_asked_for(
 
 
 @pytest.mark.slow
-def test_a_storage_that_native_code_holds_beside_garbage_is_no_garbage(engine: str) -> None:
+def test_a_storage_that_native_code_holds_next_to_garbage_is_no_garbage(engine: str) -> None:
     gc.collect()
     gc.disable()
     try:
@@ -330,7 +332,7 @@ def test_a_gradient_of_a_leaf_found_by_name_is_not_weighed_twice(engine: str) ->
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
-def test_device_memory_is_told_apart(engine: str) -> None:
+def test_device_memory_is_distinguished(engine: str) -> None:
     history = [torch.zeros(10 * KB, device="cuda:0") for _ in range(5)]
     result = seen(engine, history, torch.zeros(KB))
     assert result.payload_bytes == {"host": 4 * KB, "cuda:0": 200 * KB}

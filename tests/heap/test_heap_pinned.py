@@ -96,7 +96,7 @@ def test_an_object_and_the_instances_of_a_class_are_not_their_own_referrers(engi
 
 
 @needs_torch
-def test_graphs_and_what_they_alone_hold_can_be_asked_about(engine: str) -> None:
+def test_graphs_and_what_they_alone_hold_can_be_queried(engine: str) -> None:
     weight = torch.ones(10, requires_grad=True)
     product = weight * weight
     saved = product.exp()
@@ -259,7 +259,7 @@ def test_a_storage_is_counted_once_for_the_type_that_reached_it_first(engine: st
     }
 
 
-def test_without_being_asked_no_types_are_counted(engine: str) -> None:
+def test_without_a_request_no_types_are_counted(engine: str) -> None:
     assert walk(WalkRequest(roots=[population()]), engine=engine).types == []
 
 

@@ -135,8 +135,8 @@ trainer.fit()
     assert taken.row("Trainer.losses[*]").kind == "graph"
 
 
-def test_graphs_with_two_names_are_told_under_one(run_program: RunProgram) -> None:
-    """Neither the list nor the sum retains the graphs alone: what they share is said once."""
+def test_graphs_with_two_names_are_reported_under_one(run_program: RunProgram) -> None:
+    """Neither the list nor the sum retains the graphs alone: what they share is reported once."""
     taken = run_program(
         HEAD
         + """
@@ -309,7 +309,7 @@ def test_what_libraries_gather_is_no_accumulation(run_program: RunProgram) -> No
 
 
 @pytest.mark.parametrize("engine", ["native", "reference"])
-def test_gradients_of_frozen_parameters_are_told(
+def test_gradients_of_frozen_parameters_are_reported(
     engine: str, run_program: RunProgram, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if engine == "reference":

@@ -91,7 +91,7 @@ def test_no_code_of_the_users_runs_for_a_tensor(engine: str) -> None:
 
 
 @needs_torch
-def test_modes_of_the_users_are_not_asked(engine: str) -> None:
+def test_modes_of_the_users_are_not_called(engine: str) -> None:
     from torch.overrides import TorchFunctionMode
 
     class Mode(TorchFunctionMode):

@@ -93,7 +93,7 @@ class TestArraysAndTensors:
         del array
         assert payload(engine, tensors) == {"host": 80 * KB}
 
-    def test_neighbours_are_told_apart(self, engine: str) -> None:
+    def test_neighbours_are_distinguished(self, engine: str) -> None:
         arrays = [np.zeros(KB) for _ in range(50)]
         tensors = [torch.from_numpy(a) for a in arrays[::2]]
         assert payload(engine, [arrays, tensors]) == {"host": 50 * 8 * KB}

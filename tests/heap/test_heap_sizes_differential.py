@@ -59,7 +59,7 @@ def weight_of(value: object, engine: str) -> int:
 @pytest.mark.parametrize("name", every_type.SAMPLES)
 def test_an_object_weighs_what_getsizeof_says(engine: str, name: str) -> None:
     value = every_type.SAMPLES[name]()
-    expected = sys.getsizeof(value) + every_type.PAYLOAD.get(name, 0) - _told_apart(value)
+    expected = sys.getsizeof(value) + every_type.PAYLOAD.get(name, 0) - _distinguished(value)
     if INLINE_VALUES and engine == "native" and every_type.flags_of(type(value)) & _MANAGED_DICT:
         assert expected <= weight_of(value, engine) <= expected + MOST_INLINE_BYTES
     else:
@@ -89,7 +89,7 @@ def test_every_type_of_the_process_weighs_what_getsizeof_says(engine: str) -> No
     assert not wrong
 
 
-def _told_apart(value: object) -> int:
+def _distinguished(value: object) -> int:
     """Return what an object's own size counts that its traversal tells of too."""
     tells = isinstance(value, io.BytesIO) and any(
         type(referent) is bytes for referent in gc.get_referents(value)
@@ -106,7 +106,7 @@ def _getsizeof(value: Any) -> int | None:
         return None
     if issubclass(kind, type) and not every_type.flags_of(value) & _HEAP_TYPE:
         return type.__sizeof__(value)  # no collector's header stands before it
-    return sys.getsizeof(value) - _told_apart(value)
+    return sys.getsizeof(value) - _distinguished(value)
 
 
 def _has_sizer_of_its_own(kind: type) -> bool:

@@ -44,7 +44,7 @@ def take(request: pytest.FixtureRequest) -> TakeSnapshot:
 
 @pytest.fixture
 def snap() -> Snapshot:
-    """For questions about objects, which walk the heap anew."""
+    """For questions about objects, which walk the heap again."""
     return snapshot(project_root=HERE, full=False)
 
 
@@ -111,10 +111,10 @@ def test_what_two_names_hold_is_shared_and_retained_by_neither(take: TakeSnapsho
     for name, holder in (("first", first), ("second", second)):
         assert found.row(name).host_bytes == weight(holder, holder[1])
     assert found.row("first").shared_bytes == {"host": weight(first[0])}
-    assert found.row("second").shared_bytes == {}  # it is told once
+    assert found.row("second").shared_bytes == {}  # it is reported once
 
 
-def test_a_name_without_much_has_a_row_once_less_is_asked_for(take: TakeSnapshot) -> None:
+def test_a_name_without_much_has_a_row_once_a_lower_limit_is_set(take: TakeSnapshot) -> None:
     little = [1.5]
     with pytest.raises(LookupError, match="least_bytes"):
         take().row("little")
@@ -130,7 +130,7 @@ def test_without_anything_big_the_answer_says_so(take: TakeSnapshot) -> None:
     assert "None of your names retains" in repr(found)
 
 
-def test_libraries_are_told_on_request() -> None:
+def test_libraries_are_reported_on_request() -> None:
     found = snapshot(project_root=HERE)
     own, all_of_them = found.biggest(1000), found.biggest(1000, libraries=True)
     assert all(row.user for row in own)
@@ -251,7 +251,7 @@ def test_the_path_to_an_object_has_its_indices_and_keys(snap: Snapshot) -> None:
     ]  # fmt: skip
 
 
-def test_keys_of_large_dicts_are_told_where_they_are_plain(snap: Snapshot) -> None:
+def test_keys_of_large_dicts_are_reported_where_they_are_plain(snap: Snapshot) -> None:
     large: dict[Any, Any] = {i: i for i in range(100)}
     large.update({(1, "b"): [1], 2.5: [2], Payload: [3], "k" * 100: [4]})
     last = list(large.values())[100:]
@@ -260,12 +260,12 @@ def test_keys_of_large_dicts_are_told_where_they_are_plain(snap: Snapshot) -> No
     assert len(ends[3]) < 50
 
 
-def test_all_that_hold_an_object_are_told(snap: Snapshot) -> None:
+def test_all_that_hold_an_object_are_reported(snap: Snapshot) -> None:
     wanted = Payload()
     REGISTRY["cache"] = [wanted]
     box = Box(wanted)
     found = snap.path_to(wanted)
-    here = "test_all_that_hold_an_object_are_told()"
+    here = "test_all_that_hold_an_object_are_reported()"
     module = __name__
     assert found.path == f"{module}·REGISTRY['cache'][0]"
     assert set(found.also_held_by) == {f"{here}·wanted", f"{here}·box.item"}
@@ -298,7 +298,7 @@ def test_the_questions_own_frames_are_no_holders(snap: Snapshot) -> None:
     assert "Only the name" in repr(snap.dominators_of(wanted))
 
 
-def test_of_a_long_chain_both_ends_are_told(snap: Snapshot) -> None:
+def test_of_a_long_chain_both_ends_are_reported(snap: Snapshot) -> None:
     head: list[Any] = []
     last = head
     for _ in range(3000):
@@ -548,7 +548,7 @@ def test_the_collector_is_left_as_it_was(enabled: bool, take: TakeSnapshot) -> N
         (gc.enable if was else gc.disable)()
 
 
-def test_garbage_is_told_and_not_collected() -> None:
+def test_garbage_is_reported_and_not_collected() -> None:
     def make_ring() -> weakref.ref[Payload]:
         ring = Payload(3_000_000)
         ring.ring = ring  # type: ignore[attr-defined]
@@ -835,10 +835,10 @@ def test_a_view_and_its_base_share_the_storage(take: TakeSnapshot) -> None:
 
 @needs_torch
 @pytest.mark.slow
-def test_who_holds_a_weight_is_told(snap: Snapshot) -> None:
+def test_who_holds_a_weight_is_reported(snap: Snapshot) -> None:
     model = torch.nn.Sequential(torch.nn.Linear(4, 4))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    here = "test_who_holds_a_weight_is_told()"
+    here = "test_who_holds_a_weight_is_reported()"
     found = snap.path_to(model[0].weight)
     assert found.path == f"{here}·model[0].weight"
     assert f"{here}·optimizer.param_groups[0]['params'][0]" in found.also_held_by
@@ -847,7 +847,7 @@ def test_who_holds_a_weight_is_told(snap: Snapshot) -> None:
 
 
 @needs_torch
-def test_a_kept_loss_is_told_with_the_graph_it_keeps(take: TakeSnapshot) -> None:
+def test_a_kept_loss_is_reported_with_the_graph_it_keeps(take: TakeSnapshot) -> None:
     weight_ = torch.ones(2_000, requires_grad=True)
     losses = [(weight_ * i).exp().sum() for i in range(3)]
     row = take().row("losses")

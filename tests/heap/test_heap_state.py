@@ -216,7 +216,7 @@ class TestCollector:
 
 
 class TestAllocator:
-    """What was taken is given back."""
+    """What was taken is released."""
 
     def test_allocated_blocks_come_back(self, look: Look) -> None:
         gc.collect()

@@ -58,7 +58,7 @@ def test_objects_that_share_a_path_are_one_holder(run_program: RunProgram) -> No
     assert len(found.storages) > len(found.holders)
 
 
-def test_they_are_told_once_and_hold_nothing(run_program: RunProgram) -> None:
+def test_they_are_reported_once_and_hold_nothing(run_program: RunProgram) -> None:
     taker = run_program(PROGRAM).taker
     (found,) = taker.device_storages()
     assert msgspec.json.decode(msgspec.json.encode(found), type=type(found)) == found

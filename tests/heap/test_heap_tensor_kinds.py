@@ -106,7 +106,7 @@ PARTS = {
 
 @pytest.mark.filterwarnings("ignore")
 class TestTensorsOfParts:
-    """Their parts are asked for between two walks."""
+    """Their parts are requested between two walks."""
 
     @pytest.mark.parametrize("form", list(PARTS))
     def test_sparse_tensors_weigh_their_parts(self, engine: str, form: str) -> None:
@@ -152,7 +152,7 @@ class TestTensorsOfParts:
         shown = sum(nbytes for nbytes, flags in columns if flags & 2)
         assert shown == pytest.approx(500 * (400 + 8), rel=0.1)
 
-    def test_a_class_of_the_users_is_not_asked(self, engine: str) -> None:
+    def test_a_class_of_the_users_is_not_called(self, engine: str) -> None:
         made = torch.Tensor._make_wrapper_subclass(Hostile, (10, 10), layout=torch.sparse_coo)
         assert payload(engine, [made]) == {}
 

@@ -101,7 +101,7 @@ class TestTensors:
         weight = torch.zeros(KB, requires_grad=True)
         assert unused(engine, [(weight * 1)[:10]]) == WHOLE - 40
 
-    def test_sizes_that_a_class_computes_are_not_asked(self, engine: str) -> None:
+    def test_sizes_that_a_class_computes_are_not_called(self, engine: str) -> None:
         part = torch.Tensor._make_subclass(Hostile, numbers()[:10])
         assert unused(engine, [part]) == 0
 

@@ -106,7 +106,7 @@ class TestWhatIsTraced:
         tracemalloc.start(2)
         assert is_traced(bytearray(SIZE))
 
-    def test_tracing_that_begins_anew_meanwhile_goes_on(self) -> None:
+    def test_tracing_that_begins_again_meanwhile_goes_on(self) -> None:
         def again() -> bytearray:
             tracemalloc.stop()
             tracemalloc.start(2)

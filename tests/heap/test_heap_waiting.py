@@ -128,7 +128,7 @@ def groups(tmp_path_factory) -> dict[str, Waiting]:
     return {group.name: group for group in census.waiting}
 
 
-def test_they_are_told_by_function_and_place(groups):
+def test_they_are_reported_by_function_and_place(groups):
     sleeps = groups["Service.sleeps"]
     assert (sleeps.kind, sleeps.count) == (WaitKind.TASK, 5)
     lines = PROGRAM.splitlines()
@@ -234,10 +234,10 @@ class AsyncioOf314:
         core = sys.modules["_asyncio"]
         self.Task, self.Future = core.Task, core.Future
         self._get_running_loop = core._get_running_loop
-        self.asked: list[object] = []
+        self.queried: list[object] = []
 
     def all_tasks(self, loop):
-        self.asked.append(loop)
+        self.queried.append(loop)
         return asyncio.all_tasks(loop)
 
 
@@ -276,4 +276,4 @@ def test_tasks_that_are_listed_in_c_alone_are_found_in_every_thread(monkeypatch)
         thread.join()
     assert {"of this thread", "of another thread"} <= from_here
     assert "of another thread" in from_outside
-    assert loops[0] in core.asked
+    assert loops[0] in core.queried

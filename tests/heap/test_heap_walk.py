@@ -126,7 +126,7 @@ def test_a_parent_comes_before_its_child_and_names_it(engine: str) -> None:
     assert nodes.root == [0] * 4
 
 
-def test_the_first_name_of_a_shared_object_is_told_what_it_reaches(engine: str) -> None:
+def test_the_first_name_of_a_shared_object_has_what_it_reaches(engine: str) -> None:
     shared = bytes(30_000)
     first, second = [shared], [shared]
     nodes = walk(WalkRequest(roots=[first, second], cutoff_bytes=20_000), engine=engine).nodes
@@ -323,7 +323,7 @@ class TestFull:
             gc.enable()
             gc.collect()
 
-    def test_what_only_native_code_holds_is_told_from_garbage(self, engine: str) -> None:
+    def test_what_only_native_code_holds_is_distinguished_from_garbage(self, engine: str) -> None:
         import functools
 
         call = functools.partial(print, [bytes(3_000_000)])

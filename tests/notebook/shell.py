@@ -11,7 +11,7 @@ from pathlib import Path
 
 from IPython.core.interactiveshell import InteractiveShell
 
-told, cells = Path(sys.argv[1]), json.loads(Path(sys.argv[1]).read_text())
+reported, cells = Path(sys.argv[1]), json.loads(Path(sys.argv[1]).read_text())
 shell = InteractiveShell.instance(colors="NoColor")
 shell.history_manager.enabled = False
 if "as-files" in sys.argv[2:]:  # as a Jupyter kernel calls its cells
@@ -34,4 +34,4 @@ for cell in cells:
             "text": shown.get("text/plain", ""),
         }
     )
-told.write_text(json.dumps(answers))
+reported.write_text(json.dumps(answers))

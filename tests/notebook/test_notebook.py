@@ -237,7 +237,7 @@ class TestCellsAsOneProgram:
         assert (excerpt.file, excerpt.first_line, excerpt.marked) == ("In [4]", 1, [3])
         assert excerpt.lines == ["# mended", "def feed(x):", "    kept.append(x + 1)"]
 
-    def test_what_was_defined_anew_or_cannot_be_read_counts_no_more(self) -> None:
+    def test_what_was_redefined_or_cannot_be_read_counts_no_more(self) -> None:
         text = Cells(self.SOURCES, self.TITLES).text
         assert "kept.append(x + 1)" in text
         assert "kept.append(x)\n" not in text
@@ -249,7 +249,7 @@ class TestCellsAsOneProgram:
         assert "kept.append(x)\n" in text
         assert "kept.append(x + 1)" not in text
 
-    def test_files_beside_cells_are_files(self) -> None:
+    def test_files_next_to_cells_are_files(self) -> None:
         files = SourceIndex(
             {**self.SOURCES, "/home/model.py": "import torch\n"}, "/home", self.TITLES
         ).files
@@ -277,7 +277,7 @@ class TestCellsAsOneProgram:
         assert fed == ["In [2]:3", "In [1]:3"]
 
 
-def test_cells_are_recorded_beside_any_number_of_files(
+def test_cells_are_recorded_next_to_any_number_of_files(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("leakscope.capture.sites.MOST_FILES", 2)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from leakscope.probes import cuda as allocator
-from leakscope.probes.blocks import AllocationHistory
+from leakscope.probes.cuda import AllocationHistory
 
 
 class FakeTorch(types.ModuleType):

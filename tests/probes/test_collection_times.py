@@ -1,4 +1,4 @@
-"""Every collection is timed, what the program asked for apart, and nothing of that is noticed."""
+"""Every collection is timed, what the program requested apart, and nothing of that is noticed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def calls_from_here(times: CollectionTimes) -> list[CleaningCall]:
     return [call for call in times.calls() if call.file == __file__]
 
 
-def test_what_the_program_asks_for_is_told_by_its_line_with_what_it_brings(
+def test_what_the_program_asks_for_is_reported_by_its_line_with_what_it_brings(
     times: CollectionTimes,
 ) -> None:
     for _ in range(3):
@@ -62,7 +62,9 @@ def test_what_the_program_asks_for_is_told_by_its_line_with_what_it_brings(
     assert gauges[gauge.GC_EXPLICIT_PAUSE] == pytest.approx(1e6 * call.longest_s, abs=2)
 
 
-def test_what_the_collector_does_by_itself_is_told_by_generation(times: CollectionTimes) -> None:
+def test_what_the_collector_does_by_itself_is_reported_by_generation(
+    times: CollectionTimes,
+) -> None:
     first, second, _ = gc.get_threshold()
     kept = [[] for _ in range(first * (second + 2))]
     gauges = times.gauges()
@@ -74,7 +76,7 @@ def test_what_the_collector_does_by_itself_is_told_by_generation(times: Collecti
     assert not times.calls()
 
 
-def test_a_full_collection_that_comes_by_itself_is_not_called_asked_for(
+def test_a_full_collection_that_comes_by_itself_is_not_called_requested(
     times: CollectionTimes,
 ) -> None:
     before = gc.get_stats()[2]["collections"]
@@ -85,13 +87,13 @@ def test_a_full_collection_that_comes_by_itself_is_not_called_asked_for(
     assert not times.calls()
 
 
-def test_younger_generations_can_be_asked_for_too(times: CollectionTimes) -> None:
+def test_younger_generations_can_be_requested_too(times: CollectionTimes) -> None:
     gc.collect(0)
     gc.collect(1)
     assert sum(call.times for call in calls_from_here(times)) == 2
 
 
-def test_with_the_collector_off_whatever_is_collected_was_asked_for(times: CollectionTimes) -> None:
+def test_with_the_collector_off_whatever_is_collected_was_requested(times: CollectionTimes) -> None:
     gc.disable()
     try:
         kept = [[] for _ in range(100_000)]
@@ -103,7 +105,9 @@ def test_with_the_collector_off_whatever_is_collected_was_asked_for(times: Colle
     assert gauge.GC_TIMES[2] not in times.gauges()
 
 
-def test_sums_are_told_as_they_change_and_the_longest_begins_anew(times: CollectionTimes) -> None:
+def test_sums_are_reported_as_they_change_and_the_longest_begins_again(
+    times: CollectionTimes,
+) -> None:
     gc.collect()
     first = times.gauges()
     assert gauge.GC_EXPLICIT_PAUSE in first
@@ -125,7 +129,7 @@ def test_what_is_our_own_doing_is_not_counted(times: CollectionTimes) -> None:
     assert [call.times for call in calls_from_here(times)] == [1]
 
 
-def test_a_call_in_a_library_is_told_by_the_users_line_that_led_there() -> None:
+def test_a_call_in_a_library_is_reported_by_the_users_line_that_led_there() -> None:
     times = CollectionTimes()
     library: dict[str, object] = {}
     text = "import gc\ndef tidy():\n    gc.collect()\n"
@@ -139,7 +143,7 @@ def test_a_call_in_a_library_is_told_by_the_users_line_that_led_there() -> None:
     assert [(call.line, call.times) for call in calls_from_here(times)] == [(line, 1)]
 
 
-def test_only_so_many_lines_are_told_apart(times: CollectionTimes) -> None:
+def test_only_so_many_lines_are_distinguished(times: CollectionTimes) -> None:
     for number in range(50):
         exec(compile("\n" * number + "import gc; gc.collect(0)", "made.py", "exec"), {})
     calls = times.calls()
@@ -209,7 +213,7 @@ def test_no_object_of_the_programs_is_kept(times: CollectionTimes) -> None:
     assert (sys.getrefcount(collect.__code__), sys.getrefcount(mark)) == before
 
 
-def test_what_collections_are_told_of_by_others_is_nothing_to_us(times: CollectionTimes) -> None:
+def test_what_collections_report_to_others_is_nothing_to_us(times: CollectionTimes) -> None:
     ours = next(each for each in gc.callbacks if "on_collection" in repr(each))
     for wrong in (
         (), ("start",), ("stop", {}), (1, {}), ("start", None), ("start", {"generation": "x"}),
@@ -273,7 +277,7 @@ def test_a_forked_child_begins_from_nought(times: CollectionTimes) -> None:
     assert [call.times for call in calls_from_here(times)] == [1]
 
 
-def test_nothing_is_told_where_it_was_not_started() -> None:
+def test_nothing_is_reported_where_it_was_not_started() -> None:
     times = CollectionTimes()
     gc.collect()
     with times.muted():

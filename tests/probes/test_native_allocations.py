@@ -143,7 +143,7 @@ class TestEveryFunction:
         library.release(0)
         assert bytes_of(profile) == 0
 
-    def test_of_each_kind_it_is_told_how_it_was_asked_for(
+    def test_of_each_kind_the_report_says_how_it_was_requested(
         self, library: SimpleNamespace, started: Started
     ) -> None:
         profile = started()
@@ -376,7 +376,7 @@ class TestWhere:
             thread.join()
         assert everything(profile).is_on
 
-    def test_what_python_itself_allocates_is_told_apart(self, started: Started) -> None:
+    def test_what_python_itself_allocates_is_distinguished(self, started: Started) -> None:
         profile = started()
         kept = bytearray(3 << 20)
         sites = [site for site in everything(profile).sites if site.bytes >= 3 << 20]

@@ -26,11 +26,11 @@ class Torch(types.ModuleType):
 
 class Listener:
     def __init__(self) -> None:
-        self.told: list[tuple[int, int, int, int]] = []
+        self.reported: list[tuple[int, int, int, int]] = []
         self.error: BaseException | None = None
 
-    def dispatch(self, *told: int) -> None:
-        self.told.append(told)
+    def dispatch(self, *reported: int) -> None:
+        self.reported.append(reported)
         if self.error is not None:
             raise self.error
 
@@ -56,10 +56,10 @@ def test_it_is_attached_once_however_many_sessions_there_are(torch):
         attach()
     assert len(torch.attached) == 1
     torch.attached[0](0, 10, 100, 5)
-    assert listener.told == [(0, 10, 100, 5)]
+    assert listener.reported == [(0, 10, 100, 5)]
 
 
-def test_nobody_listening_nothing_is_attached_or_told(torch):
+def test_nobody_listening_nothing_is_attached_or_sent(torch):
     attach()
     assert torch.attached == []
     listener = Listener()
@@ -67,7 +67,7 @@ def test_nobody_listening_nothing_is_attached_or_told(torch):
     attach()
     stop_listening()
     torch.attached[0](0, 10, 100, 5)
-    assert listener.told == []
+    assert listener.reported == []
 
 
 def test_it_keeps_no_listener_alive(torch):
@@ -85,7 +85,7 @@ def test_nothing_raised_by_a_listener_reaches_torch(torch, error):
     listen(listener.dispatch)
     attach()
     torch.attached[0](0, 10, 100, 5)
-    assert len(listener.told) == 1
+    assert len(listener.reported) == 1
 
 
 def test_an_interrupt_comes_after_torchs_own_error(torch):

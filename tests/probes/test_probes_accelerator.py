@@ -72,7 +72,7 @@ def test_an_accelerator_in_use_has_the_gauges_that_it_tells(monkeypatch, kind):
     ],
     ids=["none", "cuda has its own", "not used", "in a forked child", "torch can't say"],
 )
-def test_nothing_else_is_asked(monkeypatch, state):
+def test_nothing_else_is_queried(monkeypatch, state):
     install(monkeypatch, **state)
     assert AcceleratorProbe().read() == AcceleratorDeviceProbe().read() == {}
 

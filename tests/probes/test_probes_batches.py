@@ -52,7 +52,7 @@ def test_things_that_nobody_knows_are_not_touched():
     assert batch_bytes([torch.zeros(3).as_subclass(Touchy), torch.zeros(3).to_sparse()]) == 0
 
 
-def test_the_largest_batch_that_was_looked_at_is_told_and_none_is_kept():
+def test_the_largest_batch_that_was_looked_at_is_reported_and_none_is_kept():
     probe = BatchProbe()
     assert probe.read() == {}
     for size in [100, 300, 200, *[10] * (EVERY - FIRST - 1), 5000]:

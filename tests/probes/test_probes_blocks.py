@@ -11,8 +11,8 @@ import pytest
 
 from leakscope.model.device import BlockState, FrameRow
 from leakscope.model.record import BlockListRecord, DeviceSnapshotRecord
-from leakscope.probes import blocks as module
-from leakscope.probes.blocks import allocator_settings, device_memory, list_blocks
+from leakscope.probes import cuda as module
+from leakscope.probes.cuda import allocator_settings, device_memory, list_blocks
 from leakscope.recording.format import decode_record, encode_record
 
 MB = 1 << 20
@@ -33,7 +33,7 @@ def listed(*segments: dict[str, Any], **settings: str) -> list[BlockListRecord]:
     return list_blocks(segments, settings=settings)
 
 
-def test_segments_and_blocks_are_told_with_what_tells_their_pool() -> None:
+def test_segments_and_blocks_are_reported_with_what_tells_their_pool() -> None:
     (record,) = listed(
         segment(block(512), segment_pool_id=(0, 3), segment_type="small", is_expandable=True)
     )
@@ -98,7 +98,7 @@ def test_a_list_survives_the_recording() -> None:
         ("roundup_power2_divisions:[256:1,512:2],backend:native", None),
     ],
 )
-def test_settings_are_told_as_in_a_snapshot(
+def test_settings_are_reported_as_in_a_snapshot(
     monkeypatch: pytest.MonkeyPatch, text: str, settings: dict[str, str] | None
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch", types.ModuleType("torch"))
@@ -130,7 +130,7 @@ def test_blocks_come_with_the_sums_where_they_are_wanted(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("cuda", [FakeCuda(initialized=False), FakeCuda(capturing=True)])
-def test_nothing_is_asked_of_a_device_that_sleeps_or_captures(
+def test_nothing_is_queried_of_a_device_that_sleeps_or_captures(
     monkeypatch: pytest.MonkeyPatch, cuda: FakeCuda
 ) -> None:
     install(monkeypatch, cuda, segment(block(512)))

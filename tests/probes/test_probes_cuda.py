@@ -22,7 +22,7 @@ class FakeCuda(types.ModuleType):
     def __init__(self, *, initialized=True, capturing=False, devices=None):
         super().__init__("torch.cuda")
         self.memory = self
-        self.asked: list[int] = []
+        self.queried: list[int] = []
         self._devices = devices or {0: (0, 0, 0)}
         self._state = initialized, capturing
 
@@ -40,7 +40,7 @@ class FakeCuda(types.ModuleType):
         return 0
 
     def memory_stats_as_nested_dict(self, device):
-        self.asked.append(device)
+        self.queried.append(device)
         current, reserved, peak = self._devices[device]
         return {
             "allocated_bytes": {"all": {"current": current, "peak": peak}},
@@ -145,14 +145,14 @@ def test_every_gauge_of_a_device_is_described():
     assert gauge.DESCRIPTIONS[gauge.DEVICE_RETRIES][0] == "count"
 
 
-def test_devices_without_memory_are_asked_rarely_and_found_once_they_have_some(monkeypatch):
+def test_devices_without_memory_are_queried_rarely_and_found_once_they_have_some(monkeypatch):
     devices = {n: (5, 5, 5) if n == 0 else (0, 0, 0) for n in range(8)}
     cuda = install(monkeypatch, FakeCuda(devices=devices))
     probe = CudaProbe()
     for _ in range(64):
         probe.read()
-    assert cuda.asked.count(0) == 64
-    assert cuda.asked.count(7) == 1
+    assert cuda.queried.count(0) == 64
+    assert cuda.queried.count(7) == 1
     devices[7] = (1, 2, 3)
     assert f"cuda:7.{gauge.DEVICE_PEAK}" in probe.read()
     assert f"cuda:7.{gauge.DEVICE_PEAK}" in probe.read()

@@ -12,7 +12,7 @@ import pytest
 from leakscope.probes.environment import environment
 
 
-def test_versions_platform_and_processors_are_told():
+def test_versions_platform_and_processors_are_reported():
     facts = environment()
     assert facts["python"] == platform.python_version()
     assert facts["torch"].startswith(metadata.version("torch").split("+")[0])
@@ -21,7 +21,7 @@ def test_versions_platform_and_processors_are_told():
     assert all(type(value) is str and value for value in facts.values())
 
 
-def test_the_ground_is_told(tmp_path, monkeypatch):
+def test_the_ground_is_reported(tmp_path, monkeypatch):
     chosen = tmp_path / "enabled"
     chosen.write_text("always [madvise] never\n")
     monkeypatch.setattr("leakscope.probes.environment._HUGE_PAGES", chosen)
@@ -39,7 +39,7 @@ def test_what_the_ground_does_not_tell_is_left_out(tmp_path, monkeypatch):
     assert not {"glibc", "huge_pages", "free_threaded"} & set(environment())
 
 
-def test_versions_of_more_libraries_are_told_and_change_nothing_else():
+def test_versions_of_more_libraries_are_reported_and_change_nothing_else():
     facts = environment(["pytest", "python", "not-there", "PYTHONMALLOC"])
     assert facts["pytest"] == metadata.version("pytest")
     assert facts["python"] == platform.python_version()
@@ -69,7 +69,7 @@ def test_metadata_without_a_version_or_of_an_older_kind_is_read_too(tmp_path, mo
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
-def test_a_mimalloc_that_is_loaded_is_told_with_its_version(tmp_path):
+def test_a_mimalloc_that_is_loaded_is_reported_with_its_version(tmp_path):
     assert "mimalloc" not in environment()
     library = tmp_path / "libmimalloc-secure.so.2.1"
     library.write_bytes(b"not really")
@@ -78,7 +78,7 @@ def test_a_mimalloc_that_is_loaded_is_told_with_its_version(tmp_path):
     assert (facts["allocator"], facts["mimalloc"]) == ("mimalloc", "2.1")
 
 
-def test_allocator_settings_are_told_and_other_variables_are_not(monkeypatch):
+def test_allocator_settings_are_reported_and_other_variables_are_not(monkeypatch):
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
     facts = environment()

@@ -19,7 +19,7 @@ glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glib
 
 
 @glibc
-def test_blocks_in_use_then_kept_free_are_told_apart():
+def test_blocks_in_use_then_kept_free_are_distinguished():
     probe = MallocProbe()
     before = probe.read()
     blocks = [bytearray(60_000) for _ in range(500)]

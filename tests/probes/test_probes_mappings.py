@@ -47,7 +47,7 @@ def test_the_kinds_add_up_to_resident_memory() -> None:
     assert sum(found[kind] for kind in gauge.MAPPING_KINDS) == pytest.approx(resident, abs=4 * MB)
 
 
-def test_what_mimalloc_has_named_is_told_of_other_memory(
+def test_what_mimalloc_has_named_is_reported_of_other_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     mappings = [
@@ -95,7 +95,7 @@ def test_pages_of_a_file_are_the_files_and_written_copies_are_not(
 
 @linux
 @pytest.mark.parametrize("named", [True, False], ids=["segment", "without a file"])
-def test_shared_memory_is_told_from_files(named: bool) -> None:
+def test_shared_memory_is_distinguished_from_files(named: bool) -> None:
     probe = MappingKindsProbe()
     before = probe.read()
     if named:
@@ -159,7 +159,7 @@ def at(begin: int, size: int, permissions: bytes = PRIVATE, name: str = "") -> M
     return Mapping(begin, begin + size, permissions, name, size, size)
 
 
-def test_an_arena_is_told_by_its_address_and_what_is_reserved_behind_it() -> None:
+def test_an_arena_is_reported_by_its_address_and_what_is_reserved_behind_it() -> None:
     begin = 5 * ARENA
     arena, rest = at(begin, 3 * MB), at(begin + 3 * MB, ARENA - 3 * MB, NOBODYS)
     assert kinds_of(arena, rest) == ["arenas", "arenas"]
@@ -234,7 +234,7 @@ def test_thousands_of_mappings_are_all_read(tmp_path: Path) -> None:
 
 
 @linux
-def test_files_that_are_told_by_name_are_bounded(
+def test_files_that_are_reported_by_name_are_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     probe, reported = MappingKindsProbe(), set()

@@ -72,13 +72,13 @@ def test_children_are_neither_this_process_nor_others() -> None:
     [{1: 300 * MB}, {OWN: None, 1: 300 * MB}, {}],
     ids=["not listed", "no size", "none"],
 )
-def test_nothing_is_said_where_the_driver_does_not_list_this_process(
+def test_nothing_is_reported_where_the_driver_does_not_list_this_process(
     monkeypatch: pytest.MonkeyPatch, processes: dict[int, int | None]
 ) -> None:
     assert read(monkeypatch, driver(processes)) == {}
 
 
-def test_nothing_is_asked_while_cuda_sleeps_or_a_graph_is_captured(
+def test_nothing_is_queried_while_cuda_sleeps_or_a_graph_is_captured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     nobody = SimpleNamespace()  # whoever asks it fails
@@ -96,10 +96,10 @@ def test_a_machine_without_the_library_or_the_driver_has_no_gauges(
     assert read(monkeypatch, SimpleNamespace(nvmlInit=no_driver)) == {}
 
 
-def test_the_real_library_has_what_is_asked() -> None:
+def test_the_real_library_has_what_is_called() -> None:
     nvml = pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed")
-    asked = vars(driver({}))
-    assert [name for name in asked if not callable(getattr(nvml, name, None))] == []
+    queried = vars(driver({}))
+    assert [name for name in queried if not callable(getattr(nvml, name, None))] == []
 
 
 def test_the_real_driver_lists_this_process_where_there_is_one() -> None:

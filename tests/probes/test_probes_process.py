@@ -51,7 +51,7 @@ def test_a_fault_of_a_source_costs_its_gauges_only():
     assert Broken().read() == Missing().read() == {}
 
 
-def test_a_fault_is_told_to_who_asks_and_a_missing_source_is_none():
+def test_a_fault_is_reported_to_who_calls_and_a_missing_source_is_none():
     assert Missing().gauges() == {}
     with pytest.raises(RuntimeError):
         Broken().gauges()
@@ -95,7 +95,7 @@ def test_resident_memory_follows_what_the_process_touches():
 
 
 @linux
-def test_the_highest_resident_memory_is_that_of_memory_that_was_given_back():
+def test_the_highest_resident_memory_is_that_of_memory_that_was_released():
     probe = ProcessProbe()
     before = probe.read()
     with mmap.mmap(-1, 256 * MB) as block:
@@ -165,7 +165,7 @@ def test_proportional_private_and_shared_memory_fit_together():
     assert 0 <= gauges[gauge.HUGE_PAGES] <= gauges[gauge.PRIVATE]
 
 
-def test_memory_in_huge_pages_is_told_and_is_none_where_the_kernel_has_no_such_line():
+def test_memory_in_huge_pages_is_reported_and_is_none_where_the_kernel_has_no_such_line():
     rollup = {
         "Pss": 9,
         "Private_Clean": 1,
@@ -254,7 +254,7 @@ def gained_by_a_named_file(path: Path, size: int) -> int:
 
 @linux
 @pytest.mark.skipif(not os.path.ismount("/dev/shm"), reason="no shared memory file system")
-def test_descriptors_of_shared_memory_are_told_from_others():
+def test_descriptors_of_shared_memory_are_distinguished_from_others():
     before = SystemProbe().read()
     tensors = [torch.rand(10).share_memory_() for _ in range(3)]
     during = SystemProbe().read()

@@ -21,7 +21,7 @@ MODULE = "registry_of_a_test"
 
 
 class Loud(dict):  # type: ignore[type-arg]
-    """A container whose own length must not be asked for."""
+    """A container whose own length must not be called."""
 
     def __len__(self) -> int:
         raise AssertionError
@@ -38,7 +38,7 @@ def registry(*places: str, **more: object) -> CountedRegistry:
     return CountedRegistry("test", "entries", places, **more)  # type: ignore[arg-type]
 
 
-def test_names_are_told_apart_and_name_no_device() -> None:
+def test_names_are_distinguished_and_name_no_device() -> None:
     names = [each.name for each in REGISTRIES]
     assert len(set(names)) == len(names)
     for name in names:
@@ -57,7 +57,7 @@ def test_nothing_is_imported_or_computed(module: types.ModuleType) -> None:
     assert set(sys.modules) == before
 
 
-def test_a_containers_own_length_is_not_asked(module: types.ModuleType) -> None:
+def test_a_containers_own_length_is_not_called(module: types.ModuleType) -> None:
     module.entries = Loud(a=1, b=2)  # type: ignore[attr-defined]
     assert entries_of(registry(f"{MODULE}:entries")) == 2
 

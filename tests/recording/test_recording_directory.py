@@ -18,7 +18,7 @@ def test_the_folder_and_its_parents_are_made(tmp_path):
     assert sorted(p.name for p in made.path.iterdir()) == ["run.json"]
 
 
-def test_files_of_others_are_written_beside_and_never_touched(tmp_path):
+def test_files_of_others_are_written_in_the_same_folder_and_never_touched(tmp_path):
     (tmp_path / "checkpoint.pt").write_text("precious")
     write_run(tmp_path, [boundary(0)])
     RunDirectory.create(tmp_path, RunManifest(script="second.py"), force=True)

@@ -17,7 +17,7 @@ def writer(tmp_path: Path) -> RecordingWriter:
     return RecordingWriter(tmp_path, HeaderRecord(pid=os.getpid()))
 
 
-def test_each_record_is_told_once(writer: RecordingWriter) -> None:
+def test_each_record_is_reported_once(writer: RecordingWriter) -> None:
     followed = Following(writer.path, (NoteRecord, EndRecord))
     assert list(followed.new()) == []
     writer.write(NoteRecord(slug="a", message="one"))

@@ -89,7 +89,7 @@ def test_noise_never_raises_and_hides_nothing_after_it(noise, payloads):
     assert intact(MAGIC + noise + good)[-len(payloads) :] == payloads
 
 
-def test_a_torn_end_is_told_from_damage_in_the_middle():
+def test_a_torn_end_is_distinguished_from_damage_in_the_middle():
     data = to_frame(b"one") + to_frame(b"two")
     (torn,) = gaps(data[:-3])
     assert "cut off" in torn.reason

@@ -41,7 +41,7 @@ def test_a_process_that_is_gone_or_a_zombie_does_not_go_on():
     assert goes_on(recording) is False
 
 
-def test_another_process_that_was_given_the_same_number_is_told_apart():
+def test_another_process_that_was_given_the_same_number_is_distinguished():
     began = psutil.Process().create_time()
     assert goes_on(Recording(of_this_process(started=began + 1))) is True
     assert goes_on(Recording(of_this_process(started=began - 60))) is False

@@ -325,7 +325,7 @@ def test_a_file_in_a_run_stands_for_the_run(tmp_path, name):
     assert len(open_run(str(tmp_path / name)).main.measurements) == 1
 
 
-def test_each_path_that_is_no_run_is_told_what_it_is(tmp_path):
+def test_each_path_that_is_no_run_gets_its_reason(tmp_path):
     def fault(path):
         with pytest.raises(NoRunError) as caught:
             open_run(path)

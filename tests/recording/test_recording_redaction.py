@@ -103,7 +103,7 @@ def test_names_of_files_that_begin_as_a_token_does_are_kept(name):
     ]
 
 
-def test_the_key_that_a_dictionary_misses_is_told():
+def test_the_key_that_a_dictionary_misses_is_reported():
     assert redact_text("KeyError: 'layer1.weight'") == "KeyError: 'layer1.weight'"
 
 

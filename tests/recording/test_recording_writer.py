@@ -338,7 +338,7 @@ def _python(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("sync", [False, True])
-def test_sync_waits_for_the_disk_only_when_asked(writer, monkeypatch, sync):
+def test_sync_waits_for_the_disk_only_on_request(writer, monkeypatch, sync):
     synced = []
     monkeypatch.setattr(writer_module.os, "fsync", synced.append)
     assert writer.write(boundary(0), sync=sync)

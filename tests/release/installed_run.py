@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def check(folder: Path, walker: str) -> None:
-    """Record the program in a folder by the installed command, and read what is said of it."""
+    """Record the program in a folder by the installed command, and read what is reported on it."""
     (folder / "train.py").write_text(PROGRAM)
     command = Path(sys.executable).with_name("leakscope")
     environment = {name: os.environ[name] for name in os.environ if name != "PYTHONPATH"}

@@ -2,7 +2,7 @@
 
     python tests/release/released.py
 
-writes it anew, as a part of a release (``CONTRIBUTING.md``). In between, what is there may grow and
+rewrites it, as a part of a release (``CONTRIBUTING.md``). In between, what is there may grow and
 nothing of it may go: ``tests/release/test_stability.py``.
 """
 

@@ -46,7 +46,7 @@ def run(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     [["-m", "leakscope", "run", "--out", "run", "train.py"], ["train.py"]],
     ids=["leakscope run", "profile()"],
 )
-def test_a_leak_is_named_and_what_is_missing_said(words: list[str], tmp_path: Path) -> None:
+def test_a_leak_is_named_and_what_is_missing_reported(words: list[str], tmp_path: Path) -> None:
     program = PROGRAM if "run" in words else PROGRAM.replace("profile(", "profile('run', ")
     (tmp_path / "train.py").write_text(program)
     done = run(words, tmp_path)

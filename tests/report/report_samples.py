@@ -788,7 +788,7 @@ def comparison() -> Comparison:
 
 
 def comparison_evidence() -> dict[str, object]:
-    """Return what a comparison shows beside its verdict."""
+    """Return what a comparison shows next to its verdict."""
     return {
         "work": [
             WorkFact(topic=Topic.WORK, name="steps", before="4,800", after="4,800"),

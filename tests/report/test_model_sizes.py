@@ -53,6 +53,6 @@ def test_counts_and_plurals() -> None:
         (-0.5, "−50 %"), (-0.995, "< −99 %"), (float("nan"), "unknown"),
     ],
 )  # fmt: skip
-def test_shares_are_written_in_sentences_as_they_are_beside_them(share: float, text: str) -> None:
+def test_shares_are_written_in_sentences_as_they_are_next_to_them(share: float, text: str) -> None:
     assert human_share(share) == text
     assert text == "unknown" or humane_share(share) == text

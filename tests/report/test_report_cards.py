@@ -236,5 +236,5 @@ def test_a_findings_card_says_that_its_falsifier_was_not_tried() -> None:
     assert finding_views([without])[0].falsifier_result == ""
 
 
-def test_a_culprit_that_rose_mostly_is_not_said_to_have_risen_each_time() -> None:
+def test_a_culprit_that_rose_mostly_is_not_reported_to_have_risen_each_time() -> None:
     assert "as a rule" in culprit_views([samples.boxes_culprit()])[0].growth_text

@@ -139,12 +139,12 @@ def test_sarif_tells_what_fails_and_nothing_that_code_scanning_would_take_for_it
 
 
 @pytest.mark.parametrize("form", [form for form in FORMS if form not in ("sarif", "github")])
-def test_what_is_excused_is_told_everywhere_else(form: str) -> None:
+def test_what_is_excused_is_reported_everywhere_else(form: str) -> None:
     text = render_check(excused(), form).replace("\\", "")
     for standing in ("known", "suppressed", "ignored", "allowed"):
         assert f"is_{standing}" in text
     notices = render_check(excused(), "github")
-    assert notices.count("::notice ") == 2, "what the project excuses for good is told beside it"
+    assert notices.count("::notice ") == 2, "what the project excuses for good is reported with it"
 
 
 def test_a_fingerprint_is_the_same_whether_its_like_is_excused_or_not() -> None:

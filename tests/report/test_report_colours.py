@@ -1,4 +1,4 @@
-"""Lines in one chart can be told apart, also by people who see fewer colours."""
+"""Lines in one chart can be distinguished, also by people who see fewer colours."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def lab_of(light: Colour) -> Colour:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("seen", SEEN)
-def test_lines_of_a_chart_are_told_apart(seen: str, theme: str) -> None:
+def test_lines_of_a_chart_are_distinguished(seen: str, theme: str) -> None:
     labs = {name: lab_of(SEEN[seen] @ light_of(name, theme)) for name in LINES}
     apart = {(a, b): float(np.linalg.norm(labs[a] - labs[b])) for a, b in combinations(LINES, 2)}
     nearest = min(apart, key=apart.__getitem__)

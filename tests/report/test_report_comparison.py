@@ -61,11 +61,11 @@ def test_every_culprit_has_a_permanent_link_and_the_grave_ones_can_be_copied() -
     assert page.data["copies"].keys() - copied == {"comparison-markdown", "comparison-json"}
 
 
-def test_rates_of_few_ranks_are_told_one_by_one(text: str) -> None:
+def test_rates_of_few_ranks_are_reported_one_by_one(text: str) -> None:
     assert "0: 298 MiB → none; 1: 297 MiB → none" in text
 
 
-def test_of_many_ranks_is_told_in_how_many_it_grows() -> None:
+def test_of_many_ranks_the_report_says_in_how_many_it_grows() -> None:
     first = samples.comparison().culprits[0]
     many = {str(n): 1.0 for n in range(512)}
     culprits = [msgspec.structs.replace(first, before_rates_by_rank=many)]
@@ -74,7 +74,7 @@ def test_of_many_ranks_is_told_in_how_many_it_grows() -> None:
     )
 
 
-def test_a_doubt_stands_at_the_culprit_and_among_what_could_not_be_told_apart() -> None:
+def test_a_doubt_stands_at_the_culprit_and_among_what_could_not_be_distinguished() -> None:
     first = msgspec.structs.replace(samples.comparison().culprits[0], doubt="both overlap")
     text = read_page(render_comparison_html(changed(culprits=[first]))).text
     assert "Not certain: both overlap." in text
@@ -94,7 +94,7 @@ def test_a_gauge_within_its_noise_is_not_coloured_as_progress() -> None:
     assert any("each other's noise" in text for text in page.undecided)
 
 
-def test_nothing_undecided_is_said_too(text: str) -> None:
+def test_nothing_undecided_is_reported_too(text: str) -> None:
     assert "Nothing: each difference of a rate is larger than its intervals" in text
 
 
@@ -108,7 +108,7 @@ def test_timelines_are_laid_over_each_other_by_step(text: str) -> None:
     assert "Memory by step" in text
 
 
-def test_without_steps_in_both_the_clock_is_taken_and_that_is_said() -> None:
+def test_without_steps_in_both_the_clock_is_taken_and_that_is_reported() -> None:
     page = comparison_page(changed(after_timeline=samples.timeline(points=40)))
     assert page.overlay is not None
     assert (page.overlay.axis, page.by_time) == ("clock", [])
@@ -145,13 +145,13 @@ def test_the_check_of_the_work_shows_what_was_compared(text: str) -> None:
     }  # fmt: skip
 
 
-def test_the_same_work_is_told_by_what_was_compared() -> None:
+def test_the_same_work_is_reported_by_what_was_compared() -> None:
     same = [fact for fact in samples.comparison().work if not fact.differs]
     text = read_page(render_comparison_html(changed(work=same, work_differences=[]))).text
     assert "Same work: 4,800 steps, 2 ranks" in text
 
 
-def test_what_each_run_cost_is_told(text: str) -> None:
+def test_what_each_run_cost_is_reported(text: str) -> None:
     for shown in ("3 min 31 s", "44 ms", "3 % (budget 2 %)", "5.7 GiB", "Errors suppressed"):
         assert shown in text
 

@@ -88,7 +88,7 @@ def test_tables_of_the_terminal_keep_to_its_width(
 def test_terminal_says_what_matters() -> None:
     text = render_snapshot_text(FAILED, width=100)
     assert text.startswith("✗ Capacity · 60 MiB live.")
-    assert "asked by relu at /home/u/model.py:21" in text
+    assert "requested by relu at /home/u/model.py:21" in text
     assert "✓ Make the batch 7 % smaller" in text
     assert "✗ expandable_segments:True (would not help)" in text
     assert "/home/u/model.py:20 forward › einsum" in text

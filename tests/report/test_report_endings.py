@@ -1,4 +1,4 @@
-"""How a run ended, told where people look first."""
+"""How a run ended, reported where people look first."""
 
 from __future__ import annotations
 
@@ -50,20 +50,20 @@ def ending() -> Finding:
     )
 
 
-def test_a_shortage_is_told_as_no_growth() -> None:
+def test_a_shortage_is_reported_as_no_growth() -> None:
     (card,) = finding_views([ending()])
     assert (card.share, card.growth_label) == ("", "")
     report = msgspec.structs.replace(samples.leaking(), findings=[ending()])
     cards = render_html(report).partition('id="findings"')[2].partition("</article>")[0]
     assert "Memory ran out" in cards
-    for growing in ("Share of", "Kept for good", "0 %"):
+    for growing in ("Share of", "Kept: usually", "0 %"):
         assert growing not in cards
     (slack,) = finding_views([samples.slack_finding()])
     assert slack.share
     assert slack.growth_label
 
 
-def test_a_shortage_of_our_own_is_told_as_a_sentence() -> None:
+def test_a_shortage_of_our_own_is_reported_as_a_sentence() -> None:
     message = "MemoryError: (graph.py:311)"
     problem = Problem(where="census", message=message, kind=ProblemKind.OWN_SHORTAGE)
     words = wording.problem_words(problem)
@@ -88,7 +88,7 @@ def test_a_shortage_of_our_own_is_known_by_its_exception(message: str, kind: Pro
     assert [problem.kind for problem in problems_of(recording)] == [kind]
 
 
-def test_other_faults_are_told_as_they_are() -> None:
+def test_other_faults_are_reported_as_they_are() -> None:
     assert wording.problem_words(Problem(where="gauge", message="OSError: no")) == "OSError: no"
 
 
@@ -96,7 +96,7 @@ def killed(report: Report, how: str = "killed by SIGKILL") -> Report:
     return msgspec.structs.replace(report, run=msgspec.structs.replace(report.run, ended=how))
 
 
-def test_a_kill_is_told_under_the_headline() -> None:
+def test_a_kill_is_reported_under_the_headline() -> None:
     assert report_page(killed(samples.leaking())).ended == "The run was killed by SIGKILL."
     text = " ".join(read_page(render_html(killed(samples.clean()))).text.split())
     assert "The run was killed by SIGKILL." in text

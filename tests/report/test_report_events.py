@@ -1,4 +1,4 @@
-"""What grows with an event is told per event, beside its rate, in every form of a report."""
+"""What grows with an event is reported per event, next to its rate, in every form of a report."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def by_event(*, is_by_event: bool = True) -> EventGrowth:
     return EventGrowth(rates=[save], work=step, is_by_event=is_by_event, indistinct=["load"])
 
 
-def told(growth: EventGrowth) -> Report:
+def reported(growth: EventGrowth) -> Report:
     report = samples.leaking()
     first = msgspec.structs.replace(report.culprits[0], per_event=growth)
     return msgspec.structs.replace(report, culprits=[first, *report.culprits[1:]])
@@ -39,22 +39,22 @@ def forms(report: Report) -> list[str]:
     ]
 
 
-def test_the_rate_per_event_stands_beside_the_rate_in_every_form() -> None:
+def test_the_rate_per_event_stands_next_to_the_rate_in_every_form() -> None:
     rate = samples.leaking().culprits[0].bytes_per_unit
-    for form in forms(told(by_event())):
+    for form in forms(reported(by_event())):
         assert PER_SAVE in " ".join(form.split())
     assert rate > 0
-    first = json.loads(render_json(told(by_event())))["culprits"][0]
+    first = json.loads(render_json(reported(by_event())))["culprits"][0]
     assert first["bytes_per_unit"] == rate
     assert first["per_event"]["rates"][0]["count"] == 31
     assert first["per_event"]["work"]["bytes_each"] == 0
 
 
-def test_what_grows_with_the_work_is_told_as_before() -> None:
-    assert forms(told(by_event(is_by_event=False))) == forms(samples.leaking())
+def test_what_grows_with_the_work_is_reported_as_before() -> None:
+    assert forms(reported(by_event(is_by_event=False))) == forms(samples.leaking())
 
 
-def test_memory_of_the_process_is_told_per_event_in_the_table_of_rates() -> None:
+def test_memory_of_the_process_is_reported_per_event_in_the_table_of_rates() -> None:
     report = samples.leaking()
     grown = [
         MetricGrowth(

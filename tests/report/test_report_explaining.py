@@ -100,7 +100,7 @@ def test_what_is_left_out_is_counted_and_the_command_tells_all_of_it(make) -> No
     assert not part.left_out or last.endswith(part.whole_command)
 
 
-def test_a_leak_is_told_with_name_line_rate_deadline_change_and_falsifier() -> None:
+def test_a_leak_is_reported_with_name_line_rate_deadline_change_and_falsifier() -> None:
     report = samples.leaking()
     first = report.culprits[0]
     explained = explain_run(report, "runs/a", PLENTY)
@@ -124,7 +124,7 @@ def test_a_leak_is_told_with_name_line_rate_deadline_change_and_falsifier() -> N
     assert [order.index(kind) for kind in valued] == sorted(order.index(kind) for kind in valued)
 
 
-def test_a_diff_is_told_whole_or_not_at_all() -> None:
+def test_a_diff_is_reported_whole_or_not_at_all() -> None:
     report = samples.leaking()
     (diff,) = [c.remedy.diff for c in report.culprits[:1]]
     assert diff is not None
@@ -134,7 +134,7 @@ def test_a_diff_is_told_whole_or_not_at_all() -> None:
         assert texts in ([], [diff.rstrip("\n")])
 
 
-def test_how_the_leading_culprit_was_judged_is_told() -> None:
+def test_how_the_leading_culprit_was_judged_is_reported() -> None:
     report = samples.leaking()
     first = report.culprits[0]
     step = {"rule": "growth", "outcome": "growing: steady", "figure": 3e6, "threshold": 4096.0}
@@ -147,7 +147,7 @@ def test_how_the_leading_culprit_was_judged_is_told() -> None:
     assert reported.text == f"{first.name}: growth: growing: steady [2.9 MiB, threshold 4 KiB]"
 
 
-def test_without_a_leak_the_terms_are_told_that_were_judged() -> None:
+def test_without_a_leak_the_terms_are_reported_that_were_judged() -> None:
     step = {"rule": "growth", "outcome": "bounded: stopped"}
     decisions = [Decision(subject="slack", **step), Decision(subject="x", path="main()·x", **step)]
     report = msgspec.structs.replace(samples.clean(), decisions=decisions)

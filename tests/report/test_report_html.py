@@ -246,7 +246,7 @@ def test_an_inconclusive_run_says_what_would_settle_it(pages: dict[str, str]) ->
     assert "Two more epochs: four comparable boundaries" in text
 
 
-def test_what_would_settle_a_run_is_not_said_twice_on_its_page() -> None:
+def test_what_would_settle_a_run_is_not_reported_twice_on_its_page() -> None:
     report, wanted = samples.inconclusive(), "Only 1 boundary: profile at least 5 epochs."
     reported = msgspec.structs.replace(
         report, headline=f"Inconclusive after 1 s. {wanted}", missing=[wanted]

@@ -166,7 +166,7 @@ def test_without_the_script_the_last_census_and_the_growth_are_read_as_text() ->
     assert "4 of 40 censuses are kept" in text
 
 
-def test_kinds_of_census_are_told_apart() -> None:
+def test_kinds_of_census_are_distinguished() -> None:
     view = view_of(retained_samples.retained())
     assert [moment.endswith("whole heap") for moment in view.moments] == [False, False, True, False]
     assert any("what both saw is compared" in note for note in view.notes)
@@ -198,7 +198,7 @@ def test_the_process_in_which_the_worst_culprit_grows_is_drawn_and_named() -> No
     assert figure("growth", view).total.text == "+60 MiB"
     assert next(box for box in figure("held", view).boxes if box.mark).label == "decoded"
     assert view.moments[-1] == "0:06 end of pass 3"
-    assert view.notes[0].startswith("Of 4 processes this is loader 1, worker 1, beside 2 others")
+    assert view.notes[0].startswith("Of 4 processes this is loader 1, worker 1; 2 others can")
 
 
 def test_every_process_is_there_for_the_script_and_as_a_table() -> None:
@@ -210,7 +210,7 @@ def test_every_process_is_there_for_the_script_and_as_a_table() -> None:
     assert "Trainer.all_pred_boxes" in names[1]
 
 
-def test_a_rank_is_told_by_its_number_and_so_are_its_workers() -> None:
+def test_a_rank_is_reported_by_its_number_and_so_are_its_workers() -> None:
     trains, loads = RetainedProcess(rank=3), RetainedProcess(rank=3, loader=1, worker=0)
     assert process_words(trains) == "rank 3"
     assert process_words(loads) == "rank 3, loader 1, worker 0"
@@ -252,7 +252,7 @@ def test_a_culprit_without_a_drawn_box_is_led_to_by_the_script_alone() -> None:
     assert page.count("data-undrawn hidden") == 1
 
 
-def test_graphs_that_were_not_counted_whole_are_told() -> None:
+def test_graphs_that_were_not_counted_whole_are_reported() -> None:
     plain = retained_samples.retained()
     cut = [msgspec.structs.replace(census, truncated=True) for census in plain.censuses]
     view = view_of(msgspec.structs.replace(plain, censuses=cut))
@@ -348,12 +348,12 @@ def test_the_largest_tree_stays_small_on_the_page() -> None:
         (BoundaryKind.MARK, "after saving, epoch 3"),
     ],
 )
-def test_moments_are_told_in_words(kind: BoundaryKind, words: str) -> None:
+def test_moments_are_reported_in_words(kind: BoundaryKind, words: str) -> None:
     where = {"phase": "train", "epoch": 2, "step": 30, "batch": 4, "label": "after saving"}
     assert event_words(Boundary(index=1, kind=kind, time_s=1.0, **where)) == words
 
 
-def test_a_program_without_epochs_is_told_by_its_steps() -> None:
+def test_a_program_without_epochs_is_reported_by_its_steps() -> None:
     plain = retained_samples.retained()
     flat = [
         msgspec.structs.replace(census, boundary=msgspec.structs.replace(census.boundary, epoch=0))

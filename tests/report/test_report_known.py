@@ -1,4 +1,4 @@
-"""A culprit that is known says whose doing it is and where that is said, in every form."""
+"""A culprit that is known says whose doing it is and where that is documented, in every form."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_a_comparison_takes_over_what_either_run_says() -> None:
     assert [name for name, known in shown.items() if known] == [before.culprits[0].name]
 
 
-def test_who_says_so_is_told_where_it_is_a_project() -> None:
+def test_who_says_so_is_reported_where_it_is_a_project() -> None:
     assert "Told by culprits.toml." in render_html(report(source="culprits.toml"))
     assert "Told by" not in render_html(report())
 

@@ -36,7 +36,7 @@ def view_of(before: int | None, *entries: tuple[str, int]) -> LedgerView:
     )
 
 
-def test_what_there_was_is_told_with_its_moment() -> None:
+def test_what_there_was_is_reported_with_its_moment() -> None:
     ledger = Ledger(
         metric="rss",
         from_boundary=284,
@@ -94,7 +94,7 @@ def test_without_a_reading_before_the_growth_stands_alone() -> None:
     assert ends(view.rows[0].bar) == pytest.approx((0, 100), abs=0.02)
 
 
-def test_how_well_the_growth_is_known_is_told_in_parts() -> None:
+def test_how_well_the_growth_is_known_is_reported_in_parts() -> None:
     view = view_of(
         0, ("named", 40 * MIB), ("graph", 10 * MIB), ("slack", 25 * MIB), ("unexplained", 25 * MIB)
     )
@@ -111,7 +111,7 @@ def test_next_to_nothing_has_no_parts() -> None:
 
 
 @pytest.mark.parametrize("metric", ["rss+children_pss", "pss+children_pss", "tree"])
-def test_what_a_ledger_of_several_processes_is_of_is_said_in_words(metric: str) -> None:
+def test_what_a_ledger_of_several_processes_is_of_is_reported_in_words(metric: str) -> None:
     ledger = Ledger(metric=metric, from_boundary=1, to_boundary=2, total_bytes=9, entries=[])
     view = ledger_view(ledger)
     assert "children" in view.metric
@@ -187,13 +187,13 @@ def test_the_peak_is_shown_with_its_lines_and_what_was_missed() -> None:
     assert "train.py:31 400 MiB (data of tensors), libav.so 1 MiB (libav.so)" in text
 
 
-def test_without_either_nothing_is_said() -> None:
+def test_without_either_nothing_is_reported() -> None:
     page = read_page(render_html(samples.leaking())).text
     assert "By kind of mapping" not in page
     assert "process was largest" not in page
 
 
-def test_native_memory_that_items_keep_is_told_with_its_line() -> None:
+def test_native_memory_that_items_keep_is_reported_with_its_line() -> None:
     report = samples.leaking()
     native = NativeContents(library="libav.so", allocated_at="data.py:12", gained_bytes=53 * MIB)
     first, *others = report.culprits

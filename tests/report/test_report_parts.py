@@ -103,7 +103,7 @@ def test_a_remedy_in_short_begins_with_what_to_do() -> None:
     assert remedy_view(whole).brief == [Piece(advice)]
 
 
-def test_beside_a_diff_a_remedy_in_short_says_why() -> None:
+def test_next_to_a_diff_a_remedy_in_short_says_why() -> None:
     remedy = Remedy(title="Empty it", text=f"{ACCOUNT} Empty it.", advice="Empty it.", diff="+x\n")
     view = remedy_view(remedy)
     assert view.brief[0].text == "Frames.decoded"
@@ -178,7 +178,7 @@ def test_an_excerpt_keeps_its_line_numbers_when_outdented() -> None:
     assert view.place == "a.py:9"
 
 
-def test_diff_lines_are_told_apart() -> None:
+def test_diff_lines_are_distinguished() -> None:
     kinds = [line.kind for line in diff_lines("--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n z\n")]
     assert kinds == ["file", "file", "hunk", "removed", "added", "same"]
     assert diff_lines(None) == []
@@ -303,7 +303,7 @@ def test_lines_that_never_leave_zero_are_left_out() -> None:
     assert len(page.data["charts"]["timeline"]["lines"]) == 2
 
 
-def test_a_repeated_problem_is_told_once() -> None:
+def test_a_repeated_problem_is_reported_once() -> None:
     problem = samples.leaking().errors[0]
     page = report_page(msgspec.structs.replace(samples.leaking(), errors=[problem] * 3))
     assert [fact.value for fact in page.problems] == [f"{problem.message} (3 times)"]
@@ -342,7 +342,7 @@ def test_page_and_terminal_tell_alike_how_much_is_unexplained() -> None:
     assert "(< 1 %)" in " ".join(render_text(report).split())
 
 
-def test_a_finding_that_is_no_share_of_the_growth_is_not_told_as_0_percent_of_it() -> None:
+def test_a_finding_that_is_no_share_of_the_growth_is_not_reported_as_0_percent_of_it() -> None:
     slack = samples.slack_finding()
     apart = msgspec.structs.replace(slack, share=0.0, growth="constant")
     assert [view.share for view in finding_views([slack, apart])] == ["4 %", ""]

@@ -53,7 +53,7 @@ def test_the_page_holds_every_rank(count):
     assert "Memory by step" in page
 
 
-def test_attempts_are_told_with_the_one_that_is_judged():
+def test_attempts_are_reported_with_the_one_that_is_judged():
     attempts = [
         RankAttempt(
             number=n,

@@ -1,4 +1,4 @@
-"""What is drawn of a gauge that is read seldom, and what is said of its height."""
+"""What is drawn of a gauge that is read seldom, and what is reported on its height."""
 
 from __future__ import annotations
 

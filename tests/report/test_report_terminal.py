@@ -102,7 +102,7 @@ def test_the_summary_names_three_culprits_the_report_and_the_next_command() -> N
 
 
 @pytest.mark.parametrize("render", [render_text, summary], ids=["report", "summary"])
-def test_where_nothing_leaks_what_is_listed_is_said_to_be_noted_only(render) -> None:
+def test_where_nothing_leaks_what_is_listed_is_reported_as_noted_only(render) -> None:
     note = samples.loss_culprit()
     text = render(msgspec.structs.replace(samples.clean(), culprits=[note]))
     verdict, _, listed = text.partition("Noted, but too little in this run to be called a leak:\n")
@@ -112,7 +112,7 @@ def test_where_nothing_leaks_what_is_listed_is_said_to_be_noted_only(render) -> 
 
 
 @pytest.mark.parametrize("render", [render_text, summary], ids=["report", "summary"])
-def test_a_note_beside_a_leak_is_marked_and_the_leak_is_not(render) -> None:
+def test_a_note_next_to_a_leak_is_marked_and_the_leak_is_not(render) -> None:
     shown = render(samples.leaking()).splitlines()
     assert not [line for line in shown if line.strip().startswith("Noted, but too little")]
     marked = [line.strip() for line in shown if line.endswith("(note)")]
@@ -169,7 +169,7 @@ def test_the_first_culprit_tells_how_sure_it_is_and_what_would_prove_it_wrong(wi
     ) in text
 
 
-def test_the_forecast_is_told_as_a_time_where_that_fits() -> None:
+def test_the_forecast_is_reported_as_a_time_where_that_fits() -> None:
     report = one_leak()
     wait = words.wait_words(report.culprits[0].forecast, report.work)
     assert re.fullmatch(r"some \d+ minutes away at this pace", wait)
@@ -179,7 +179,7 @@ def test_the_forecast_is_told_as_a_time_where_that_fits() -> None:
     assert "   reaches 64.0 GiB in epoch 159 of 200\n" in render_text(idle)
 
 
-def test_what_was_not_tried_is_said_to_be_so() -> None:
+def test_what_was_not_tried_is_reported_as_such() -> None:
     report = one_leak()
     (culprit,) = report.culprits
     untried = msgspec.structs.replace(culprit, falsifier=Falsifier(text="It may shrink."))
@@ -244,14 +244,14 @@ def test_only_the_lines_that_change_are_shown_of_a_diff() -> None:
     assert "@@" not in text
 
 
-def test_a_remedy_without_a_diff_is_told_in_words() -> None:
+def test_a_remedy_without_a_diff_is_reported_in_words() -> None:
     first = samples.boxes_culprit()
     bare = msgspec.structs.replace(first, remedy=msgspec.structs.replace(first.remedy, diff=None))
     text = render_text(msgspec.structs.replace(samples.leaking(), culprits=[bare]))
     assert "validate() appends to a list that lives on the trainer" in " ".join(text.split())
 
 
-def test_a_finding_that_leads_is_told_with_its_remedy() -> None:
+def test_a_finding_that_leads_is_reported_with_its_remedy() -> None:
     finding = msgspec.structs.replace(samples.slack_finding(), severity=samples.Severity.WARNING)
     report = msgspec.structs.replace(samples.leaking(), culprits=[], findings=[finding])
     for text in (render_text(report), summary(report)):
@@ -259,7 +259,7 @@ def test_a_finding_that_leads_is_told_with_its_remedy() -> None:
         assert "→ Limit the arenas" in text
 
 
-def test_what_is_unexplained_is_told_however_little() -> None:
+def test_what_is_unexplained_is_reported_however_little() -> None:
     assert re.search(r"unexplained \+\d+ MiB \(\d+ %\)", render_text(samples.leaking()))
 
 
@@ -274,7 +274,7 @@ def test_a_clean_report_tells_why_what_was_looked_at_is_fine() -> None:
     assert "✓ FrameCache.frames: bounded: 500 entries since epoch 2" in render_text(samples.clean())
 
 
-def test_where_nothing_leaks_the_first_note_is_told_at_length() -> None:
+def test_where_nothing_leaks_the_first_note_is_reported_at_length() -> None:
     slack = samples.slack_finding()
     text = render_text(msgspec.structs.replace(samples.clean(), findings=[slack]), width=200)
     assert text.count(slack.text) == 1
@@ -395,7 +395,7 @@ def test_out_of_memory_comes_before_the_culprits() -> None:
     assert "✗ expandable_segments:True (would not help)" in text
 
 
-def test_cures_that_were_tried_are_told_one_by_one() -> None:
+def test_cures_that_were_tried_are_reported_one_by_one() -> None:
     text = render_text(samples.cures_tried())
     assert "  ✓ gc.collect() freed 210 MiB in 41 ms each time after train: it helps." in text
     assert "  ✗ empty_cache() returned 3 MiB on cuda:0" in text
@@ -410,7 +410,7 @@ def test_the_summary_says_what_would_make_it_fit() -> None:
     assert "to make it fit" not in summary(samples.leaking())
 
 
-def test_a_device_is_told_in_a_line() -> None:
+def test_a_device_is_reported_in_a_line() -> None:
     text = " ".join(render_text(samples.on_device()).split())
     assert (
         "cuda:0: 600 MiB live of 900 MiB reserved after step 40 of train: parameters 50 %" in text
@@ -441,14 +441,14 @@ def test_how_the_program_ended_stands_below_the_verdict(ended: str, words: str) 
 
 
 @pytest.mark.parametrize("ended", ["completed", "exit code 0", "still running", "ended", ""])
-def test_of_a_program_that_just_ended_nothing_is_said(ended: str) -> None:
+def test_of_a_program_that_just_ended_nothing_is_reported(ended: str) -> None:
     report = samples.leaking()
     ended_so = msgspec.structs.replace(report, run=samples.run_facts(ended=ended))
     assert "The program" not in render_text(ended_so)
     assert "The run was" not in render_text(ended_so)
 
 
-def test_what_would_settle_a_run_is_told_once() -> None:
+def test_what_would_settle_a_run_is_reported_once() -> None:
     report = samples.inconclusive()
     first, second = "Only 1 boundary: go on.", "Another thing."
     shown = msgspec.structs.replace(
@@ -472,3 +472,14 @@ def test_faults_that_are_not_shown_are_counted() -> None:
     killed = msgspec.structs.replace(samples.leaking(), errors=[cut_off])
     assert "could be read" not in render_text(killed)
     assert "more: see report.html" not in render_summary(killed, report_path="")
+
+
+def test_a_run_too_short_for_the_budget_says_from_which_length_on_it_is_kept() -> None:
+    report = samples.leaking()
+    dear = msgspec.structs.replace(
+        report.overhead, wall_share=0.16, budget=0.02, seconds={"census": 0.46}
+    )
+    text = render_text(msgspec.structs.replace(report, overhead=dear))
+    assert "leakscope took 16 % of the time (460 ms); " in text
+    assert "the budget of 2 % is kept in runs of 23 seconds or more" in text
+    assert "is kept in runs" not in render_text(report)

@@ -1,4 +1,4 @@
-"""Round numbers on axes: few enough to read, on the axis, evenly apart, told apart."""
+"""Round numbers on axes: few enough to read, on the axis, evenly apart, distinguished."""
 
 from __future__ import annotations
 

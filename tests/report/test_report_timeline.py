@@ -107,7 +107,7 @@ def test_phases_too_short_to_be_seen_are_left_to_a_closer_look() -> None:
     assert shown in read_page(page).text
 
 
-def test_epochs_are_marked_where_they_began_though_few_phases_are_told() -> None:
+def test_epochs_are_marked_where_they_began_though_few_phases_are_reported() -> None:
     timeline = samples.timeline(points=40)
     shown = msgspec.structs.replace(
         timeline, spans=timeline.spans[:2], epochs=[(0.0, 0), (50.0, 700), (99.0, 1400)],
@@ -151,7 +151,7 @@ def begun_at(start: float, report: Report) -> Report:
     return msgspec.structs.replace(report, timeline=later)
 
 
-def test_a_long_start_is_left_out_of_the_picture_and_said_to_be() -> None:
+def test_a_long_start_is_left_out_of_the_picture_which_says_so() -> None:
     report = begun_at(10_000.0, samples.leaking())
     page, chart = render_html(report), timeline_of(report)
     assert "The picture begins 2:46:40 into the run, where work does" in page
@@ -231,11 +231,11 @@ def test_a_worker_that_tells_the_time_has_its_place() -> None:
     assert [x for x, _ in line["points"]] == moments
 
 
-def test_the_first_culprit_is_drawn_and_told_without_a_script() -> None:
+def test_the_first_culprit_is_drawn_and_reported_without_a_script() -> None:
     report = samples.leaking()
     plain = msgspec.structs.replace(report, culprits=[])
-    with_lead, without = (read_page(render_html(item)).text for item in (report, plain))
-    assert "Trainer.all_pred_boxes begins at 298 MiB" in with_lead
+    with_leading, without = (read_page(render_html(item)).text for item in (report, plain))
+    assert "Trainer.all_pred_boxes begins at 298 MiB" in with_leading
     assert "Trainer.all_pred_boxes begins at" not in without
     dashed = re.compile(r'class="line"[^>]* stroke-dasharray="5 3"')
     drawn, undrawn = (len(dashed.findall(render_html(r))) for r in (report, plain))

@@ -1,4 +1,4 @@
-"""What grows in DataLoader workers, told alike wherever a page speaks of it."""
+"""What grows in DataLoader workers, reported alike wherever a page speaks of it."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_pass_is_explained_where_workers_count_in_it() -> None:
     assert "pass" not in report_page(samples.clean()).words
 
 
-def test_rates_of_a_clean_run_are_said_to_accuse_nothing() -> None:
+def test_rates_of_a_clean_run_are_reported_to_accuse_nothing() -> None:
     clean = samples.clean()
     assert "noise" in report_page(clean).noise
     assert "worker" not in noise_words(clean)
@@ -87,7 +87,7 @@ def test_rates_of_a_clean_run_are_said_to_accuse_nothing() -> None:
     assert not noise_words(msgspec.structs.replace(clean, growth=[]))
 
 
-def test_children_that_grow_in_a_clean_run_are_told_why_that_is_none() -> None:
+def test_children_that_grow_in_a_clean_run_come_with_the_reason_why_that_is_none() -> None:
     uneven = [growing("children_pss", 17.0 * MIB, 9.0 * MIB)]
     even = [growing("children_pss", 17.0 * MIB, 16.0 * MIB)]
     clean = msgspec.structs.replace(samples.clean(), workers=[ROW], growth=uneven)

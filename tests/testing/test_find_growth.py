@@ -350,7 +350,7 @@ def ends():
 
 
 @pytest.mark.slow
-def test_threads_that_do_not_end_are_told_once_with_what_they_hold(tmp_path: Path) -> None:
+def test_threads_that_do_not_end_are_reported_once_with_what_they_hold(tmp_path: Path) -> None:
     (tmp_path / "waiting.py").write_text(THREADS)
     leaks = {"waits_forever": "threading.Thread(", "never_rings": "threading.Timer("}
     found = found_in(tmp_path / "waiting.py", *leaks, "ends")
@@ -413,7 +413,7 @@ def lets_go():
 
 
 @pytest.mark.slow
-def test_classes_that_calls_make_are_told_once_with_what_keeps_them(tmp_path: Path) -> None:
+def test_classes_that_calls_make_are_reported_once_with_what_keeps_them(tmp_path: Path) -> None:
     file = tmp_path / "making.py"
     file.write_text(MAKES_CLASSES)
     holders = {

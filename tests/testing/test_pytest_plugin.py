@@ -1,4 +1,4 @@
-"""The pytest plugin in real runs of pytest: what fails, what passes, and what is said."""
+"""The pytest plugin in real runs of pytest: what fails, what passes, and what is reported."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def test_logs_without_asking_for_it():
 
 
 @pytest.mark.parametrize("options", [[], ["-p", "xdist", "-n", "1"]], ids=["plain", "xdist"])
-def test_what_a_test_logs_is_not_counted_where_no_report_is_asked_for(
+def test_what_a_test_logs_is_not_counted_where_no_report_is_requested(
     tmp_path: Path, options: list[str]
 ) -> None:
     ran = run_pytest(tmp_path, LOGS, *options)
@@ -514,7 +514,7 @@ def test_own(leakscope):
 """
 
 
-def test_lines_of_other_tests_are_not_said_to_feed(tmp_path: Path) -> None:
+def test_lines_of_other_tests_are_not_reported_to_feed(tmp_path: Path) -> None:
     ran = run_pytest(tmp_path, SEVERAL)
     own, helper = ran.line_of("from its own"), ran.line_of("from a helper")
     for name, message in {"test_own": f"{own} or {helper}", "test_by_a_helper": helper}.items():

@@ -52,5 +52,7 @@ def test_a_list_of_ones_own_warnings_is_not_the_runners() -> None:
         ("test_server·server", False),
     ],
 )
-def test_paths_of_the_runner_are_told_from_those_of_tests(path: str, expected: bool) -> None:
+def test_paths_of_the_runner_are_distinguished_from_those_of_tests(
+    path: str, expected: bool
+) -> None:
     assert is_of_runner(path) is expected

@@ -43,17 +43,17 @@ class Clock:
 class Set:
     """Trackers with all that they are given."""
 
-    def __init__(self, *asked: str, report: bool = True) -> None:
+    def __init__(self, *queried: str, report: bool = True) -> None:
         self.clock = Clock()
         self.faults: list[tuple[str, str, bool]] = []
         self.notes: list[tuple[str, str]] = []
         self.costs = Costs()
         self.growth = GrowthWatch()
-        guard = Guard(lambda *told: self.faults.append(told))
+        guard = Guard(lambda *reported: self.faults.append(reported))
         guard.strict = False
-        options = SessionOptions(trackers=[*asked], report=report)
+        options = SessionOptions(trackers=[*queried], report=report)
         self.trackers = Trackers(
-            options, guard, self.costs, lambda *told: self.notes.append(told), self.clock
+            options, guard, self.costs, lambda *reported: self.notes.append(reported), self.clock
         )
 
     def reach(self, time_s: float, step: int, kind: BoundaryKind = BoundaryKind.STEP) -> None:
@@ -107,7 +107,7 @@ class TestWhatIsDrawn:
         assert seen[:4] == [{}] * 4, "three rises in a row are needed, then one to measure"
         assert seen[4:] == [{"leakscope/growing/main_kept_kib_per_step": 10.0}] * 4
 
-    def test_neither_owners_nor_elements_are_drawn_beside_the_container(self) -> None:
+    def test_neither_owners_nor_elements_are_drawn_next_to_the_container(self) -> None:
         growth, rates = GrowthWatch(), Rates()
         for step in range(6):
             size = step * 100_000
@@ -263,7 +263,7 @@ class Failing:
 
 
 class TestTroubles:
-    def test_a_fault_is_told_and_after_three_there_are_no_more(
+    def test_a_fault_is_reported_and_after_three_there_are_no_more(
         self, writer: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         given = Set("auto")
@@ -287,7 +287,7 @@ class TestTroubles:
         assert slow.calls == 2 * 3
         assert given.costs.seconds["trackers"] == pytest.approx(0.6)
 
-    def test_who_keeps_the_training_waiting_is_told_no_more(
+    def test_who_keeps_the_training_waiting_is_reported_no_more(
         self, writer: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         given = Set("auto")
@@ -298,7 +298,7 @@ class TestTroubles:
         assert slow.calls == 2
         assert [slug for slug, _ in given.notes] == ["tracker-slow"]
 
-    def test_a_tracker_that_was_asked_for_in_vain_is_told(self) -> None:
+    def test_a_tracker_that_was_requested_in_vain_is_reported(self) -> None:
         given = Set("wandb")
         given.reach(0, 0)
         given.reach(10, 1, BoundaryKind.RUN_END)
@@ -309,7 +309,7 @@ class TestTroubles:
         ("closes", "report", "lines"),
         [(True, True, ["tracker-closed"]), (True, False, []), (False, True, [])],
     )
-    def test_a_tracker_that_was_closed_before_the_report_is_told(
+    def test_a_tracker_that_was_closed_before_the_report_is_reported(
         self, writer: Any, closes: bool, report: bool, lines: list[str]
     ) -> None:
         given = Set("auto", report=report)
@@ -320,7 +320,7 @@ class TestTroubles:
         assert [slug for slug, _ in given.notes] == lines
         assert not given.faults
 
-    def test_a_report_that_is_missing_is_told(self, tmp_path: Path) -> None:
+    def test_a_report_that_is_missing_is_reported(self, tmp_path: Path) -> None:
         (sentence,) = Set("auto").trackers.keep(tmp_path)
         assert "report.json" in sentence
 
@@ -345,7 +345,7 @@ class TestWhatLeavesTheMachine:
         ("offline", "requested", "logs"),
         [(True, "auto", True), (False, "auto", False), (False, "wandb", True)],
     )
-    def test_wandb_is_told_online_only_if_asked_for(
+    def test_wandb_gets_figures_online_only_on_request(
         self, monkeypatch: pytest.MonkeyPatch, offline: bool, requested: str, logs: bool
     ) -> None:
         messages: list[dict[str, float]] = []
@@ -356,7 +356,7 @@ class TestWhatLeavesTheMachine:
         Set(requested).reach(0, 0)
         assert bool(messages) is logs
 
-    def test_a_run_fed_from_tensorboard_is_not_told_twice(
+    def test_a_run_fed_from_tensorboard_is_not_reported_twice(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         run = SimpleNamespace(offline=True, disabled=False)
@@ -385,16 +385,18 @@ assert not {"tensorboard", "torch.utils.tensorboard", "wandb", "mlflow"} & set(s
 
 
 class TestClientsOfMonitoringSystems:
-    """Prometheus and OpenTelemetry: they ask, and are told what was read last."""
+    """Prometheus and OpenTelemetry: they ask, and get what was read last."""
 
     def set_of(self, name: str, folder: Path) -> Set:
-        told = Set(name)
-        guard = Guard(lambda *fault: told.faults.append(fault))
+        reported = Set(name)
+        guard = Guard(lambda *fault: reported.faults.append(fault))
         guard.strict = False
         options = SessionOptions(trackers=[name])
-        note = lambda *sentence: told.notes.append(sentence)  # noqa: E731
-        told.trackers = Trackers(options, guard, told.costs, note, told.clock, lambda: folder)
-        return told
+        note = lambda *sentence: reported.notes.append(sentence)  # noqa: E731
+        reported.trackers = Trackers(
+            options, guard, reported.costs, note, reported.clock, lambda: folder
+        )
+        return reported
 
     def leaking(self, folder: Path) -> None:
         leak = LiveLeak(
@@ -411,8 +413,8 @@ class TestClientsOfMonitoringSystems:
 
     def test_prometheus_has_memory_and_what_leaks(self, tmp_path: Path) -> None:
         client = pytest.importorskip("prometheus_client")
-        told = self.set_of("prometheus", tmp_path)
-        told.reach(1.0, 1)
+        reported = self.set_of("prometheus", tmp_path)
+        reported.reach(1.0, 1)
         self.leaking(tmp_path)
         exposed = client.generate_latest().decode()
         assert 'leakscope_memory_bytes{of="host"} 3.145728e+08' in exposed
@@ -420,9 +422,9 @@ class TestClientsOfMonitoringSystems:
         assert f"leakscope_leak_bytes{{{labels}}} 4096.0" in exposed
         left = float(exposed.split('leakscope_leak_full_in_seconds{name="replies"} ')[1].split()[0])
         assert left == pytest.approx(3600, abs=60)
-        told.reach(2.0, 2, BoundaryKind.RUN_END)
+        reported.reach(2.0, 2, BoundaryKind.RUN_END)
         assert "leakscope" not in client.generate_latest().decode()
-        assert told.faults == told.notes == []
+        assert reported.faults == reported.notes == []
 
     def test_opentelemetry_has_the_same(self, tmp_path: Path) -> None:
         export = pytest.importorskip("opentelemetry.sdk.metrics.export")
@@ -431,8 +433,8 @@ class TestClientsOfMonitoringSystems:
 
         reader = export.InMemoryMetricReader()
         metrics.set_meter_provider(MeterProvider([reader]))
-        told = self.set_of("opentelemetry", tmp_path)
-        told.reach(1.0, 1)
+        reported = self.set_of("opentelemetry", tmp_path)
+        reported.reach(1.0, 1)
         self.leaking(tmp_path)
 
         def exported() -> dict[str, list[float]]:
@@ -445,21 +447,21 @@ class TestClientsOfMonitoringSystems:
         seen = exported()
         assert seen["leakscope.memory"][0] == 300 * MIB
         assert seen["leakscope.leak"] == [4096.0]
-        told.reach(2.0, 2, BoundaryKind.RUN_END)
+        reported.reach(2.0, 2, BoundaryKind.RUN_END)
         assert not any(exported().values())
-        assert told.faults == told.notes == []
+        assert reported.faults == reported.notes == []
 
     def test_one_that_the_program_does_not_use_is_noted(self, tmp_path: Path, monkeypatch) -> None:
         monkeypatch.delitem(sys.modules, "prometheus_client", raising=False)
-        told = self.set_of("prometheus", tmp_path)
-        told.reach(1.0, 1)
-        told.reach(2.0, 2, BoundaryKind.RUN_END)
-        ((slug, sentence),) = told.notes
+        reported = self.set_of("prometheus", tmp_path)
+        reported.reach(1.0, 1)
+        reported.reach(2.0, 2, BoundaryKind.RUN_END)
+        ((slug, sentence),) = reported.notes
         assert slug == "tracker-absent"
         assert "prometheus" in sentence
 
-    def test_none_is_told_without_being_asked_for(self, tmp_path: Path) -> None:
+    def test_none_is_reported_without_a_request(self, tmp_path: Path) -> None:
         client = pytest.importorskip("prometheus_client")
-        told = self.set_of("auto", tmp_path)
-        told.reach(1.0, 1)
+        reported = self.set_of("auto", tmp_path)
+        reported.reach(1.0, 1)
         assert "leakscope" not in client.generate_latest().decode()

@@ -1,4 +1,4 @@
-"""Real trackers in one program: what the program logs stays as it is, memory comes beside.
+"""Real trackers in one program: what the program logs stays as it is, memory is added.
 
 Those that are installed are tested, together and each by itself.
 """
@@ -159,7 +159,7 @@ class TestWandB:
         stripped = [{key: row[key] for key in row if key not in ours(row)} for row in with_us]
         alone = wandb_rows(plain.folder)
         assert stripped[: len(alone)] == alone
-        # What was told after the program's last log is a row without anything of the program's.
+        # What was logged after the program's last log is a row without anything of the program's.
         assert [list(row) for row in stripped[len(alone) :]] in ([], [["_step"]])
 
     def test_memory_is_in_the_programs_rows(self, recorded: Ended) -> None:
@@ -188,7 +188,7 @@ class TestWandB:
 
 @needs("tensorboard")
 class TestTensorBoard:
-    def test_scalars_lie_beside_the_loss(self, plain: Ended, recorded: Ended) -> None:
+    def test_scalars_lie_next_to_the_loss(self, plain: Ended, recorded: Ended) -> None:
         with_us, alone = tensorboard(recorded.folder), tensorboard(plain.folder)
         losses = [(event.step, event.value) for event in with_us.Scalars("loss")]
         assert losses == [(event.step, event.value) for event in alone.Scalars("loss")]
@@ -203,7 +203,7 @@ class TestTensorBoard:
 
 @needs("mlflow")
 class TestMLflow:
-    def test_metrics_lie_beside_the_loss(self, plain: Ended, recorded: Ended) -> None:
+    def test_metrics_lie_next_to_the_loss(self, plain: Ended, recorded: Ended) -> None:
         with_us, alone = metrics(recorded.folder), metrics(plain.folder)
         assert [line[1:] for line in with_us["loss"]] == [line[1:] for line in alone["loss"]]
         assert with_us["leakscope/host_mib"][-1][2] == "150"
@@ -225,14 +225,14 @@ HAS_MEMORY: dict[str, Callable[[Path], bool]] = {
 
 
 @pytest.mark.parametrize("library", [pytest.param(name, marks=needs(name)) for name in LIBRARIES])
-def test_a_tracker_by_itself_is_told_of_memory(tmp_path: Path, library: str) -> None:
+def test_a_tracker_by_itself_is_given_the_memory(tmp_path: Path, library: str) -> None:
     ended = run_program(tmp_path / "it", trackers=(library,))
     assert HAS_MEMORY[library](ended.folder)
     assert not open_run(ended.run).main.errors
 
 
 @needs_any
-def test_runs_that_the_program_ends_itself_are_told_of_memory_only(tmp_path: Path) -> None:
+def test_runs_that_the_program_ends_itself_are_given_the_memory_only(tmp_path: Path) -> None:
     ended = run_program(tmp_path / "it", close=True)
     assert all(HAS_MEMORY[library](ended.folder) for library in INSTALLED)
     assert not [*ended.folder.glob("mlruns/0/*/artifacts/leakscope")]

@@ -198,7 +198,7 @@ def series_remembered(known: dict[tuple[bytes, bytes, float], Any]) -> Iterator[
 
 @dataclass(frozen=True)
 class Effects:
-    """What changes do to what is said of one recording."""
+    """What changes do to what is reported on one recording."""
 
     key: str
     right: bool

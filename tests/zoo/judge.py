@@ -25,7 +25,7 @@ import msgspec
 from archive import SUFFIX, unpack
 from corpus import Case, cases
 from record import CACHE, digest, read_kept, recorder_digest
-from run import row, told
+from run import row, summary_text
 from running import Outcome
 from scoring import Score, score, summarise
 
@@ -41,7 +41,7 @@ MOST_NAMED = 5
 """Culprits of a program that are compared, those of the first ranks."""
 
 Verdict = dict[str, Any]
-"""What is said of a program, as far as it is held against what was accepted."""
+"""What is reported on a program, as far as it is held against what was accepted."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Judged:
     is_outdated: bool
     """Whether the program or the recorder has changed since."""
     kinds: dict[str, str]
-    """By kind of growth whether it is said to apply."""
+    """By kind of growth whether it is reported to apply."""
 
 
 @cache
@@ -201,7 +201,7 @@ def print_columns(every: list[Judged]) -> None:
     """Print the figures of each form: short runs at the floor, long ones inside the budget."""
     for form in sorted({item.form for item in every}, reverse=True):
         mine = [item.score for item in every if item.form == form]
-        print(f"\n{form}: {len(mine)} recordings\n{told(summarise(mine))}")
+        print(f"\n{form}: {len(mine)} recordings\n{summary_text(summarise(mine))}")
 
 
 def write_figures(every: list[Judged]) -> None:

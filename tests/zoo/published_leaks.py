@@ -22,7 +22,7 @@ from pathlib import Path
 
 from corpus import Case
 from published_truth import PAIRS
-from run import row, told
+from run import row, summary_text
 from running import RUN, Outcome, record
 from scoring import Score, score, summarise
 from truth import Truth
@@ -101,7 +101,7 @@ def main() -> None:
     for release in releases(arguments.only):
         scores.append(judged(release, arguments.into, arguments.keep))
         print(row(scores[-1]), flush=True)
-    print(told(summarise(scores)))
+    print(summary_text(summarise(scores)))
 
 
 if __name__ == "__main__":

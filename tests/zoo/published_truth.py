@@ -26,7 +26,7 @@ class Pair:
     piles: tuple[str, ...]
     """Types of the objects that pile up, by the names that tools print, without their modules."""
     also: tuple[str, ...] = ()
-    """Other names that may stand beside it: they hold the same or follow from it."""
+    """Other names that may stand next to it: they hold the same or follow from it."""
     kept: tuple[tuple[str, float], ...] = ()
     """Bytes per unit, where they were counted."""
     is_native: bool = False

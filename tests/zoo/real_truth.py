@@ -2,7 +2,7 @@
 
 Healthy ones run trainers, demos and tools of libraries as their documentation shows. The leaking
 ones have a leak that was reported of that library, where the installed version still has it; what
-an installed version has no more is said in the program that tried it.
+an installed version has no more is noted in the program that tried it.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def row(one: Score) -> str:
     return f"{mark:6} {one.name:32} {one.verdict:13} {times} {explained:>5} {found}{wrong}"
 
 
-def told(summary: Summary) -> str:
+def summary_text(summary: Summary) -> str:
     """Return the figures of the whole in words."""
     s = summary
     return "\n".join(
@@ -69,7 +69,7 @@ def told(summary: Summary) -> str:
             f"  … and rate within 10 %  {s.rate_right}",
             f"  leaks within three      {s.within} of {s.leaks}",
             f"  explained, median       {s.explained:.0%}, by culprits alone {s.named:.0%}",
-            f"  wrong alarms beside     {s.wrong_beside}",
+            f"  also a wrong alarm      {s.also_wrong}",
             f"healthy programs          {s.healthy}",
             f"  with a false alarm      {s.false_alarms}",
             f"inconclusive              {s.inconclusive}",
@@ -94,7 +94,7 @@ def main() -> None:
     some = [case for case in some if case.was_unseen or not arguments.unseen]
     scores = list(judged(some, arguments.jobs))
     summary = summarise(scores)
-    print(told(summary))
+    print(summary_text(summary))
     arguments.out.mkdir(parents=True, exist_ok=True)
     figures = {"summary": asdict(summary), "cases": [asdict(item) for item in scores]}
     (arguments.out / "zoo.json").write_text(json.dumps(figures, indent=1) + "\n")

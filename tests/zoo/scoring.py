@@ -27,7 +27,7 @@ class LeakScore:
     """Whether the first line given is one that feeds it."""
     rate_error: float | None
     """Relative; none where the leak was missed, or the unit is none in which the truth is known."""
-    said: str
+    summary: str
     """What the report says of it."""
     size: float = 0.0
     """What it truly keeps, in a unit that all leaks of the program share; 0 where unknown."""
@@ -164,7 +164,7 @@ class Summary:
     explained: float
     named: float
     false_alarms: int
-    wrong_beside: int
+    also_wrong: int
     inconclusive: int
     faults: int
     seconds: float
@@ -189,7 +189,7 @@ def summarise(scores: list[Score]) -> Summary:
         explained=statistics.median(explained) if explained else 0.0,
         named=statistics.median(named) if named else 0.0,
         false_alarms=sum(bool(item.wrong) for item in scores if not item.leaking),
-        wrong_beside=sum(bool(item.wrong) for item in judged),
+        also_wrong=sum(bool(item.wrong) for item in judged),
         inconclusive=sum(item.inconclusive for item in scores),
         faults=sum(bool(item.fault) for item in scores),
         seconds=sum(item.seconds for item in scores),

@@ -22,7 +22,7 @@ LONG = FORMS["long"]
 LEAK_APPLIES = {"leak": "yes", "clean": "no", "inconclusive": "undecided"}
 """By verdict, what the table of kinds of growth says of a leak."""
 WITHOUT_A_LONG_FORM = 25
-"""Programs whose length no number says that can be told by its name."""
+"""Programs whose length no number gives, known by its name."""
 
 
 @pytest.mark.parametrize("archive", RECORDINGS, ids=lambda file: file.name.removesuffix(SUFFIX))
@@ -96,7 +96,7 @@ def test_most_programs_have_a_long_form_line_for_line_the_same() -> None:
     assert without <= WITHOUT_A_LONG_FORM
 
 
-def test_a_length_is_told_by_the_name_of_a_number() -> None:
+def test_a_length_is_reported_by_the_name_of_a_number() -> None:
     text = (
         "STEPS, WIDTH = 3, 4\ndef main(epochs=5):\n    for step in range(7):\n        steps = 0\n"
     )
@@ -106,7 +106,7 @@ def test_a_length_is_told_by_the_name_of_a_number() -> None:
     assert length_constants("for row in range(7): pass") == []
 
 
-def test_changes_are_told_part_by_part() -> None:
+def test_changes_are_reported_part_by_part() -> None:
     culprit = {
         "name": "kept", "growth": "across", "severity": "warning", "rate": "3 bytes per step",
         "line": "a.py:3",

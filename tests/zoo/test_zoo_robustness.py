@@ -1,4 +1,4 @@
-"""What is run as another variant is the same program, and what came out differently is told."""
+"""What is run as another variant is the same program, and what came out differently is reported."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from corpus import Case, cases, feeding_lines
-from run import row, told
+from run import row, summary_text
 from running import Outcome
 from scoring import Score, score, summarise
 from truth import Leak, Truth
@@ -29,8 +29,8 @@ def a_case(folder: Path, *leaks: Leak, verdicts: tuple[str, ...] = ("leak",)) ->
 
 
 def culprit(name: str, line: int, rate: float = 100.0, **more: Any) -> dict[str, Any]:
-    told = {"name": name, "severity": "warning", "growth": "across", "unit": "step"}
-    return {**told, "bytes_per_unit": rate, "fed_at": [f"keeps.py:{line}"], **more}
+    reported = {"name": name, "severity": "warning", "growth": "across", "unit": "step"}
+    return {**reported, "bytes_per_unit": rate, "fed_at": [f"keeps.py:{line}"], **more}
 
 
 def a_report(*culprits: dict[str, Any], verdict: str = "leak") -> dict[str, Any]:
@@ -83,7 +83,7 @@ def test_another_line_is_wrong_though_the_name_is_right(tmp_path: Path) -> None:
     assert single.first_right and not single.line_right and not single.right
 
 
-def test_a_rate_is_compared_in_the_unit_in_which_it_is_told(tmp_path: Path) -> None:
+def test_a_rate_is_compared_in_the_unit_in_which_it_is_reported(tmp_path: Path) -> None:
     case = a_case(tmp_path, KEPT)
     assert not judged(case, culprit("kept", 4, 120.0)).rate_right
     assert not judged(case, culprit("kept", 4, 100.0, unit="epoch")).rate_right
@@ -94,7 +94,7 @@ def test_growth_of_another_kind_is_another_claim(tmp_path: Path) -> None:
     assert single.leaks[0].rank is None
 
 
-def test_a_wrong_alarm_beside_a_right_one_is_seen(tmp_path: Path) -> None:
+def test_a_wrong_alarm_next_to_a_right_one_is_seen(tmp_path: Path) -> None:
     single = judged(a_case(tmp_path, KEPT), culprit("kept", 4), culprit("innocent", 2))
     assert single.first_right and single.wrong == ["innocent"] and not single.right
 
@@ -132,7 +132,7 @@ def test_the_page_and_the_table_show_what_is_wrong(tmp_path: Path) -> None:
     summary = summarise([single])
     assert "WRONG" in row(single) and "<innocent>" in row(single)
     assert "blamed wrongly: <code>&lt;innocent&gt;</code>" in render([single], summary)
-    assert "within three      0 of 1" in told(summary)
+    assert "within three      0 of 1" in summary_text(summary)
 
 
 def test_a_marked_statement_counts_as_a_whole(tmp_path: Path) -> None:

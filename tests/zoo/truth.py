@@ -18,7 +18,7 @@ class Leak:
     key: str = ""
     """What the program calls it where it has several."""
     also: tuple[str, ...] = ()
-    """Other names that may stand beside it: they hold the same or follow from it."""
+    """Other names that may stand next to it: they hold the same or follow from it."""
     line: str = ""
     """A part of the line that feeds it, where the program has no comment that marks it."""
     growth: str = "across"

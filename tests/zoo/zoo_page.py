@@ -30,8 +30,8 @@ def render_robustness(every: list[Robustness], totals: Totals) -> str:
     return filled("robustness.html.j2", every=every, totals=totals)
 
 
-def filled(template: str, **told: Any) -> str:
+def filled(template: str, **values: Any) -> str:
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    return environment.get_template(template).render(style=stylesheet(), **told) + "\n"
+    return environment.get_template(template).render(style=stylesheet(), **values) + "\n"

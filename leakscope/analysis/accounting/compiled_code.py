@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from leakscope.analysis.accounting.native import growing_allocations
+from leakscope.analysis.growth import policy
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.source.index import places_that_call
 from leakscope.analysis.verdict.wording import listed, to_finding
@@ -35,9 +36,6 @@ KIND = "compiled"
 MOST_FUNCTIONS = 40
 MOST_REASONS = 4
 MOST_PLACES = 3
-NEAR_SHARE = 0.5
-"""Part of the limit from which a function is reported although nothing else is wrong with it."""
-LEAST_ENTRIES = 4
 _TENSORS = frozenset({"tensor", "graph"})
 _CAUSES = (
     (RecompileCause.SHAPE, ("size mismatch", "stride mismatch", "dynamic", ".size(", ".shape")),
@@ -203,7 +201,10 @@ def diagnose_compiled_code(case: RunContext) -> list[Finding]:
         if entry.codes == 1
         and (
             entry.hit_limit
-            or (entry.most >= LEAST_ENTRIES and entry.most >= NEAR_SHARE * kept.limit)
+            or (
+                entry.most >= policy.COMPILED_ENTRIES
+                and entry.most >= policy.MOST_SHARE * kept.limit
+            )
         )
     ]
 

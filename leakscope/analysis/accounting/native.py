@@ -32,10 +32,6 @@ from leakscope.model.text import human_bytes
 from leakscope.model.trend import Trend
 
 LABEL = "native allocations by libraries"
-_WEIGHED = ("_imaging", "libarrow", "_backend_agg")
-"""Beginnings of the names of libraries whose memory the census weighs: pixels of Pillow's images
-and of matplotlib's figures, buffers of Arrow."""
-_TORCHS = ("libtorch", "libc10")
 MOST_PEAK_SITES = 20
 """Rows of the composition of the peak."""
 _OWN_NOTHING = frozenset(
@@ -72,7 +68,7 @@ class NativeGrowth:
 
 def is_of_torch(growth: NativeGrowth) -> bool:
     """Return whether torch allocates it: for tensors, or for what its graphs are made of."""
-    return growth.owner is NativeOwner.TENSOR or growth.library.startswith(_TORCHS)
+    return growth.owner is NativeOwner.TENSOR or growth.library.startswith(policy.TORCH_LIBRARIES)
 
 
 def growing_allocations(
@@ -166,7 +162,8 @@ def _left_out(record: NativeAllocationsRecord) -> int:
 
 
 def _is_a_librarys(site: NativeSite) -> bool:
-    return site.owner is NativeOwner.LIBRARY and not site.library.startswith(_WEIGHED)
+    is_weighed = site.library.startswith(policy.WEIGHED_LIBRARIES)
+    return site.owner is NativeOwner.LIBRARY and not is_weighed
 
 
 def _at_work(
@@ -234,7 +231,9 @@ def contents_of_growers(case: RunContext, growers: Sequence[Grower]) -> dict[int
     native = growing_allocations(case) if growers and case.pool.is_growing else []
     found: dict[int, NativeGrowth] = {}
     for each in native:
-        is_weighed = each.library.startswith(_WEIGHED)  # by the census, with the items
+        is_weighed = each.library.startswith(
+            policy.WEIGHED_LIBRARIES
+        )  # by the census, with the items
         is_little = each.gained_bytes < policy.HARMLESS_BYTES
         # What threads keep they may keep when the item is gone.
         if is_weighed or is_little or each.is_awaited or not each.line:

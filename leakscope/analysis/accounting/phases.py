@@ -399,7 +399,7 @@ LIBRARIES = ("code", "other")
 MOST_ROWS = 10
 LEAST_SHARE = 0.01
 _UNDIVIDED_KINDS = ("module", "optimizer", "graph")
-"""Nobody asks which part of these."""
+"""Nobody needs to know which part of these."""
 UNNAMED_LABELS = {HOST: "interpreter, libraries and what no name reaches"}
 
 

@@ -127,7 +127,7 @@ def judge_terms(
 
 
 def _record(case: RunContext, term: Term) -> None:
-    """Record what the model said of a term, and whether it is too little to matter."""
+    """Record what the model concluded on a term, and whether it is too little to matter."""
     trend = term.trend
     outcome = f"{trend.verdict.value}: {trend.reason.value}"
     case.decisions.add(term.kind, "growth", outcome, figure=trend.net_bytes)

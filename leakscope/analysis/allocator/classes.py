@@ -36,7 +36,7 @@ class Live(msgspec.Struct, eq=False):
 
 @dataclass(frozen=True)
 class Knowledge:
-    """What the end of a history tells of its earlier moments."""
+    """What the end of a history shows of its earlier moments."""
 
     older: Mapping[int, tuple[BlockClass, str]]
     """What is as old as the history and live to its end, by address: it was the same before."""
@@ -70,7 +70,7 @@ def classify(
 
 
 def knowledge_of(found: Sequence[Live]) -> Knowledge:
-    """Return what a state tells of the moments before it."""
+    """Return what a state shows of the moments before it."""
     gradients = Counter(x.block.requested for x in found if x.kind is BlockClass.GRADIENTS)
     older = {x.block.address: (x.kind, x.by) for x in found if x.block.born is None}
     return Knowledge(older, gradients)

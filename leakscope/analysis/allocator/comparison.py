@@ -173,11 +173,14 @@ def _compared_with_tensors(figures: Sequence[Figures], classes: Sequence[DeviceG
 def _appears_once(row: DeviceGrowth) -> bool:
     """Return whether a class came into being between two of the snapshots and then stood still."""
     last = row.bytes[-1]
-    is_constant = all(size <= 0.1 * last or size >= 0.9 * last for size in row.bytes)
+    is_constant = all(
+        size <= policy.LITTLE_SHARE * last or size >= (1 - policy.LITTLE_SHARE) * last
+        for size in row.bytes
+    )
     return (
         row.kind in ONCE
         and row.change > policy.NOTEWORTHY_BYTES
-        and row.bytes[0] <= 0.1 * last
+        and row.bytes[0] <= policy.LITTLE_SHARE * last
         and is_constant
     )
 
@@ -187,7 +190,7 @@ def _is_leak(kind: str, figures: Sequence[Figures], classes: Sequence[DeviceGrow
         return None
     live = [figure.active for figure in figures]
     once = sum(row.change for row in classes if _appears_once(row))
-    if once >= 0.9 * (live[-1] - live[0]):
+    if once >= (1 - policy.LITTLE_SHARE) * (live[-1] - live[0]):
         return False
     rises = all(after > before for before, after in pairwise(live))
     return True if len(live) > 2 and rises else None

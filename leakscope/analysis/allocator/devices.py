@@ -317,7 +317,7 @@ NO_OWNER = -1
 
 
 class BlockSpan(NamedTuple):
-    """A live block: where it lies, and how much of it the program asked for."""
+    """A live block: where it lies, and how much of it the program requested."""
 
     start: int
     size: int
@@ -408,7 +408,7 @@ class DeviceSeries:
         return np.array([getattr(s, field) for s in self.snapshots], dtype=np.float64)
 
     def stuck(self) -> FloatArray:
-        """Return the bytes in holes that nothing gives back, at each boundary."""
+        """Return the bytes in holes that nothing releases, at each boundary."""
         return self.of("stuck") - self.of("releasable")
 
     def gain(self, field: str) -> float:
@@ -488,7 +488,7 @@ def private_growth(case: RunContext, device: str) -> float:
 
 
 def peak_figures(case: RunContext, device: str, figures: Figures) -> Figures | None:
-    """Return what is known of the peak: torch's own, beside what is reserved."""
+    """Return what is known of the peak: torch's own, and what is reserved."""
     peak = case.nearest(f"{device}.{gauge.DEVICE_PEAK}", len(case.track) - 1)
     if peak is None or peak < figures.allocated:
         return None

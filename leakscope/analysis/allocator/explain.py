@@ -516,14 +516,12 @@ def _workspaces(classes: Sequence[ClassRow]) -> DeviceFinding | None:
     )
 
 
-MANY = 50
-"""Segments given back, from which a program counts as churning."""
 _TAKES = {SEGMENT_ALLOC, SEGMENT_MAP}
 _GIVES = {SEGMENT_FREE, SEGMENT_UNMAP}
 
 
 def retries_of(entries: Sequence[HistoryEntry]) -> int:
-    """Return how often the cache was flushed for want of memory: frees, then at once a new need.
+    """Return how often the cache was flushed for lack of memory: frees, then at once a new need.
 
     Where the frees have no stacks, ``empty_cache()`` may have been called instead.
     """
@@ -544,7 +542,7 @@ def _churn(entries: Sequence[HistoryEntry], seconds: float | None) -> DeviceFind
     freed = [entry for entry in entries if entry.action in _GIVES]
     taken = [entry for entry in entries if entry.action in _TAKES]
     explicit = [entry for entry in freed if _is_empty_cache_call(entry.stack)]
-    if len(freed) < MANY or len(taken) < MANY or len(explicit) < len(freed) / 2:
+    if min(len(freed), len(taken)) < policy.CHURNED_SEGMENTS or len(explicit) < len(freed) / 2:
         return None
     place, _ = Counter(line_of(entry.stack) for entry in explicit).most_common(1)[0]
     during = f" in {seconds:.0f} s" if seconds else ""

@@ -24,9 +24,6 @@ from leakscope.model.explanation import BlockClass, Fault, SiteRow
 from leakscope.model.text import human_bytes, human_share
 
 SMALL_REQUEST = 1 << 20
-FULL = 0.995
-"""From this share of live bytes on, a state without a request is taken as full."""
-LARGE = 1 << 30
 
 
 def fault_of(
@@ -113,7 +110,7 @@ def _to_fault(
 def fault_sentence(
     request: int, device_free: int | None, figures: Figures, hole: int, *, is_stuck: bool
 ) -> str:
-    """Return what was asked for, what there was, and which kind of shortage that is."""
+    """Return what was requested, what there was, and which kind of shortage that is."""
     free = "an unknown amount" if device_free is None else human_bytes(device_free)
     state = (
         f"{human_bytes(request)} were asked for with {free} left on the device; "
@@ -147,7 +144,10 @@ def _is_full(played: Replay) -> bool:
     if not played.entries or played.entries[-1].action != SNAPSHOT:
         return False
     figures = figures_of(played.final)
-    return figures.reserved >= LARGE and figures.active >= FULL * figures.reserved
+    return (
+        figures.reserved >= policy.LARGE_DEVICE_BYTES
+        and figures.active >= policy.FULL_SHARE * figures.reserved
+    )
 
 
 def _presumed(figures: Figures, live: Sequence[Live]) -> Fault:

@@ -89,7 +89,7 @@ class _Decoder:
 
     def _top_level(self, plain: Any) -> dict[str, Any]:
         if isinstance(plain, dict) and isinstance(plain.get("snapshot"), (dict, list)):
-            # Stacks written down once, beside the snapshot that names them by number.
+            # Stacks written down once, alongside the snapshot that names them by number.
             self.stacks.add_table(plain.get("frame_table"), plain.get("stacks"))
             plain = plain["snapshot"]
         if isinstance(plain, list):
@@ -131,7 +131,7 @@ class _Decoder:
                 Block(
                     address=self._whole(item, "address", address),
                     size=size,
-                    # A free block remembers what its last owner asked for.
+                    # A free block remembers what its last owner requested.
                     requested=0
                     if state is BlockState.FREE
                     else self._whole(item, "requested_size", size),

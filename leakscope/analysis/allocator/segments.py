@@ -59,7 +59,7 @@ def returnable(figures: Figures) -> int:
 
 
 def fixed(figures: Figures) -> int:
-    """Return the bytes in holes that nothing gives back while their neighbours live."""
+    """Return the bytes in holes that nothing releases while their neighbours live."""
     return figures.stuck - figures.releasable
 
 

@@ -24,9 +24,6 @@ from leakscope.analysis.columns.series import (
 from leakscope.analysis.growth import policy, theil_sen
 from leakscope.model.boundary import Boundary, BoundaryKind
 
-_EPOCH_PREFERENCE = 1e-3
-"""Part of the variation by which another counter must fit better than epochs."""
-
 
 @dataclass(frozen=True)
 class WorkUnit:
@@ -290,7 +287,7 @@ def _unit_between(track: BoundaryTable, at: IntArray, y: FloatArray) -> WorkUnit
         steps = next((p for p in track.phases if is_training(p)), track.phases[0])
         return unit_of_phase(track, steps)
     return min(
-        moving, key=lambda u: _misfit(u.done[at], y) + _EPOCH_PREFERENCE * (u.name != "epoch")
+        moving, key=lambda u: _misfit(u.done[at], y) + policy.EPOCH_PREFERENCE * (u.name != "epoch")
     )
 
 

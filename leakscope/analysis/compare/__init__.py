@@ -191,7 +191,7 @@ def _another_script(before: Report, after: Report) -> str:
 
 
 def _ends(before: Report, after: Report) -> list[str]:
-    """Return what became of a run that ended for want of memory."""
+    """Return what became of a run that ended for lack of memory."""
     if before.out_of_memory is None:
         return ["The second run ran out of memory."] if after.out_of_memory else []
     if after.out_of_memory is None:

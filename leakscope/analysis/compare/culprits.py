@@ -151,7 +151,7 @@ def _judge(
 
 
 def _judge_shift(before: Suspect, after: Suspect) -> ChangeKind:
-    """What was kept for good may now be given back, or the other way round."""
+    """What was kept for good may now be released, or the other way round."""
     if after.growth == "within":
         return ChangeKind.FIXED if after.severity is Severity.NOTE else ChangeKind.REDUCED
     return ChangeKind.WORSE

@@ -164,7 +164,7 @@ def _conditions(before: Report, after: Report) -> Iterator[str]:
 
 
 SIZES = ("parameters", "optimizer state", "batches")
-"""Components whose size tells of the model and of the batch."""
+"""Components whose size depends on the model and the batch."""
 
 
 def work_facts(before: Report, after: Report) -> list[WorkFact]:

@@ -27,7 +27,7 @@ from leakscope.analysis.growth.exclusions import (
     may_come_with_shapes,
     new_shapes,
 )
-from leakscope.analysis.growth.search import OF_GRAPHS, OtherGrowth, SearchResult
+from leakscope.analysis.growth.search import OtherGrowth, SearchResult
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.verdict.severity import forecast
 from leakscope.analysis.verdict.wording import to_finding
@@ -124,7 +124,7 @@ def _beyond_graph(case: RunContext, other: OtherGrowth, ledger: Ledger | None) -
     """Return findings for what grows without a name beside a graph that isn't walked."""
     found = []
     if other.objects is not None:
-        found.append(_unnamed_objects_finding(case, other.objects, but=OF_GRAPHS))
+        found.append(_unnamed_objects_finding(case, other.objects, but=policy.GRAPH_TYPES))
     if other.unexplained is not None and ledger is not None:
         libraries = [n for n in other.native if n.owner is NativeOwner.LIBRARY]
         objects = [n for n in other.native if n.owner is not NativeOwner.LIBRARY]

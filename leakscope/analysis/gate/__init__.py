@@ -24,6 +24,7 @@ from leakscope.analysis.gate.baseline import (
     remarks_on,
     rule_of,
 )
+from leakscope.analysis.growth import policy
 from leakscope.model.documents import (
     Baseline,
     Check,
@@ -37,8 +38,6 @@ from leakscope.model.errors import LeakscopeError
 from leakscope.model.report import Culprit, Report, RunVerdict, Severity, Work
 from leakscope.model.text import BYTES_IN, clipped, human_bytes
 
-TOLERANCE = 0.2
-"""What is known may grow faster than the baseline says by this part of it."""
 LONGEST_NAME = 160
 _ORDER = list(CheckReason)
 
@@ -50,7 +49,7 @@ class Allowed:
     today: date
     limit: GrowthLimit | None = None
     baseline: Baseline | None = None
-    tolerance: float = TOLERANCE
+    tolerance: float = policy.BASELINE_TOLERANCE
     ignored: Sequence[str] = ()
     suppressions: Sequence[Suppression] = ()
     remarks: Sequence[str] = field(default=())
@@ -99,7 +98,7 @@ def stale_baseline_entries(
 
 
 def _judged(suspect: Suspect, report: Report, allowed: Allowed) -> Checked:
-    """Return how something stands before the baseline is asked: that is for what fails."""
+    """Return the outcome of something before the baseline is read: that is for what fails."""
     checked = _as_checked(suspect)
     over, sentence = _against_limit(suspect, checked, report, allowed.limit)
     if suspect.severity is Severity.NOTE and over is not True:
@@ -151,7 +150,7 @@ def _rates_by(
 def _settled(
     growths: Sequence[Checked], suspects: Sequence[Suspect], report: Report, allowed: Allowed
 ) -> tuple[list[Checked], str]:
-    """Return how all stand once the baseline was asked, and a sentence if they fail only together.
+    """Return the outcome of all with the baseline, and a sentence if they fail only together.
 
     What is too much only together passes where the baseline has it, or enough of the others.
     """

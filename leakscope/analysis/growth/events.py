@@ -23,11 +23,6 @@ from leakscope.analysis.growth.shape import ROUNDING
 from leakscope.model import gauge
 from leakscope.model.boundary import SERVED, BoundaryKind, Event
 
-_MOST_LEADING = 3
-"""Of two counters one is work or among so many that explain most alone."""
-_LATEST_SAVE = 12
-"""Measurements after its beginning at which an asynchronous save may arrive at the latest: such a
-save writes beside some steps of training."""
 _MOST_PIVOTS = 24
 """Rises of one kind through which a fit of two rates is tried to pass."""
 _NO_CANDIDATES = frozenset(
@@ -77,7 +72,7 @@ class EventFit:
     rates: tuple[CounterRate, ...]
     """One or two, what brings most first."""
     work: CounterRate
-    """That of the unit of work beside them; 0 where it brings nothing."""
+    """That of the unit of work alongside them; 0 where it brings nothing."""
     is_by_event: bool
     """Whether an event explains the series better than any work does."""
     indistinct: tuple[Regressor, ...]
@@ -94,7 +89,7 @@ def fit_events(y: FloatArray, counters: list[Regressor], noise: float) -> EventF
 
     """
     gained = float(y[-1] - y[0]) if len(y) else 0.0
-    # A unit of time is told in whole minutes, of which a short run has few.
+    # A unit of time is counted in whole minutes, of which a short run has few.
     moving = [
         each
         for each in counters
@@ -174,7 +169,10 @@ def _late(track: BoundaryTable, at: IntArray) -> list[Regressor]:
     if not track.has_event(name):
         return []
     begun = track.events(name)
-    return [Regressor(name, begun[np.maximum(at - late, 0)]) for late in range(1, _LATEST_SAVE + 1)]
+    return [
+        Regressor(name, begun[np.maximum(at - late, 0)])
+        for late in range(1, policy.LATEST_SAVE_READINGS + 1)
+    ]
 
 
 def _explicit_collections(track: BoundaryTable, at: IntArray) -> list[Regressor]:
@@ -299,7 +297,7 @@ def _pair(
     least = min(single)
     if least < 2 * policy.BREAK_COST + policy.ALIKE_COST:
         return None
-    leading = np.argsort(single, kind="stable")[:_MOST_LEADING].tolist()
+    leading = np.argsort(single, kind="stable")[: policy.LEADING_COUNTERS].tolist()
     starts = [n for n, counter in enumerate(counters) if counter.is_work or n in leading]
     pairs = dict.fromkeys(
         (min(n, other), max(n, other))

@@ -1,4 +1,5 @@
-"""Every number by which a verdict is made: with its unit and where it comes from.
+"""Every number by which a verdict is made: with its unit and where it comes from; and the few names
+of libraries and types that rules go by.
 
 Names end in their unit: ``_BYTES``, ``_S`` (seconds), ``_SHARE`` (a part of one), ``_FACTOR``
 (times), ``_READINGS`` (measurements of a series); what counts is named by what it counts. Rules
@@ -44,6 +45,8 @@ EVEN_FACTOR = 1.6
 warm-up's first rise is steeper, and of noise one series in 200 rises so."""
 ALIKE_FACTOR = 2.5
 """Two pieces are one growth if the steeper one is at most so many times as steep."""
+USUAL_GAPS_FACTOR = 3.0
+"""Readings count alike in a slope unless the work between is more than so many times the usual."""
 FEW_READINGS = 9
 """Up to so many the interval of slopes is too coarse, and Kendall's score decides instead; up to so
 many a curve looks like a kink."""
@@ -144,6 +147,16 @@ heap that doesn't grow is a note from so much on."""
 
 FEWEST_STEPS = 20
 """With fewer, validations after every step or two are no rare thing."""
+EPOCH_PREFERENCE = 1e-3
+"""Part of the variation by which another unit must fit a series better than epochs do."""
+LATEST_SAVE_READINGS = 12
+"""After its beginning an asynchronous save may arrive at so many measurements at the latest: it
+writes alongside some steps of training."""
+LEADING_COUNTERS = 3
+"""Of two counters that explain a series together, one is work or among so many that explain most of
+it alone."""
+CLOCKS_S = 1.0
+"""Seconds by which two clocks, and the beginning and end of a process, are known."""
 ENDING_S = 10.0
 """A process that ends releases its memory: seconds that this may take."""
 
@@ -184,6 +197,42 @@ as fast, or as slowly, as their number rises."""
 TINY_BLOCKS = 500
 """Tiny blocks of a device's allocator, live or new, that are worth a word."""
 
+# Processes that are held against each other.
+
+WORKERS_JUDGED = 32
+"""DataLoader workers with most measurements, beyond which the others are taken to be like them."""
+CHILDREN_JUDGED = 16
+"""The same of other children."""
+OUTLIER_FACTOR = 3.0
+"""The course of one process leaves that of its like where it gained so many times as much as the
+next."""
+LASTING_SHARE = 0.05
+"""A rank must have left the others' course for this part of its own steps: what a rank does to end
+is no course."""
+INHERITED_FACTOR = 1.1
+"""What a worker has inherited doesn't grow by more than this, and neither do two readings of it
+differ by more."""
+INHERITED_ITEMS = 1000
+"""Items from which on a structure that workers inherit is worth a look at its pages."""
+
+# Device memory.
+
+FULL_SHARE = 0.995
+"""From this part of live bytes on, an allocator of ``LARGE_DEVICE_BYTES`` is full: a snapshot
+without a failed request is taken for one of a device that ran out of room."""
+LARGE_DEVICE_BYTES = 1 << 30
+"""Reserved bytes from which on that is concluded."""
+CHURNED_SEGMENTS = 50
+"""Segments that were taken and released, from which on a program churns its cache."""
+COMPILED_ENTRIES = 4
+"""Compiled versions of one function that are worth a word when they reach most of its limit."""
+
+# The gate.
+
+BASELINE_TOLERANCE = 0.2
+"""What a baseline knows may grow faster than it says by this part, unless
+``check.tolerance`` says otherwise."""
+
 # The collector's time.
 
 COLLECTOR_S = 0.5
@@ -204,3 +253,13 @@ RATE_PER_PASS = 32 * 1024.0
 """Noise floor per validation or epoch."""
 PEAK_OF_LIMIT = 0.85
 """A peak above this part of the limit threatens the run: the next larger batch ends it."""
+
+# Names that rules go by.
+
+WEIGHED_LIBRARIES = ("_imaging", "libarrow", "_backend_agg")
+"""Beginnings of the names of libraries whose memory the census weighs: pixels of Pillow's images
+and of matplotlib's figures, buffers of Arrow."""
+TORCH_LIBRARIES = ("libtorch", "libc10")
+"""Beginnings of the names of torch's own libraries."""
+GRAPH_TYPES = ("torch.", "collections.OrderedDict", "dict", "tuple")
+"""Beginnings of the names of types that autograd graphs have in Python."""

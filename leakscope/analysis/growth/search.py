@@ -51,10 +51,8 @@ from leakscope.model.path_pattern import Steps, parse_steps
 from leakscope.model.record import NativeOwner
 from leakscope.model.trend import Trend
 
-NOTED_BYTES = float(1 << 20)
-"""What a path must have gained for the model's judgement of it to be recorded."""
 MOST_NOTED = 100
-"""Paths of which that is recorded."""
+"""Paths of which the model's judgement is recorded."""
 CONTAINERS = {"dict", "list", "tuple", "set", "deque"}
 _TABLES = {"DataFrame", "Series"}
 """What lies below them is how pandas lays out one table: a name that no user wrote."""
@@ -81,7 +79,7 @@ class OtherGrowth:
 class DeepGraph:
     """A graph of which censuses show no more, and memory that grows without a name meanwhile.
 
-    Of a chain of thousands of autograd nodes no more is asked, for torch would free what was asked
+    Of a chain of thousands of autograd nodes no more is read, for torch would free what was read
     for by recursion.
     """
 
@@ -179,8 +177,6 @@ def _deep_graph(
 
 
 _OWNERS = tuple(owner for owner in NativeOwner if owner is not NativeOwner.LEAKSCOPE)
-OF_GRAPHS = ("torch.", "collections.OrderedDict", "dict", "tuple")
-"""Beginnings of the names of types that graphs have in Python."""
 
 
 def _other_growth(
@@ -225,7 +221,7 @@ def _share_of_other_types(case: RunContext) -> float:
         return 0.0
     gained = {name: size - seen[0].get(name, 0) for name, size in seen[-1].items()}
     gained = {name: gain for name, gain in gained.items() if gain > 0}
-    others = sum(g for n, g in gained.items() if not n.startswith(OF_GRAPHS))
+    others = sum(g for n, g in gained.items() if not n.startswith(policy.GRAPH_TYPES))
     return others / max(sum(gained.values()), 1)
 
 
@@ -258,11 +254,12 @@ def _is_about(table: RowTable, path: int, deep: int) -> bool:
 
 
 def _note_trends(case: RunContext, trends: dict[int, Trend]) -> None:
-    """Record what the model said of paths that are large or grow, the largest first."""
+    """Record what the model concluded on paths that are large or grow, the largest first."""
     large = [
         (case.table.highest(path, HOST)[1], path)
         for path, trend in trends.items()
-        if trend.is_growing or abs(trend.net_bytes) + trend.gained_before >= NOTED_BYTES
+        if trend.is_growing
+        or abs(trend.net_bytes) + trend.gained_before >= policy.GAUGE_NOISE_BYTES
     ]
     for _, path in sorted(large, reverse=True)[:MOST_NOTED]:
         trend, row = trends[path], case.table.latest[path]

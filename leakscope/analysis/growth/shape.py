@@ -26,8 +26,6 @@ MOST_KNOTS = 24
 TIME_CONSTANTS = np.geomspace(0.04, 0.7, 18)
 """Of an approach to a level, as shares of the run: shorter ones are jumps, longer ones look
 straight."""
-USUAL_GAPS = 3.0
-"""Readings count alike in a slope unless the work between is more than so many times the usual."""
 NORMAL_MAD = 1.482602218505602
 """Standard deviations in the median absolute deviation of normal noise."""
 ROUNDING = 1e-9
@@ -185,7 +183,7 @@ def theil_sen(x: FloatArray, y: FloatArray, z: float | None = None) -> Slope:
     order = np.argsort(slopes)
     # Readings lie close together where a run begins: each counts by the work that it stands for.
     spacing = np.gradient(x)
-    spacing = np.maximum(spacing, USUAL_GAPS * np.median(spacing))
+    spacing = np.maximum(spacing, policy.USUAL_GAPS_FACTOR * np.median(spacing))
     weights = (spacing[first] * spacing[second])[moved][order]
     share = np.cumsum(weights) / weights.sum()
     z = policy.Z_INTERVAL if z is None else z

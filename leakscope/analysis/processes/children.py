@@ -19,7 +19,7 @@ import numpy as np
 from leakscope.analysis.columns.series import FloatArray
 from leakscope.analysis.growth import policy
 from leakscope.analysis.processes.endings import ENDINGS, how_it_ended
-from leakscope.analysis.run_context import AROUND_S, RunContext, proportional
+from leakscope.analysis.run_context import RunContext, proportional
 from leakscope.analysis.source.index import Managed, managed_names
 from leakscope.analysis.verdict.severity import SEVERITY_ORDER
 from leakscope.analysis.verdict.wording import listed
@@ -38,13 +38,9 @@ from leakscope.model.report import (
 from leakscope.model.run import REQUESTS_TO_END, Recording, Run
 from leakscope.model.text import human_bytes, plural
 
-MOST_JUDGED = 16
-"""Children that measured most, beyond which others are taken to be like them."""
 MOST_LISTED = 64
 POINTS = 60
 """Of the course of a process."""
-LEAVES = 3.0
-"""The course of one leaves that of its like where it gained so many times as much as the next."""
 MOST_ELSEWHERE = 4
 """Processes whose memory is listed next to that of the reported one."""
 KILLED_WITH = "ended by its parent, or with it"
@@ -162,7 +158,7 @@ def recorded_children(run: Run) -> list[Recording]:
 def children_to_judge(run: Run) -> list[Recording]:
     """Return those that are judged: the ones that measured most."""
     measured = [r for r in recorded_children(run) if r.measurements]
-    most = sorted(measured, key=lambda r: -len(r.measurements))[:MOST_JUDGED]
+    most = sorted(measured, key=lambda r: -len(r.measurements))[: policy.CHILDREN_JUDGED]
     chosen = [candidate for candidate in measured if any(candidate is other for other in most)]
     for recording in chosen:
         recording.sources = run.main.sources | recording.sources
@@ -239,7 +235,7 @@ def _has_successor(process: JudgedProcess, group: Sequence[JudgedProcess]) -> bo
         return False
     ended = process.header.started + end.time_s
     begun = [other.header.started - other.header.lived_s for other in group if other is not process]
-    return any(-AROUND_S <= began - ended <= policy.SUCCESSOR_SECONDS for began in begun)
+    return any(-policy.CLOCKS_S <= began - ended <= policy.SUCCESSOR_SECONDS for began in begun)
 
 
 def _cleared_of_growth(process: JudgedProcess, replaced: int) -> JudgedProcess:
@@ -515,7 +511,7 @@ def _odd(every: list[JudgedProcess]) -> str:
         most, *others = sorted(read, key=lambda process: -process.gained) or same
         if len(read) < len(same) or not others or most.gained < policy.HARMLESS_BYTES:
             continue
-        if most.gained >= LEAVES * others[0].gained:
+        if most.gained >= policy.OUTLIER_FACTOR * others[0].gained:
             return (
                 f"{most.label[:1].upper()}{most.label[1:]} leaves the others' course: its memory "
                 f"gained {human_bytes(most.gained)}, that of the others "

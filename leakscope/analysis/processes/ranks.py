@@ -333,9 +333,6 @@ def _blamed(merged: MergedCulprits, culprits: list[Culprit]) -> int | None:
 
 POINTS = 200
 """Steps at which the courses of ranks are compared."""
-LASTING = 0.05
-"""A rank that ended early must have been away for this part of its own steps: what it did to end
-is no course."""
 
 
 @dataclass(frozen=True)
@@ -427,7 +424,7 @@ def _divergence_of_ended(
     """
     begin = max(float(other.steps[0]) for other in together.values())
     end = float(course.steps[-1])
-    if course.steps[0] > begin + LASTING * course.span or end <= begin:
+    if course.steps[0] > begin + policy.LASTING_SHARE * course.span or end <= begin:
         return None
     steps = np.linspace(max(begin, float(course.steps[0])), end, POINTS)
     risen = np.array([_risen(steps, other) for other in together.values()])
@@ -437,7 +434,7 @@ def _divergence_of_ended(
         policy.GROWTH_BYTES, policy.LITTLE_SHARE * max(float(risen[:, -1].max()), float(own[-1]))
     )
     left = _left_at(away, least)
-    if left is None or POINTS - left < LASTING * POINTS:
+    if left is None or POINTS - left < policy.LASTING_SHARE * POINTS:
         return None
     size = int(away[-1])
     if len(together) == 1 and size < 0:

@@ -28,8 +28,6 @@ from leakscope.model.report import Cleared, Culprit, Finding, Remedy, Severity, 
 from leakscope.model.run import Recording, Run
 from leakscope.model.text import human_bytes, plural
 
-MOST_JUDGED = 32
-"""Workers with most measurements, beyond which the others are taken to be like them."""
 MOST_LISTED = 64
 
 Group = tuple[int, int, int]
@@ -78,7 +76,10 @@ def judge_workers(case: RunContext) -> list[Worker]:
     recordings.sort(key=lambda r: -len(r.measurements))
     headers = (recording.header for recording in recordings)
     restarted = {(h.rank, h.loader) for h in headers if h.generation}
-    return [_judge(run, recording, catalogue, restarted) for recording in recordings[:MOST_JUDGED]]
+    return [
+        _judge(run, recording, catalogue, restarted)
+        for recording in recordings[: policy.WORKERS_JUDGED]
+    ]
 
 
 def _judge(

@@ -29,9 +29,6 @@ from leakscope.model.text import human_bytes, human_count, human_share, plural
 from leakscope.model.trend import Trend
 
 FORK = "fork"
-STEADY = 1.1
-"""What is inherited doesn't grow by more than this."""
-MANY = 1000
 COPIED_KINDS = ("list", "dict", "tuple", "set", "deque", "array")
 ALIKE = 0.9
 """Contents have a name where so many of them are of one type."""
@@ -151,9 +148,9 @@ def _sent_along(worker: Worker) -> list[CensusRow]:
         for row in worker.case.table.latest
         if row.path in first
         and row.path not in grown
-        and (row.length or 0) >= MANY
+        and (row.length or 0) >= policy.INHERITED_ITEMS
         and row.kind in COPIED_KINDS
-        and row.host_bytes <= STEADY * first[row.path].host_bytes
+        and row.host_bytes <= policy.INHERITED_FACTOR * first[row.path].host_bytes
     ]
     paths = {row.path for row in found}
     return [row for row in found if not any(_is_inside(row.path, path) for path in paths)]
@@ -200,7 +197,10 @@ def _measured(worker: Worker, found: list[Copied]) -> list[Copied]:
 def _is_as_in(inherited: dict[str, int], row: CensusRow) -> bool:
     """Return whether the parent holds the same, under the same name."""
     bytes_there = inherited.get(row.name, 0)
-    return row.host_bytes <= STEADY * bytes_there and bytes_there <= STEADY * row.host_bytes
+    return (
+        row.host_bytes <= policy.INHERITED_FACTOR * bytes_there
+        and bytes_there <= policy.INHERITED_FACTOR * row.host_bytes
+    )
 
 
 def _is_inside(path: str, owner: str) -> bool:
@@ -218,7 +218,7 @@ def _looked_at(worker: Worker) -> list[Copied]:
     return [
         Copied(worker, last, first.copied_share or 0.0, _last_share(worker, at, last), began)
         for (began, first), (at, last) in ((found[0], found[-1]) for found in looks.values())
-        if last.host_bytes <= STEADY * first.host_bytes
+        if last.host_bytes <= policy.INHERITED_FACTOR * first.host_bytes
     ]
 
 

@@ -1,6 +1,6 @@
 """Known culprits of libraries: the shipped catalogue, a project's own entries, and what they match.
 
-``catalogue.toml`` lies beside this module and is read when something grows. A name alone never
+``catalogue.toml`` lies next to this module and is read when something grows. A name alone never
 matches: holder, way, type, growth and the version that ran must all fit.
 """
 

@@ -20,8 +20,6 @@ from leakscope.model.report import Culprit, Cure, Cures, Effect, Finding, Ledger
 from leakscope.model.run import Recording
 from leakscope.model.text import human_bytes, plural
 
-WORTH_SHARE = 0.05
-"""A call helps if it gains this part of what the process, or torch's allocator, held."""
 COLLECT, TRIM = "gc.collect()", "malloc_trim(0)"
 PINNED = "page-locked memory"
 MEASURE_CLEANUP = (
@@ -65,7 +63,7 @@ class Trial:
 
 
 def find_cleanup_trials(recording: Recording) -> Cures | None:
-    """Return what the trials of a run showed; None where none were asked for or made."""
+    """Return what the trials of a run showed; None where none were requested or made."""
     records = recording.cleanups
     if not records:
         return None
@@ -81,7 +79,7 @@ def find_cleanup_trials(recording: Recording) -> Cures | None:
 
 
 def with_results(suspect: Culprit, cures: Cures | None) -> Culprit:
-    """Return a culprit, its falsifier answered by the collections that were tried beside it."""
+    """Return a culprit, its falsifier answered by the collections that were tried alongside it."""
     tried = next((c for c in cures.cures if c.call == COLLECT), None) if cures else None
     if tried is None or suspect.falsifier is None:
         return suspect
@@ -223,7 +221,10 @@ def _effect(cure: Cure, trials: Sequence[Trial]) -> Effect:
     for name, size in cure.device_bytes.items():
         whole = resident if name == PINNED else _median(t.reserved.get(name, 0) for t in trials)
         gains.append((size, whole))
-    if any(size >= max(policy.GAUGE_NOISE_BYTES, WORTH_SHARE * whole) for size, whole in gains):
+    if any(
+        size >= max(policy.GAUGE_NOISE_BYTES, policy.HARMLESS_SHARE * whole)
+        for size, whole in gains
+    ):
         return Effect.HELPS
     return (
         Effect.LITTLE

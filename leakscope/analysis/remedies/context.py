@@ -47,7 +47,7 @@ class CulpritContext:
     shrank: bool = False
     """Whether it was seen shorter than before, and then to grow again."""
     falls_back: bool = True
-    """Of growth within a phase: whether it was seen to be given back."""
+    """Of growth within a phase: whether it was seen to be released."""
 
     @property
     def name(self) -> str:

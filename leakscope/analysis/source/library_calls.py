@@ -251,7 +251,7 @@ class _Attachment:
 
 
 class Handler:
-    """The handler that a container belongs to, and the loggers that it hears."""
+    """The handler that a container belongs to, and the loggers that it handles."""
 
     def __init__(self, references: References, row: CensusRow) -> None:
         self._path = parse_path(row.path)

@@ -602,7 +602,7 @@ TEE = "itertools._tee"
 def reading_the_other_ends(
     references: References, row: CensusRow
 ) -> Iterator[tuple[Statement, ast.AST]]:
-    """Yield the statements that take items from the ends made beside this one."""
+    """Yield the statements that take items from the ends made alongside this one."""
     if row.type != TEE:
         return
     for made in references.program.mentioning("tee"):

@@ -1,4 +1,4 @@
-"""The user's program as files, scopes, bindings and statements: what the questions are asked of.
+"""The user's program as files, scopes, bindings and statements: what the questions are about.
 
 Files are found under other paths, located and quoted; the disk is never read. The cells of a
 notebook are one program. A module that can't be parsed takes part with nothing. Comprehensions and

@@ -262,7 +262,7 @@ def _with_event(finding: Finding, by_pool: Mapping[str, EventGrowth | None], hos
 
 
 def _with_shortage(verdict: RunVerdict, shortage: OutOfMemory | None) -> RunVerdict:
-    """Return the verdict on a run that ended for want of memory, where none leaked."""
+    """Return the verdict on a run that ended for lack of memory, where none leaked."""
     is_other = shortage is not None and verdict is not RunVerdict.LEAK
     return RunVerdict.OUT_OF_MEMORY if is_other else verdict
 

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 class LeakScopeTracker(GeneralTracker, FrameworkCallback):  # type: ignore[misc]
     """Records from ``init_trackers()`` to ``end_training()``: ``log_with=[LeakScopeTracker()]``.
 
-    Where something records already it joins. With :meth:`beside` the other trackers draw memory, in
-    MiB, beside what is logged, and the prepared loaders are looked at for what goes badly with
-    workers.
+    Where something records already it joins. With :meth:`log_to_trackers_of` the other trackers
+    draw memory, in MiB, alongside what is logged, and the prepared loaders are looked at for what
+    goes badly with workers.
 
     Args:
         options: as for :func:`leakscope.profile`.

@@ -1,6 +1,6 @@
 """PyTorch-Ignite: handlers for a trainer and its evaluators, which are engines of their own.
 
-The exceptions of a trainer are heard where they leave ``Engine.run``: an engine whose event of them
+Exceptions of a trainer are caught where they leave ``Engine.run``: an engine whose event of them
 has any handler raises none by itself.
 """
 
@@ -38,7 +38,7 @@ class LeakScope(FrameworkCallback):
     An iteration in which an optimizer stepped is a step. Where something records already it joins.
     Nothing is recorded outside the trainer's run otherwise.
 
-    An engine's checkpoint tells of iterations alone. Saved beside it, as in
+    An engine's checkpoint counts iterations alone. Saved alongside it, as in
     ``to_save={"trainer": trainer, "leakscope": scope}``, this tells how many of them were steps.
 
     Args:

@@ -1,9 +1,9 @@
-"""Keras 3 on the torch backend: a callback, ``fit()``, and what lists of callbacks tell of it.
+"""Keras 3 on the torch backend: a callback, ``fit()``, and what lists of callbacks report of it.
 
 Keras steps optimizers of its own, so steps are counted from what the optimizer says when a training
 begins.
 
-All of it where no callback of ours tells of it; else what callbacks of the program evaluate and
+All of it where no callback of ours reports it; else what callbacks of the program evaluate and
 predict meanwhile, whose lists have none of ours.
 """
 
@@ -187,7 +187,7 @@ def dispatch_nested(event: str, callbacks: Any) -> None:
 class JoinedFits(FrameworkCallback):
     """Tells the session that runs of one ``fit()`` after the other; it starts none itself.
 
-    Of the lists of callbacks that are heard the first one is that of ``fit()``. The others are
+    Of the lists of callbacks that are followed the first one is that of ``fit()``. The others are
     those of evaluations and predictions that the program's own callbacks make meanwhile.
     """
 

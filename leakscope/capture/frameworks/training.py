@@ -264,7 +264,7 @@ class Training:
 
 
 class FrameworkCallback:
-    """What has a training to tell of; its hooks are :func:`contained`."""
+    """What reports a training; its hooks are :func:`contained`."""
 
     training: Training
     _upkeep: Upkeep
@@ -417,7 +417,7 @@ def detach_training(training: Training, error: BaseException | None) -> None:
 
 
 class Upkeep:
-    """Done every so many steps of one training, where that was asked for.
+    """Done every so many steps of one training, where that was requested.
 
     Raises:
         ValueError: for a number of steps below 1.
@@ -439,7 +439,7 @@ class Upkeep:
     def begin(self, *loaders: Any) -> None:
         """The training begins, or begins again before its end was reported.
 
-        Say what its loaders should not keep beside workers.
+        Say what its loaders should not keep when they have workers.
         """
         if not self._training.is_allowed:
             return

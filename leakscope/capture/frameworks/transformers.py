@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 TRAIN, VALIDATION, TEST = "train", "validation", "test"
 CHECKPOINT = "checkpoint"
 CLOSING = (TensorBoardCallback, MLflowCallback)
-"""What closes its writer, or ends its run, where it hears that a training is over."""
+"""What closes its writer, or ends its run, when a training is over."""
 _NAMES = ("dataloader", "description", "prediction_loss_only", "ignore_keys", "metric_key_prefix")
 """Of the arguments of ``evaluation_loop``."""
 
@@ -202,7 +202,7 @@ class LeakScopeCallback(TrainerCallback, FrameworkCallback):  # type: ignore[mis
             self._end()
 
     def _report_step_before_evaluating(self) -> None:
-        """A callback before this one may evaluate where it hears that a step is over."""
+        """A callback before this one may evaluate when a step is over."""
         if self._has_stepped and not self._is_step_reported and self.training.phase == TRAIN:
             self._is_step_reported = True
             self.training.step()

@@ -52,5 +52,5 @@ def _chain() -> None:
 try:
     _enter()
 except Exception:
-    pass  # the program is not to hear of it
+    pass  # the program must not notice
 _chain()

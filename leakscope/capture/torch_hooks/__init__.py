@@ -1,4 +1,4 @@
-"""Boundaries that are found by themselves: torch tells of loaders, optimizers and modes, Keras of
+"""Boundaries that are found by themselves: torch reports loaders, optimizers and modes, Keras of
 its trainings. Nothing here imports torch or Keras.
 
 Its lists of callbacks are listened to as they are: a callback more would have Keras call those of
@@ -182,7 +182,7 @@ class KerasHooks:
 
 
 class HookSource(Protocol):
-    """A part of a library that tells of boundaries."""
+    """A part of a library that reports boundaries."""
 
     module: str
     """The module that has to be there first."""

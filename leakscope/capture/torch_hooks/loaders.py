@@ -38,7 +38,7 @@ class LoaderHooks:
         self._fetching = 0
         self.on_kept: Callable[[Any], bool] = lambda loader: False
         """Receives loaders that create their iterator to keep it over all epochs; returns whether
-        passes over them are heard of."""
+        passes over them are seen."""
         self._patches: list[PatchedMethod] = []
 
     def install(self, module: ModuleType) -> None:
@@ -123,7 +123,7 @@ class LoaderHooks:
         )
 
     def batch_requested(self, iterator: Any) -> None:
-        """A batch is asked for."""
+        """A batch is fetched."""
         token = self._iterators.find(iterator)
         if token is not None:
             self._tracker.loader_next(token)
@@ -174,7 +174,7 @@ def passes_of(iterable: object) -> int | None:
 def batches_of(loader: Any) -> int | None:
     """Return how many batches a loader has, if asking for it runs nothing but torch's samplers.
 
-    A sampler of the user's may shuffle when it is asked; an iterable dataset would warn later.
+    A sampler of the user's may shuffle when it is read; an iterable dataset would warn later.
     """
     try:
         sampler = loader.batch_sampler
@@ -217,7 +217,7 @@ class OuterPasses:
     def keeps_its_iterator(self, loader: Any) -> bool:
         """A loader has made its iterator elsewhere than in the method that iterates over it.
 
-        Return whether passes over it are heard of.
+        Return whether passes over it are seen.
         """
         kind = next(kind for kind in type(loader).__mro__ if "__iter__" in vars(kind))
         if kind not in self._known and inspect.isgeneratorfunction(vars(kind)["__iter__"]):

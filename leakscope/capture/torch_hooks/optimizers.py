@@ -85,7 +85,7 @@ class OptimizerHooks:
 
     def _from_any_thread(self, key: int) -> None:
         """Steps may be made by the threads of a backward pass, by one thread for the one that is
-        heard, or by several that train each for itself.
+        followed, or by several that train each for itself.
         """
         gate = self._gate
         if get_ident() == gate.thread:
@@ -237,7 +237,7 @@ class OptimizerSteps:
         return self._any
 
     def stepped_since_last_query(self) -> bool:
-        """Return whether any has stepped since this was last asked."""
+        """Return whether any has stepped since the last call."""
         stepped, self._any = self._any, False
         return stepped
 

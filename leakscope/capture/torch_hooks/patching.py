@@ -85,7 +85,7 @@ def compiler_callback(module: ModuleType) -> Callable[[], object]:
 
 
 def compiles() -> bool:
-    """Return whether the program has asked torch to compile anything."""
+    """Return whether the program has made torch compile anything."""
     frames = sys.modules.get("torch._dynamo.eval_frame")
     backends = getattr(frames, "cached_backends", None) or {}
     return any(backend is not None for backend in list(backends.values()))  # None: to disable it
@@ -132,7 +132,7 @@ class ImportWatch:
         if name not in self._arrivals:
             return None
         finders = list(sys.meta_path)
-        # Those before it have been asked; two watches would ask each other for ever.
+        # Those before it have been tried; two watches would call each other for ever.
         for finder in finders[finders.index(self) + 1 if self in finders else 0 :]:
             if not hasattr(finder, "find_spec"):
                 continue

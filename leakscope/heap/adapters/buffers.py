@@ -47,7 +47,7 @@ def array_bytes(array: Any, ndarray: Any) -> int:
 
 
 def frame_bytes(array: Any, ndarray: Any) -> int:
-    """Return what an array takes beside its struct: numbers for each of its dimensions."""
+    """Return what an array takes besides its struct: numbers for each of its dimensions."""
     return 2 * _POINTER * int(_read(array, ndarray, "ndim"))
 
 
@@ -275,7 +275,7 @@ class KnownTypes(NamedTuple):
     """What ``ctypes`` makes."""
     text_buffer: type | None
     bytes_buffer: type | None
-    """``io.BytesIO`` where its traversal tells of its bytes, which its own size counts too."""
+    """``io.BytesIO`` where its traversal visits its bytes, which its own size counts too."""
     arrow_buffer: type | None
     arrow_array: type | None
     arrow_dictionary: type | None

@@ -3,9 +3,9 @@
 The accessors are taken from ``torch._C`` by descriptor, so that no attribute lookup of a subclass,
 no ``__torch_function__`` and no property of the user's runs.
 
-Only operations tell of the parts of sparse tensors, and those release the GIL: the heap would
-change under a walk. So a walk reports whom it met, and only then are they asked, and the next walk
-is told.
+Only operations give the parts of sparse tensors, and those release the GIL: the heap would
+change under a walk. So a walk lists those it visited; then their parts are read, and the next walk
+gets them.
 
 ``node._saved_x`` would unpack, and under non-reentrant checkpointing *recompute*; the raw saved
 variables hand out what they hold as it is: the tensor, or whatever a pack hook made of it.
@@ -46,7 +46,7 @@ class TensorAccess(NamedTuple):
     is_resizable: Accessor
     """Whether torch's allocator made the storage's memory; otherwise it may be another object's."""
     storage_address: Accessor
-    """Never asked of a storage that is copied on write: it would become private."""
+    """Never read from a storage that is copied on write: it would become private."""
     tensor_address: Accessor | None
     """Where the storage of a tensor lies; 0 for wrappers, which only claim memory."""
     is_wrapped: Accessor | None
@@ -63,7 +63,7 @@ class TensorAccess(NamedTuple):
     storage_use_count: Accessor | None
     """The same of a storage; None of a torch whose Python objects are counted otherwise."""
     without_overrides: Any
-    """Context in which neither subclasses nor modes are asked."""
+    """Context in which neither subclasses nor modes are called."""
 
 
 def tensor_access() -> TensorAccess | None:
@@ -215,7 +215,7 @@ def read_parts(tensors: list[object], access: TensorAccess | None) -> Parts:
     """Return what tensors consist of; those of other kinds are left out.
 
     Neither autograd nor modes see the operations; nothing but their storages is kept. A profiler of
-    torch's would list them among the program's, so that under one nothing is asked.
+    torch's would list them among the program's, so that under one nothing is read.
     """
     if access is None or not tensors:
         return {}

@@ -8,7 +8,7 @@ that, to hold the native engine against it.
 To ask for a node of an autograd graph makes a Python object for it, which the node then keeps for
 life, and torch frees nodes that have one by recursion: some 190 bytes of stack for each node in a
 row. A chain of fifty thousand, which a program may well make and torch alone frees without
-recursion, would then crash the program. So a chain is measured while it is asked for, and left
+recursion, would then crash the program. So a chain is measured while it is read, and left
 alone beyond that. ``python benchmarks/heap/graphs.py`` measures what asking costs: the time a node,
 and some hundred bytes left behind with each.
 """
@@ -32,7 +32,7 @@ from leakscope.heap.reference.edges import EdgeReader, Payload, Rank
 from leakscope.heap.reference.selection import Graph, Relate, WalkPhase, answer
 
 LONGEST_CHAIN = 5000
-"""Autograd nodes in a row; where a chain is longer, no more of it is asked for."""
+"""Autograd nodes in a row; where a chain is longer, no more of it is read."""
 _MOST_REFERRERS = 8
 _WAITING = (WalkPhase.BARRIER, WalkPhase.HIDDEN)
 
@@ -46,7 +46,7 @@ def walk(
     reader_type: type[EdgeReader] = EdgeReader,
     relate: Relate | None = None,
 ) -> dict[str, Any] | None:
-    """Walk as asked and return the columns of a ``WalkResult``; see :mod:`leakscope.heap.graph`.
+    """Walk and return the columns of a ``WalkResult``; see :mod:`leakscope.heap.graph`.
 
     Args:
         request: the ``WalkRequest``.
@@ -187,7 +187,7 @@ class Walker:
 
     def _is_kept_by_torch(self, value: object) -> bool:
         """Return whether torch keeps the Python object of what lives in C++ and others report:
-        it does so of each that was ever asked for.
+        it does so of each that was ever read.
         """
         facts = self.reader.facts(value)
         return facts.rank is Rank.GRAPH or facts.payload is Payload.STORAGE
@@ -240,7 +240,7 @@ class Walker:
     def _drain(self, *, everything: bool = True) -> None:
         """Enter what waits; between two stages what is late and the graphs go on waiting.
 
-        What made a tensor is asked for when all else is known, and one tensor after the other: so
+        What made a tensor is read when all else is known, and one tensor after the other: so
         a graph is walked, and measured, before the next is touched.
         """
         queues = self._queues if everything else self._queues[: Rank.LATE]
@@ -283,7 +283,7 @@ class Walker:
             del graph.successors[node][place]
 
     def _may_query_graph(self) -> bool:
-        """Say whether autograd may be asked for one more node: see ``native/chains.c``."""
+        """Say whether autograd may be read for one more node: see ``native/chains.c``."""
         graph = self.graph
         if not self.reader.reads_autograd:
             return False
@@ -412,7 +412,7 @@ def _is_deep(
 
 
 _SMALLEST_MAPPED = 65536
-"""The system isn't asked about less."""
+"""The system isn't queried for less."""
 
 
 @dataclass

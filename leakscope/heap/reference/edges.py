@@ -79,7 +79,7 @@ class TypeFacts(NamedTuple):
     parameter: bool
     has_storage: bool
     plain: bool
-    """Of a tensor: nothing that is asked of it is dispatched to code of its class."""
+    """Of a tensor: nothing that is read of it is dispatched to code of its class."""
     payload: Payload
     node: NodeFacts | None
     saved: bool
@@ -254,7 +254,7 @@ class EdgeReader:
         return id(tensor) in self._parts
 
     def is_opaque(self, value: object) -> bool:
-        """Return whether a value is a tensor of a plain kind that tells of no storage."""
+        """Return whether a value is a tensor of a plain kind that shows no storage."""
         access = self.access
         if access is None or type(value) is Memory or not self.facts(value).plain:
             return False

@@ -311,7 +311,7 @@ def _in_order(graph: Graph, named: set[int]) -> list[int]:
 
 
 def _totals(graph: Graph, visible: list[int]) -> list[tuple[type, int, int, dict[str, int]]]:
-    """Return type, count, bytes and payload; compared by identity, no metaclass is asked."""
+    """Return type, count, bytes and payload; compared by identity, no metaclass is called."""
     totals: dict[int, tuple[type, int, int, dict[str, int]]] = {}
     for node in visible:
         is_memory = type(graph.objects[node]) is Memory

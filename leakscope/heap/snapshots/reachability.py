@@ -28,7 +28,7 @@ _LINKS_AT_ENDS = 8
 
 @dataclass(frozen=True)
 class Link:
-    """An object on the way from a name to the object that was asked about."""
+    """An object on the way from a name to the object in question."""
 
     path: str
     """With indices and keys as they are: ``main()·trainer.history[17]``."""
@@ -134,7 +134,7 @@ def reachability_of(
         obj: the object.
         project_root: the folder of the user's own code.
         engine: ``native`` or ``reference``; the faster one by default.
-        ignoring: names for the object itself that don't count, such as the variable asked with.
+        ignoring: names for the object itself that don't count, such as the variable in the call.
         human: prefer names that live long to the variables of running functions. These then keep
             nothing alive that has another name.
 
@@ -163,7 +163,7 @@ def reachability_of(
 
 
 class _ReachabilityReader:
-    """Reads the answer of a walk that was asked about one object."""
+    """Reads the answer of a walk about one object."""
 
     def __init__(
         self, result: WalkResult, roots: Roots, maker: RowMaker, namespaces: set[int]

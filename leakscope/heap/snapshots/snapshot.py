@@ -1,4 +1,4 @@
-"""A snapshot: the heap at one moment as numbers and names, taken and asked."""
+"""A snapshot: the heap at one moment as numbers and names, taken and queried."""
 
 from __future__ import annotations
 
@@ -443,7 +443,7 @@ def snapshot(
     """Return the heap of this process at this moment, for a person to ask.
 
     The program stands still meanwhile; none of its code runs and none of its objects is kept alive.
-    Nothing is collected first: call ``gc.collect()`` before if garbage shall not be counted.
+    Nothing is collected first: call ``gc.collect()`` before if garbage should not be counted.
 
     Args:
         project_root: the folder of your own code, whose names come first; the working directory by

@@ -201,7 +201,7 @@ def _widths(
             widths[slot] = max(widths.get(slot, 0.0), batches, 1.0)
     total = sum(widths.values())
     wanted = min(max(total, LEAST_SHARE * steps), MOST_SHARE * steps)
-    # In each gap one order holds: of the first run, then what the second has beside it.
+    # In each gap one order holds: of the first run, then what the second has alongside it.
     ordered = sorted(widths, key=lambda slot: slot[0])
     return {slot: widths[slot] * wanted / total for slot in ordered}
 

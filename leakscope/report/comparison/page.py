@@ -58,7 +58,7 @@ class RunView:
     context: list[Fact]
     environment: list[Fact]
     href: str
-    """Of its own report; empty where none lies beside the page."""
+    """Of its own report; empty where none lies next to the page."""
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ _RULES = (
     Rule(
         "growing-within-phase",
         "A container makes the peak of a phase",
-        "It climbs while a phase lasts and is given back only when the phase ends. Reduce what is "
+        "It climbs while a phase lasts and is released only when the phase ends. Reduce what is "
         "kept per batch, or reduce each batch at once.",
     ),
     Rule(
@@ -261,7 +261,7 @@ _RULES = (
     Rule(
         "outlives_iteration",
         "Variables of the loop live into the next step",
-        "What they hold lies beside the next forward pass. Write `del` after the last use.",
+        "What they hold stays during the next forward pass. Write `del` after the last use.",
     ),
     Rule(
         "gradients_through_forward",
@@ -280,7 +280,7 @@ _RULES = (
     ),
     Rule(
         "gradients_in_validation",
-        "Gradients lie beside a validation that makes the peak",
+        "Gradients are in memory during a validation that makes the peak",
         "Nothing there reads them. Drop them after the last step of the epoch.",
     ),
     Rule(
@@ -288,7 +288,7 @@ _RULES = (
         "Frozen parameters keep their gradients",
         "Set `parameter.grad = None` where `requires_grad` is switched off.",
     ),
-    Rule("out_of_memory", "Memory ran out", "The program ended for want of memory."),
+    Rule("out_of_memory", "Memory ran out", "The program ended because memory ran out."),
     Rule(
         "out_of_memory_survived",
         "Memory ran out and the program went on",
@@ -297,7 +297,7 @@ _RULES = (
     Rule(
         "killed_near_the_limit",
         "The program was killed with memory nearly used up",
-        "No kill for want of memory was counted: ask the kernel's log.",
+        "No kill by the kernel for memory was counted: look at the kernel's log.",
     ),
 )
 _BY_ID = {rule.id: rule for rule in _RULES}

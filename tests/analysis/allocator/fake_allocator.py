@@ -180,7 +180,7 @@ class FakeAllocator:
         return [block for segment in self.segments for block in segment["blocks"]]
 
     def _free_block(self, address: int, size: int) -> dict[str, Any]:
-        # A free block remembers what its last owner asked for.
+        # A free block remembers what its last owner requested.
         return {"address": address, "size": size, "requested_size": 7, "state": FREE, "frames": []}
 
     def _write(

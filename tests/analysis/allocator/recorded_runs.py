@@ -11,8 +11,7 @@ from leakscope.model.census import Census, CensusScope
 from leakscope.model.device import BlockState, DeviceStorages, Holder, Segment, StorageRow
 from leakscope.model.record import BlockListRecord, HeaderRecord, RunManifest
 from leakscope.model.run import Measurement, Recording, Run
-from leakscope.probes.blocks import list_blocks
-from leakscope.probes.cuda import summarise
+from leakscope.probes.cuda import list_blocks, summarise
 
 _STATES = {
     BlockState.ALLOCATED: "active_allocated",

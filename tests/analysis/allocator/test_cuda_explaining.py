@@ -1,4 +1,4 @@
-"""What is said of a snapshot: classes, failures, cache and holes, findings, growth."""
+"""What is reported on a snapshot: classes, failures, cache and holes, findings, growth."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def requested(device: DeviceExplanation) -> dict[BlockClass, int]:
     return {row.kind: row.bytes for row in device.classes}
 
 
-def test_weights_gradients_and_optimizer_state_are_told_by_stacks_and_sizes() -> None:
+def test_weights_gradients_and_optimizer_state_are_reported_by_stacks_and_sizes() -> None:
     device = explained(trained(2))
     parameters = 20 * MIB + 512  # 16 and 4 MiB, and 64 bytes rounded up
     assert requested(device) == {
@@ -309,7 +309,7 @@ def test_empty_cache_in_a_loop_is_named() -> None:
     assert "60 segments" in finding.text
 
 
-def test_flush_for_want_of_memory_is_told_from_empty_cache() -> None:
+def test_flush_for_want_of_memory_is_distinguished_from_empty_cache() -> None:
     made = FakeAllocator(capacity=64 * MIB)
     made.free(made.alloc(40 * MIB, FORWARD))
     made.alloc(60 * MIB, FORWARD)
@@ -335,7 +335,7 @@ def test_phases_come_from_marks_and_from_stacks() -> None:
     assert device.peak.live_bytes == max(row.peak_bytes for row in device.phases)
 
 
-def test_devices_with_room_beside_one_that_ran_out_are_pointed_at() -> None:
+def test_devices_with_room_next_to_one_that_ran_out_are_pointed_at() -> None:
     full, idle = FakeAllocator(capacity=100 * MIB), FakeAllocator(device=1)
     full.alloc(90 * MIB, FORWARD)
     with pytest.raises(MemoryError):

@@ -1,4 +1,4 @@
-"""Snapshots that `tests/gpu/record_snapshots.py` made, with what a census met beside them."""
+"""Snapshots that `tests/gpu/record_snapshots.py` made, with what a census met next to them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from leakscope.analysis.allocator.devices import find_owners, role_rows, unexpla
 from leakscope.analysis.allocator.replay import replay
 from leakscope.analysis.allocator.segments import DeviceState, state_of
 from leakscope.model.device import AllocatorSnapshot, DeviceStorages
-from leakscope.probes.blocks import list_blocks
+from leakscope.probes.cuda import list_blocks
 
 FOLDER = Path(__file__).parents[2] / "data" / "cuda"
 NAMES = sorted(path.name.partition(".")[0] for path in FOLDER.glob("*.pickle.gz"))
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(
 
 
 class Told(msgspec.Struct):
-    """What stands beside a snapshot."""
+    """What lies next to a snapshot."""
 
     torch: str
     storages: list[DeviceStorages]

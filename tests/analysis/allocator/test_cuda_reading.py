@@ -37,7 +37,7 @@ def written(path: Path, reported: Any, form: str) -> Path:
 
 @pytest.mark.parametrize("form", ["pickle", "pickle.gz", "json", "json.gz"])
 @pytest.mark.parametrize("name", ["snapshot", "snapshot.pickle", "snapshot.json"])
-def test_form_is_told_by_content_and_not_by_name(tmp_path: Path, form: str, name: str) -> None:
+def test_form_is_reported_by_content_and_not_by_name(tmp_path: Path, form: str, name: str) -> None:
     reported = trained(2).snapshot()
     snapshot = read_snapshot(written(tmp_path / name, reported, form))
     assert len(snapshot.traces[0]) == len(reported["device_traces"][0])
@@ -264,7 +264,7 @@ def test_pool_of_a_list_is_a_pool() -> None:
     assert {s.pool for s in decode_snapshot(reported, "x").segments} == {(3, 0)}
 
 
-def test_unknown_actions_keys_and_states_are_said_and_survived() -> None:
+def test_unknown_actions_keys_and_states_are_reported_and_survived() -> None:
     made = trained()
     reported = made.snapshot()
     reported["device_traces"][0].append(
@@ -285,7 +285,7 @@ def test_awaiting_free_of_the_documentation_is_pending() -> None:
     assert decode_snapshot(reported, "x").segments[0].blocks[0].state is BlockState.PENDING
 
 
-def test_sums_that_disagree_are_said() -> None:
+def test_sums_that_disagree_are_reported() -> None:
     reported = trained().snapshot()
     reported["segments"][0]["total_size"] += 512
     reported["segments"][0]["active_size"] += 1
@@ -361,7 +361,7 @@ def test_snapshot_of_a_process_that_never_used_the_gpu_is_empty() -> None:
     ("key", "version"),
     [("pool_id", "2.12"), ("user_metadata", "2.10"), ("compile_context", "2.8")],
 )
-def test_release_is_told_by_the_keys_it_added(key: str, version: str) -> None:
+def test_release_is_reported_by_the_keys_it_added(key: str, version: str) -> None:
     reported = trained().snapshot()
     reported["device_traces"][0][0][key] = (0, 0)
     assert decode_snapshot(reported, "x").version == f"{version} or newer"

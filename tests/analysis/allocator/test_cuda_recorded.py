@@ -1,4 +1,4 @@
-"""Real recordings, torch 2.0 to 2.11: golden numbers, exact replay, and what is said of each."""
+"""Real recordings, torch 2.0 to 2.11: golden numbers, exact replay, and what each shows."""
 
 from __future__ import annotations
 
@@ -160,11 +160,11 @@ def test_no_failure_is_invented(name: str) -> None:
         ("rl_private_pools_t26", Slack.TIDY),
     ],
 )
-def test_cache_is_told_from_fragmentation(name: str, slack: Slack) -> None:
+def test_cache_is_distinguished_from_fragmentation(name: str, slack: Slack) -> None:
     assert only_device(name).slack is slack
 
 
-def test_holes_that_the_peak_fills_are_said_to_be_filled_and_expandable_segments_to_help() -> None:
+def test_holes_that_the_peak_fills_are_reported_as_filled_and_expandable_segments_to_help() -> None:
     device = only_device("lm_b_train_ctx1024_t210")
     assert "At the peak 96 % of the reserved memory was live" in device.slack_sentence
     helping = {advice.title for advice in device.settings if advice.helps}
@@ -249,7 +249,7 @@ def test_forward_with_gradients_peaks_higher_than_without() -> None:
     assert "Peaks: 3.9 GiB → 4.1 GiB" in device.sentence
 
 
-def test_inconsistent_sums_are_said() -> None:
+def test_inconsistent_sums_are_reported() -> None:
     notes = " ".join(explained("anonymised_inconsistent").notes)
     assert "don't add up to its size (5 times)" in notes
     assert not explained("lm_b_train_ctx128_t210").notes

@@ -79,7 +79,7 @@ def test_without_a_census_all_but_workspaces_is_unexplained() -> None:
 
 
 @needs_recordings
-def test_private_pools_and_pending_frees_are_told_apart() -> None:
+def test_private_pools_and_pending_frees_are_distinguished() -> None:
     of_device = studied("rl_private_pools_t26")
     found = find_owners(state_of(block_list(of_device.state)))
     roles = {row.role: row for row in role_rows(found.blocks)}
@@ -108,7 +108,7 @@ def test_a_program_that_empties_its_cache_all_the_time_leaks_nothing() -> None:
 
 
 @needs_recordings
-def test_fragmentation_is_told_with_the_setting_that_reaches_it() -> None:
+def test_fragmentation_is_reported_with_the_setting_that_reaches_it() -> None:
     of_device = studied("lm_b_train_ctx1024_t210")
     report = analyse(run_of([of_device.state] * 3, lambda _: storages_of(of_device)))
     device = only(report)
@@ -162,7 +162,7 @@ def test_what_a_list_keeps_is_its_own_and_says_who_allocated_it() -> None:
     assert sum(row.bytes for row in device.roles) == device.figures.active
 
 
-def test_what_no_census_met_is_unexplained_and_accused_without_a_name() -> None:
+def test_what_no_census_saw_is_unexplained_and_accused_without_a_name() -> None:
     report = analyse(run_of([segments for segments, _ in leaking(14)]))
     found = next(f for f in report.findings if f.kind == "device_leak")
     assert found.severity is Severity.WARNING

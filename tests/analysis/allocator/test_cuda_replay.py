@@ -49,7 +49,7 @@ def perform(made: FakeAllocator, steps: Any) -> list[tuple[int, Any]]:
 
 @given(before=STEPS, steps=STEPS)
 @settings(deadline=None)
-def test_every_earlier_state_is_given_back_exactly(before: Any, steps: Any) -> None:
+def test_every_earlier_state_is_restored_exactly(before: Any, steps: Any) -> None:
     made = FakeAllocator(capacity=1 << 40)
     perform(made, before)
     made.trace.clear()

@@ -1,4 +1,4 @@
-"""Data-parallel training over gloo; a rank can be told to keep what it predicts, or to die.
+"""Data-parallel training over gloo; a rank can be made to keep what it predicts, or to die.
 
     gloo.py LEAKY DYING [EPOCHS [LARGE [KEPT]]]
 

@@ -1,4 +1,4 @@
-"""A hook that watches activations, registered anew in every epoch."""
+"""A hook that watches activations, registered again in every epoch."""
 
 from __future__ import annotations
 

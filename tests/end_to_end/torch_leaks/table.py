@@ -14,7 +14,7 @@ class Leak:
     line: str
     """A part of the line that must stand among the first two that feed it."""
     units: tuple[str, ...]
-    """The units in which its growth may be told."""
+    """The units in which its growth may be reported."""
     title: str
     """A part of the remedy's title."""
     diff: str = ""

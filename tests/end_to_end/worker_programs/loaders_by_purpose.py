@@ -1,4 +1,4 @@
-"""Three loaders keep their workers from the first epoch on; a fourth is made anew and dropped."""
+"""Three loaders keep their workers from the first epoch on; a fourth is recreated and dropped."""
 
 import torch
 from torch.utils.data import DataLoader, Dataset

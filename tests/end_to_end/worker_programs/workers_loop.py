@@ -1,4 +1,4 @@
-"""The loop that the programs beside it share: two workers, started as the command line says."""
+"""The loop that the programs next to it share: two workers, started as the command line says."""
 
 import sys
 
@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 EPOCHS = 6
 METHOD, *WORDS = sys.argv[1:]
 PERSISTENT = "anew" not in WORDS
-"""Whether workers live on from epoch to epoch, or are started anew in each."""
+"""Whether workers live on from epoch to epoch, or are restarted in each."""
 
 model = nn.Linear(64, 3)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -129,7 +129,7 @@ class _TextBuffer(ctypes.Structure):
 
 
 def c_data_bytes(value: object) -> int:
-    """Return the bytes of the data that an object of ctypes owns beside itself."""
+    """Return the bytes of the data that an object of ctypes owns besides itself."""
     data = _CData.from_address(id(value))
     return data.size if data.owns and data.size > _INSIDE else 0
 

@@ -43,7 +43,7 @@ class FullReader(EdgeReader):
         return found
 
     def _is_of(self, value: object, kind: type | None) -> bool:
-        """Say whether an object is of a kind, by identity: no metaclass is asked."""
+        """Say whether an object is of a kind, by identity: no metaclass is called."""
         if kind is None or not self._is_plain(value):
             return False
         return any(base is kind for base in mro_of(type(value)))

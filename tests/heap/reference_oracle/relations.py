@@ -20,7 +20,7 @@ from leakscope.heap.reference.edges import Rank
 
 _LONGEST_CIRCLE = 64
 _MOST_EDGES = 1 << 18
-"""Followed for all that are asked about."""
+"""Followed for all that are looked up."""
 
 
 def circles_among(graph: Any, walked: list[int], queried: list[int]) -> dict[int, list[int]]:
@@ -127,7 +127,7 @@ class Sharing:
     ) -> dict[tuple[int, int], list[int]]:
         """Return who else holds a container or an item of it, in the order of the walk.
 
-        The keys are the container and the item; a container that is asked about itself is its own.
+        The keys are the container and the item; a container that is looked up itself is its own.
 
         Args:
             containers: the user's nodes that may be asked about.
@@ -196,6 +196,6 @@ class Sharing:
 def _gathers(kind: type) -> bool:
     """Instances are referred to by much that belongs to them; by such as these things are gathered.
 
-    Compared by identity: no metaclass is asked.
+    Compared by identity: no metaclass is called.
     """
     return any(base is gathering for base in mro_of(kind) for gathering in (list, dict, set, deque))

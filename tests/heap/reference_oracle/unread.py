@@ -26,7 +26,7 @@ _LONGEST_CHAIN_OF_BASES = 16
 def find_unread(walker: Any) -> dict[int, int]:
     """Return by node how much of each storage and array can't be read.
 
-    Of a torch that doesn't count as expected nothing is said.
+    Nothing is reported of a torch that doesn't count as expected.
     """
     access, known = walker.reader.access, walker.reader.known
     if access is not None and access.storage_use_count is None:
@@ -186,7 +186,7 @@ class _Search:
         self.known[region] += is_all and address == array_address(array, self.ndarray)
 
     def _is_named(self, node: int) -> bool:
-        """Say whether somebody refers to an object beside those that have a view of it.
+        """Say whether somebody refers to an object besides those that have a view of it.
 
         torch's own object has a reference to the Python object as long as others refer to it, and
         that one always to torch's.
@@ -212,7 +212,7 @@ class _Search:
                     self.whole.add(self._region_of_storage(storage))
 
     def _is_held_by_known(self, tensor: int, storage: int) -> bool:
-        """Say whether all that refer to a tensor's storage are tensors that were met.
+        """Say whether all that refer to a tensor's storage are tensors that were found.
 
         While we hold its Python object, that one is referred to by the storage and by us, and
         refers to the storage. Memory of another's may be read by others, unless the array was

@@ -76,9 +76,9 @@ const drawChart = (svg, chart, lines, coloured, stretch, width, height) => {
   const drawn = lines.map((line) => runsOf(line)
     .filter((run) => run.length && run[0][0] <= to && run.at(-1)[0] >= from)
     .map((run) => pointsBetween(run, from, to, inner.width)));
-  /* A line that nobody asked for doesn't keep the others from being seen closely. */
-  const asked = drawn.filter((_, place) => !lines[place].on);
-  let [low, high] = heightsOf(chart, (asked.length ? asked : drawn).flat(), from, to, stretch.isWhole);
+  /* A culprit that is laid over from the start does not keep the others from being seen closely. */
+  const chosen = drawn.filter((_, place) => !lines[place].on);
+  let [low, high] = heightsOf(chart, (chosen.length ? chosen : drawn).flat(), from, to, stretch.isWhole);
   const levels = byteTicks(low, high, Math.max(2, Math.round(inner.height / 62)));
   low = low === 0 ? 0 : Math.floor(low / levels.step) * levels.step;
   high = Math.ceil(high / levels.step) * levels.step;

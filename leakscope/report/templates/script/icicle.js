@@ -90,20 +90,20 @@
     const wayTo = (node) => { const way = []; for (let at = node; at >= 0; at = tree.parents[at]) way.unshift(at); return way; };
     const pathOf = (node) => {
       const steps = wayTo(node).filter((at) => at && tree.kinds[at] !== "group");
-      return steps.reduce((told, at, number) => {
+      return steps.reduce((path, at, number) => {
         const label = tree.labels[at];
-        if (tree.kinds[at] === "content") return `${told}: ${label}`;
-        return !number ? label : label.startsWith("[") ? told + label : `${told}${tree.kinds[steps[number - 1]] === "owner" ? "\u00b7" : "."}${label}`;
+        if (tree.kinds[at] === "content") return `${path}: ${label}`;
+        return !number ? label : label.startsWith("[") ? path + label : `${path}${tree.kinds[steps[number - 1]] === "owner" ? "\u00b7" : "."}${label}`;
       }, "");
     };
     const isOwn = (box) => box.kind === tree.kinds[box.node];
     const markOf = (box) => (isOwn(box) ? tree.marks[box.node] : undefined);
     const sharesOf = (box) => {
-      const told = [], parent = isOwn(box) ? tree.parents[box.node] : box.node;
-      const share = (of, name) => { if (of && Math.sign(of) === Math.sign(box.bytes) && Math.abs(box.bytes) <= Math.abs(of)) told.push(`${percent(box.bytes / of)} of ${view.mode === "held" ? "" : "the change in "}${name}`); };
+      const shares = [], parent = isOwn(box) ? tree.parents[box.node] : box.node;
+      const share = (of, name) => { if (of && Math.sign(of) === Math.sign(box.bytes) && Math.abs(box.bytes) <= Math.abs(of)) shares.push(`${percent(box.bytes / of)} of ${view.mode === "held" ? "" : "the change in "}${name}`); };
       if (parent > 0) share(weights.bytes[parent], tree.labels[parent]);
       if (parent >= 0) share(weights.bytes[0], wholeName());
-      return told.join(", ");
+      return shares.join(", ");
     };
     const courseOf = (box) => {
       if (box.kind === "rest" || box.kind === "smaller") return "";
@@ -116,7 +116,7 @@
       return `${held(first)} (${tree.censuses[first].moment}) \u2192 ${held(last)} (${tree.censuses[last].moment})${change}`;
     };
     const read = (box) => {
-      const name = piece("p", ""), told = piece("p", ""), mark = markOf(box);
+      const name = piece("p", ""), size = piece("p", ""), mark = markOf(box);
       const inside = box.node ? ` in ${pathOf(box.node)}` : "";
       name.append(piece("code", isOwn(box) ? pathOf(box.node) || wholeName() : labelOf(box) + inside));
       if (isOwn(box) && tree.types[box.node]) name.append(" ", piece("span", tree.types[box.node], "of-type"));
@@ -125,10 +125,10 @@
         link.href = `#${mark[0]}`;
         name.append(" ", link);
       }
-      told.append(piece("b", amount(box.bytes)), ` (${exactly(box.bytes)})`);
+      size.append(piece("b", amount(box.bytes)), ` (${exactly(box.bytes)})`);
       const shares = sharesOf(box);
-      if (shares) told.append(` \u00b7 ${shares}`);
-      reading.replaceChildren(name, told, piece("p", courseOf(box), "sub"));
+      if (shares) size.append(` \u00b7 ${shares}`);
+      reading.replaceChildren(name, size, piece("p", courseOf(box), "sub"));
     };
 
     const focus = (index, move = true) => {
@@ -231,8 +231,8 @@
       root.dataset.showing = view.mode;
       for (const button of root.querySelectorAll("[data-show]")) button.setAttribute("aria-pressed", String(button.dataset.show === view.mode));
       const figure = figures[view.mode], moment = (place) => tree.censuses[place].moment;
-      const said = view.mode === "held" ? moment(view.at) : `${moment(view.from)} \u2192 ${moment(view.to)}`;
-      figure.querySelector(".moment").textContent = said;
+      const shownMoment = view.mode === "held" ? moment(view.at) : `${moment(view.from)} \u2192 ${moment(view.to)}`;
+      figure.querySelector(".moment").textContent = shownMoment;
       const whose = figure.querySelector(".process");
       if (whose) whose.textContent = tree.process;
       const total = figure.querySelector(".total");
@@ -240,7 +240,7 @@
       total.title = exactly(weights.bytes[0]);
       const area = element("div", `boxes ${view.mode}`);
       area.setAttribute("role", boxes.length ? "tree" : "group");
-      area.setAttribute("aria-label", [figure.querySelector(".chart-title").textContent, tree.process, said].filter(Boolean).join(", "));
+      area.setAttribute("aria-label", [figure.querySelector(".chart-title").textContent, tree.process, shownMoment].filter(Boolean).join(", "));
       area.style.setProperty("--rows", String(1 + Math.max(0, ...boxes.map((box) => box.row))));
       drawn = boxes.map(boxElement);
       area.append(...drawn);

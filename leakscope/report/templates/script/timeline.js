@@ -6,11 +6,11 @@
     const ends = series.flatMap((line) => (line.points.length ? [line.points[0][0], line.points.at(-1)[0]] : []));
     if (!ends.length || Math.min(...ends) === Math.max(...ends)) return;
     const whole = [Math.min(...ends), Math.max(...ends)];
-    const plot = figure.querySelector(".plot.live"), tools = figure.querySelector(".chart-tools"), told = figure.querySelector(".stretch");
+    const plot = figure.querySelector(".plot.live"), tools = figure.querySelector(".chart-tools"), summaryLine = figure.querySelector(".stretch");
     const svg = svgElement("svg", { class: "drawing chart live", "aria-hidden": "true" });
     const band = element("div", "band");
     band.hidden = true;
-    plot.hidden = tools.hidden = told.hidden = false;
+    plot.hidden = tools.hidden = summaryLine.hidden = false;
     figure.classList.add("explored");
     plot.append(svg, band);
     const on = new Set(series.filter((line) => line.on ?? !laidOver.includes(line))), coloured = new Set(Array.from(chart.phases, (_, place) => place));
@@ -49,7 +49,7 @@
       if (!width) return;
       plot.style.height = `${height}px`;
       frame = drawChart(svg, chart, shownLines(), coloured, stretch, width, height);
-      told.textContent = summary();
+      summaryLine.textContent = summary();
       tools.querySelector("[data-zoom=in]").disabled = stretch.isClosest;
       for (const name of ["out", "earlier", "later", "all"]) tools.querySelector(`[data-zoom=${name}]`).disabled = stretch.isWhole;
       plot.classList.toggle("near", !stretch.isWhole);
@@ -85,8 +85,8 @@
     /* When a value was read, where that is another moment than the one pointed at. */
     const readAt = (x, at, decimals) => {
       if (x === at) return "";
-      const told = [decimals, 2, 3].find((digits) => momentAt(x, digits) !== momentAt(at, digits));
-      return told === undefined ? "" : `(at ${momentAt(x, told)}) `;
+      const enough = [decimals, 2, 3].find((digits) => momentAt(x, digits) !== momentAt(at, digits));
+      return enough === undefined ? "" : `(at ${momentAt(x, enough)}) `;
     };
     const read = (x) => {
       const first = lead();
@@ -141,7 +141,7 @@
       button.addEventListener("click", () => {
         acts[button.dataset.zoom]();
         draw();
-        announce(told.textContent || "The whole run is shown.");
+        announce(summaryLine.textContent || "The whole run is shown.");
       });
     }
     box.surface.addEventListener("keydown", (event) => {
