@@ -8,7 +8,11 @@ from synthetic_runs import MIB, Program, Size, Thing
 from leakscope.analysis import analyse
 from leakscope.model import gauge
 from leakscope.model.census import RootKind
-from leakscope.model.record import NativeAllocationsRecord, NativeSite
+from leakscope.model.record import (
+    NativeAllocationsRecord,
+    NativeSite,
+    RegistryEntriesRecord,
+)
 from leakscope.model.report import Finding, Severity
 
 LOOP = "import atexit, codecs, contextvars, sys\nfor epoch in range(9):\n    "
@@ -149,6 +153,34 @@ def test_little_memory_is_a_registrys_where_the_line_that_registers_allocates_it
         )
     (found,) = [f for f in analyse(run).findings if f.kind == "registry"]
     assert found.severity is (Severity.WARNING if line == 4 else Severity.NOTE)
+
+
+def test_the_latest_entries_of_a_registry_are_named() -> None:
+    program = counted(lambda s: 900 + s.epochs_done * 5, lambda s: s.epochs_done * 9 * MIB)
+    run = program.build()
+    for names in (["first"], ["mine::conv7", "mine::conv6"]):
+        entries = {"operators": names, "loggers": ["other"]}
+        run.main.registry_entries.append(RegistryEntriesRecord(boundary=0, entries=entries))
+    (found,) = [f for f in analyse(run).findings if f.kind == "registry"]
+    assert "Among the latest: `mine::conv7`, `mine::conv6`." in found.text
+    assert "other" not in found.text
+
+
+def test_a_store_under_a_key_of_a_registry_fills_it() -> None:
+    text = (
+        "import sys\n"
+        "def load(name, code):\n"
+        "    others[name] = code\n"
+        "    sys.modules[name] = module = make(name)\n"
+        "    exec(code, module.__dict__)\n"
+        "for name, code in texts:\n"
+        "    load(name, code)\n"
+    )
+    program = counted(
+        lambda s: 900 + s.epochs_done * 5, lambda s: s.epochs_done * 9 * MIB, "modules"
+    )
+    (found,) = registries_in(program, text)
+    assert found.fed_at == ["train.py:4"]
 
 
 def test_records_that_wait_for_a_tracker_are_told_by_what_keeps_them() -> None:

@@ -212,8 +212,9 @@ class EdgeReader:
         return found
 
     def leaf_alone(self, node: object) -> list[object]:
-        """Return the leaf into which a node accumulates, where nobody else in C++ refers to it: then
-        the reference that torch adds to the leaf's Python object is this one's.
+        """Return the leaf into which a node accumulates, where nobody else in C++ refers to it.
+
+        The reference that torch adds to the leaf's Python object is the node's then.
         """
         facts, access = self.facts(node).node, self.access
         if facts is None or facts.variable is None:
