@@ -239,7 +239,7 @@ def _newest(container: Any, most: int, is_first: bool) -> list[Any]:
 
     ``is_first`` says whether a list has its newest items at its beginning.
     """
-    kind = next((kind for kind in _LENGTHS if issubclass(type(container), kind)), None)
+    kind: Any = next((kind for kind in _LENGTHS if issubclass(type(container), kind)), None)
     if kind is None:
         return _newest(_stored(container, "data"), most, is_first)
     if kind is set:
@@ -259,7 +259,7 @@ class _Item(NamedTuple):
 
 def _name_of(entry: Any) -> str:
     """Return what a person would call an entry, or nothing; no code of the program's runs."""
-    kind = type(entry)
+    kind: Any = type(entry)
     if kind is str:
         return clipped(entry, _LONGEST_NAME)
     if kind is tuple:
