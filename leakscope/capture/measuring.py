@@ -39,6 +39,7 @@ from leakscope.model.record import (
     SnapshotRecord,
 )
 from leakscope.probes.interpreter import RegistriesProbe
+from leakscope.recording import redact_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -436,7 +437,8 @@ class Measuring:
             self._cleaned = calls
             self._writer.write(CleaningCallsRecord(boundary=boundary.index, calls=calls))
         for registries in self._registries:
-            entries = self._guard.call("registries", self._entries, registries.latest)
+            latest = self._guard.call("registries", self._entries, registries.latest)
+            entries = {name: [*map(redact_text, names)] for name, names in latest.items()}
             if entries != self._entries:
                 self._entries = entries
                 record = RegistryEntriesRecord(boundary=boundary.index, entries=entries)
