@@ -132,6 +132,29 @@ def test_little_memory_is_put_down_to_a_registry_only_where_it_leaks_without_a_n
     assert (found.severity is Severity.WARNING) is is_leak
 
 
+@pytest.mark.parametrize(("call", "is_its"), [("sys.modules[name] = made", True), ("", False)])
+def test_what_the_program_stores_in_a_registry_may_be_made_anywhere(
+    call: str, is_its: bool
+) -> None:
+    text = f"import sys\nfor name in names:\n    importlib.import_module(name)\n    {call}\n"
+    program = counted(lambda s: 900 + s.epochs_done * 5, lambda s: s.epochs_done * MIB, "modules")
+    run = program.build()
+    run.main.sources["/project/train.py"] = text
+    for measurement in run.main.measurements[::4]:
+        done = measurement.boundary.step / program.steps
+        site = NativeSite(
+            library="libother.so", function="make", file="/project/train.py", line=9,
+            bytes=int(done * MIB), samples=5,
+        )  # fmt: skip
+        run.main.native_allocations.append(
+            NativeAllocationsRecord(
+                boundary=measurement.boundary.index, interval_bytes=1 << 19, sites=[site]
+            )
+        )
+    (found,) = [f for f in analyse(run).findings if f.kind == "registry"]
+    assert (found.severity is Severity.WARNING) is is_its
+
+
 @pytest.mark.parametrize("line", [4, 9])
 def test_little_memory_is_a_registrys_where_the_line_that_registers_allocates_it(
     line: int,

@@ -325,6 +325,8 @@ class _Growing:
     trend: Trend
     places: list[str]
     """Lines that add entries again and again."""
+    is_stored: bool
+    """Whether the program itself stores there, under a key."""
 
     @property
     def entries(self) -> float:
@@ -372,10 +374,12 @@ def with_registries(
     filled = []
     for each in growing:
         # Where growth without a name is a leak by itself, less is enough to say what it is, unless
-        # another function allocates it.
+        # another function allocates it: of a registry in which the program stores that isn't
+        # certain, for what is stored may be made in any.
         is_there = bool(leaks) and (
             not each.places
             or not allocating
+            or each.is_stored
             or bool(allocating.intersection(each.places))
             or bool(making & _functions(case.sources, set(each.places)))
         )
@@ -427,8 +431,9 @@ def _growing(case: RunContext) -> Callable[[CountedRegistry], _Growing | None]:
         if registry.is_bounded or not case.track.has_gauge(name):
             return None
         trend = case.gauge_trend(name, policy.COUNT_NOISE)
-        lines = [*_stores(case.sources, registry), *lines_that_fill(case.sources, registry)]
-        each = _Growing(registry, trend, list(dict.fromkeys(lines))[:_MOST_LINES])
+        stores = _stores(case.sources, registry)
+        lines = list(dict.fromkeys([*stores, *lines_that_fill(case.sources, registry)]))
+        each = _Growing(registry, trend, lines[:_MOST_LINES], bool(stores))
         return each if trend.is_growing and each.entries >= policy.REGISTRY_ENTRIES else None
 
     return judged
