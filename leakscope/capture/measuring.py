@@ -35,8 +35,11 @@ from leakscope.model.record import (
     OverheadRecord,
     ProcessEndRecord,
     Record,
+    RegistryEntriesRecord,
     SnapshotRecord,
 )
+from leakscope.probes.interpreter import RegistriesProbe
+from leakscope.recording import redact_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,6 +104,9 @@ class Measuring:
         self.cleaning: Callable[[], list[CleaningCall]] = list
         """Says what the program's own cleaning calls have taken and brought."""
         self._cleaned: list[CleaningCall] = []
+        self._registries = [probe for probe in readers if isinstance(probe, RegistriesProbe)]
+        self._entries: dict[str, list[str]] = {}
+        """What registries were given of late, as it was last written down."""
         self.unwound: Sequence[FrameType] = ()
         """Frames that a traceback keeps, outermost first: a census looks at them too."""
         self.resident = 0
@@ -430,6 +436,13 @@ class Measuring:
         if calls != self._cleaned:
             self._cleaned = calls
             self._writer.write(CleaningCallsRecord(boundary=boundary.index, calls=calls))
+        for registries in self._registries:
+            latest = self._guard.call("registries", self._entries, registries.latest)
+            entries = {name: [*map(redact_text, names)] for name, names in latest.items()}
+            if entries != self._entries:
+                self._entries = entries
+                record = RegistryEntriesRecord(boundary=boundary.index, entries=entries)
+                self._writer.write(record)
 
     @contextmanager
     def _charged(self, activity: str) -> Iterator[None]:

@@ -289,12 +289,17 @@ class Schedule:
         if self._costs.is_sealed and self._checks(now, policy.CHECK_AFTER_AT_END):
             return Due.CHECK
         kind = self._kind(now)
-        rises = self._growth.is_unnamed or self._growth.has_much_unnamed
+        rises = self._growth.is_unnamed or self._growth.has_much_unexplained
         if kind is Due.FOCUSED and rises and self._floor.has_full:
             kind = self._costs.full  # nothing else tells a short run what rose
         share = (policy.WHOLE_SHARE_AT_END if rises else policy.WHOLE_SHARE_UNNAMED) * now
-        is_affordable = self._costs.expect(kind) <= max(share, policy.BEGINNING_SECONDS)
+        is_affordable = self._costs.expect(kind) <= max(share, self._most_at_end)
         return kind if is_affordable else Due.FOCUSED
+
+    @property
+    def _most_at_end(self) -> float:
+        """Seconds that the last census may take however short the run was; more where it waits."""
+        return policy.BEGINNING_SECONDS * self._costs.slowed
 
     def _is_unnamed(self, key: _Key) -> bool:
         """Whether full censuses are needed soon: something rises outside the user's names."""
@@ -521,6 +526,8 @@ LEAST_RSS_RISE = 1 << 20
 LEAST_UNNAMED_RISE = 256 << 10
 MUCH_UNNAMED = 4 << 20
 """Bytes. What libraries cache while a healthy program runs comes to less."""
+MUCH_GARBAGE = 16 << 20
+"""Bytes: of less that awaits the collector no report tells."""
 KEYS_KEPT = 48
 ROWS_KEPT = 400
 CALM_AFTER = 12
@@ -542,6 +549,7 @@ class GrowthWatch:
         self._elsewhere: int | None = None
         """What hung outside of the user's names when that last became more or less."""
         self._steps = 0
+        self._garbage = 0
 
     @property
     def own_bytes(self) -> int:
@@ -566,9 +574,11 @@ class GrowthWatch:
         return rises >= RISES
 
     @property
-    def has_much_unnamed(self) -> bool:
-        """Whether much has come outside the user's names since measuring began."""
-        return (self._elsewhere or 0) >= MUCH_UNNAMED
+    def has_much_unexplained(self) -> bool:
+        """Whether much has come outside the user's names since measuring began, or is garbage: only
+        a walk of the whole heap tells what refers to it, and which circle keeps it.
+        """
+        return (self._elsewhere or 0) >= MUCH_UNNAMED or self._garbage >= MUCH_GARBAGE
 
     def growing(self) -> tuple[object, dict[str, int]]:
         """Return where the latest look was taken, and by path the bytes of what rises there."""
@@ -621,7 +631,10 @@ class GrowthWatch:
         self._unnamed[known] = _Unnamed(used, left, rises)
 
     def learn_elsewhere(self, census: Census) -> None:
-        """Count the steps by which what hangs outside of the user's names has become more."""
+        """Count the steps by which what hangs outside of the user's names has become more, and note
+        how much garbage there is.
+        """
+        self._garbage = census.garbage_bytes or 0
         size = census.elsewhere_bytes
         if size is None:
             return

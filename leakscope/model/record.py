@@ -463,6 +463,16 @@ class CleaningCallsRecord(msgspec.Struct, tag="cleaning_calls", kw_only=True, om
     calls: list[CleaningCall] = []
 
 
+class RegistryEntriesRecord(
+    msgspec.Struct, tag="registry_entries", kw_only=True, omit_defaults=True
+):
+    """What registries that have grown were given of late (each record replaces the one before)."""
+
+    boundary: Whole
+    entries: dict[str, list[str]] = {}
+    """By the name of the registry, what some of the latest entries are called."""
+
+
 class SourceRecord(msgspec.Struct, tag="source", kw_only=True, omit_defaults=True):
     """Text of a source file of the user's: reports need neither the file nor the machine."""
 
@@ -557,6 +567,7 @@ Record = (
     | SnapshotSignalRecord
     | CleanupRecord
     | CleaningCallsRecord
+    | RegistryEntriesRecord
     | SourceRecord
     | OverheadRecord
     | ErrorRecord

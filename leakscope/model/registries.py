@@ -43,6 +43,8 @@ class CountedRegistry:
     counting: Counting = Counting.LENGTH
     is_bounded: bool = False
     """Whether it is emptied by itself when it is full: then it is counted, and no culprit."""
+    is_newest_first: bool = False
+    """Whether new entries are put at the beginning of a list."""
     but: tuple[str, ...] = ()
     """Places whose entries don't count."""
     keeper: str = ""
@@ -102,7 +104,7 @@ REGISTRIES = (
         "modules",
         "imported modules",
         ("sys:modules",),
-        ("importlib.import_module", ".import_module", "*.exec_module", ".module_from_spec"),
+        ("importlib.import_module", ".import_module", "*.exec_module", "*.module_from_spec"),
         "Import code under one name, or take it out of sys.modules when it is done.",
     ),
     CountedRegistry(
@@ -134,6 +136,7 @@ REGISTRIES = (
         ("warnings:filters",),
         ("warnings.filterwarnings", "warnings.simplefilter", ".filterwarnings", ".simplefilter"),
         "Filter once at the top of the program, or within `with warnings.catch_warnings()`.",
+        is_newest_first=True,
     ),
     CountedRegistry("warnings-once", "warnings that were shown", ("warnings:onceregistry",)),
     CountedRegistry(

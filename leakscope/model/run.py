@@ -29,6 +29,7 @@ from leakscope.model.record import (
     OutOfMemoryRecord,
     OverheadRecord,
     ProcessEndRecord,
+    RegistryEntriesRecord,
     RunManifest,
     SnapshotRecord,
 )
@@ -81,6 +82,8 @@ class Recording:
     cleanups: list[CleanupRecord] = field(default_factory=list)
     cleaning_calls: list[CleaningCallsRecord] = field(default_factory=list)
     """What the program's own calls of ``gc.collect()`` and the like have brought, in order."""
+    registry_entries: list[RegistryEntriesRecord] = field(default_factory=list)
+    """What registries that have grown were given of late, in order."""
     snapshots: list[SnapshotRecord] = field(default_factory=list)
     """Censuses that the user requested; no measurement is among them."""
     process_ends: list[ProcessEndRecord] = field(default_factory=list)

@@ -17,14 +17,20 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from itertools import islice
+from pathlib import Path
 from queue import Queue, SimpleQueue
-from types import BuiltinFunctionType, MethodType
-from typing import Any
+from re import Pattern
+from types import BuiltinFunctionType, FunctionType, MemberDescriptorType, MethodType
+from typing import Any, NamedTuple
+from weakref import ReferenceType
 
 from leakscope.model import gauge
 from leakscope.model.errors import ours
 from leakscope.model.record import CleaningCall
 from leakscope.model.registries import REGISTRIES, CountedRegistry, Counting
+from leakscope.model.text import clipped
 from leakscope.probes import GuardedProbe
 
 try:
@@ -162,6 +168,8 @@ class RegistriesProbe(GuardedProbe):
 
     def __init__(self) -> None:
         self._first: dict[str, int] = {}
+        self._begins: dict[str, int] = {}
+        """By place, how many entries lay there when its registry was first counted."""
         self._changing: set[str] = set()
 
     def measure(self) -> dict[str, int]:
@@ -174,11 +182,134 @@ class RegistriesProbe(GuardedProbe):
             first = self._first.get(registry.name)
             if first is None:
                 self._first[registry.name] = count
+                self._begins |= _lengths(registry)
             elif count != first:
                 self._changing.add(registry.name)
             if first is None or registry.name in self._changing:
                 gauges[gauge.registry(registry.name)] = count
         return gauges
+
+    def latest(self) -> dict[str, list[str]]:
+        """Return by name what some of the latest entries are called, of each that has grown much.
+
+        Of a set, which has no order, they are any; of what only C code counts there are none.
+        """
+        found = {}
+        for registry in REGISTRIES:
+            if registry.name in self._changing:
+                names = self._latest_of(registry)
+                if names:
+                    found[registry.name] = names
+        return found
+
+    def _latest_of(self, registry: CountedRegistry) -> list[str]:
+        names: dict[str, None] = {}
+        for place, count in _lengths(registry).items():
+            gained = count - self._begins.get(place, 0)
+            if gained >= NAMED_FROM:
+                most = min(gained, MOST_NAMED)
+                names |= dict.fromkeys(_names_at(place, most, registry.is_newest_first))
+        return list(names)[:MOST_NAMED]
+
+
+NAMED_FROM = 8
+"""Entries that a place has gained before any of them is named: as many as a finding takes."""
+MOST_NAMED = 3
+_LONGEST_NAME = 60
+
+
+def _lengths(registry: CountedRegistry) -> dict[str, int]:
+    """Return how many entries lie at each place of a registry that can be looked into."""
+    if registry.counting is not Counting.LENGTH:
+        return {}
+    found = ((place, _count(place, registry.counting)) for place in registry.places)
+    return {place: count for place, count in found if count is not None}
+
+
+def _names_at(place: str, most: int, is_newest_first: bool) -> list[str]:
+    try:
+        newest = _newest(_found(place), most, is_newest_first)
+        return [name for entry in newest if (name := _name_of(entry))]
+    except ours(Exception):
+        return []
+
+
+def _newest(container: Any, most: int, is_first: bool) -> list[Any]:
+    """Return the latest items of a container; of a set any.
+
+    ``is_first`` says whether a list has its newest items at its beginning.
+    """
+    kind: Any = next((kind for kind in _LENGTHS if issubclass(type(container), kind)), None)
+    if kind is None:
+        return _newest(_stored(container, "data"), most, is_first)
+    if kind is set:
+        return list(islice(set.__iter__(container), most))
+    if kind is dict:
+        return [_Item(*item) for item in islice(reversed(dict.items(container)), most)]
+    places = range(most) if is_first else range(-1, -1 - most, -1)
+    return [kind.__getitem__(container, place) for place in places]
+
+
+class _Item(NamedTuple):
+    """Of a dict."""
+
+    key: Any
+    value: Any
+
+
+def _name_of(entry: Any) -> str:
+    """Return what a person would call an entry, or nothing; no code of the program's runs."""
+    kind: Any = type(entry)
+    if kind is str:
+        return clipped(entry, _LONGEST_NAME)
+    if kind is tuple:
+        return " ".join(filter(None, map(_name_of, entry[:_PARTS])))
+    if kind is _Item:
+        names = [(name, part) for part in entry if (name := _name_of(part))]
+        telling = (name for name, part in names if name != _name_of_class(type(part)))
+        return next(telling, names[0][0] if names else "")
+    if kind is Pattern:
+        return clipped(str(entry.pattern), _LONGEST_NAME)
+    if issubclass(kind, ReferenceType):
+        return _name_of(ReferenceType.__call__(entry))
+    if issubclass(kind, type):
+        return _name_of_class(entry)
+    if issubclass(kind, MethodType | partial):
+        return _name_of(entry.__func__ if kind is MethodType else partial.func.__get__(entry))
+    if kind is FunctionType:
+        code = entry.__code__
+        return f"{entry.__qualname__} ({Path(code.co_filename).name}:{code.co_firstlineno})"
+    if kind in _NAMELESS:
+        return ""
+    if issubclass(kind, getattr(sys.modules.get("_asyncio"), "Task", ())):
+        return str(kind.get_coro(entry).__qualname__)
+    return _name_of_other(entry)
+
+
+_PARTS = 4
+_NAMELESS = (int, float, bool, bytes, dict, list, set, frozenset, type(None))
+
+
+def _name_of_class(cls: type) -> str:
+    names = type.__dict__["__dict__"].__get__(cls)
+    module = names.get("__module__")
+    name = type.__dict__["__qualname__"].__get__(cls)
+    return f"{module}.{name}" if type(module) is str and module != "builtins" else str(name)
+
+
+def _name_of_other(entry: Any) -> str:
+    """Return the class of an object, and what it calls itself or the function that it has."""
+    kind = type(entry)
+    name = _name_of_class(kind)
+    slot = type.__dict__["__dict__"].__get__(kind).get("func")
+    if type(slot) is MemberDescriptorType:
+        return _name_of(slot.__get__(entry))
+    try:
+        own = object.__getattribute__(entry, "__dict__")
+    except ours(AttributeError):
+        return name
+    calls_itself = next((own[key] for key in ("name", "_name") if type(own.get(key)) is str), "")
+    return f"{name} {clipped(calls_itself, _LONGEST_NAME)}" if calls_itself else name
 
 
 def entries_of(registry: CountedRegistry) -> int | None:
@@ -192,16 +323,22 @@ def entries_of(registry: CountedRegistry) -> int | None:
 
 
 def _count(place: str, counting: Counting) -> int | None:
-    module, _, way = place.partition(":")
-    found: Any = sys.modules.get(module)
     try:
-        for name in way.split("."):
-            found = _stored(found, name)
+        found = _found(place)
         if counting is Counting.CALL:
             return int(found()) if type(found) is BuiltinFunctionType else None
         return _length(found)
     except ours(Exception):
         return None
+
+
+def _found(place: str) -> Any:
+    """Return what lies at a place; raises where there is nothing."""
+    module, _, way = place.partition(":")
+    found: Any = sys.modules.get(module)
+    for name in way.split("."):
+        found = _stored(found, name)
+    return found
 
 
 def _waiting_for(modules: tuple[str, ...]) -> int | None:

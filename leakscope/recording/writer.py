@@ -37,6 +37,7 @@ from leakscope.model.record import (
     OutOfMemoryRecord,
     OverheadRecord,
     Record,
+    RegistryEntriesRecord,
     SourceRecord,
 )
 from leakscope.recording.format import (
@@ -323,7 +324,7 @@ class _Index:
             what, boundary = _OF_BOUNDARY, record.boundary
         elif isinstance(record, NativeAllocationsRecord):
             what, key = _NATIVE, "native"
-        elif isinstance(record, BlockListRecord | CleaningCallsRecord):
+        elif isinstance(record, BlockListRecord | CleaningCallsRecord | RegistryEntriesRecord):
             what, key = _SERIES, type(record).__name__
         elif isinstance(record, OverheadRecord | CompiledCodeRecord):
             what, key = _REPLACED, type(record).__name__

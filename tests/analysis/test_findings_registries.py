@@ -8,7 +8,11 @@ from synthetic_runs import MIB, Program, Size, Thing
 from leakscope.analysis import analyse
 from leakscope.model import gauge
 from leakscope.model.census import RootKind
-from leakscope.model.record import NativeAllocationsRecord, NativeSite
+from leakscope.model.record import (
+    NativeAllocationsRecord,
+    NativeSite,
+    RegistryEntriesRecord,
+)
 from leakscope.model.report import Finding, Severity
 
 LOOP = "import atexit, codecs, contextvars, sys\nfor epoch in range(9):\n    "
@@ -128,6 +132,29 @@ def test_little_memory_is_put_down_to_a_registry_only_where_it_leaks_without_a_n
     assert (found.severity is Severity.WARNING) is is_leak
 
 
+@pytest.mark.parametrize(("call", "is_its"), [("sys.modules[name] = made", True), ("", False)])
+def test_what_the_program_stores_in_a_registry_may_be_made_anywhere(
+    call: str, is_its: bool
+) -> None:
+    text = f"import sys\nfor name in names:\n    importlib.import_module(name)\n    {call}\n"
+    program = counted(lambda s: 900 + s.epochs_done * 5, lambda s: s.epochs_done * MIB, "modules")
+    run = program.build()
+    run.main.sources["/project/train.py"] = text
+    for measurement in run.main.measurements[::4]:
+        done = measurement.boundary.step / program.steps
+        site = NativeSite(
+            library="libother.so", function="make", file="/project/train.py", line=9,
+            bytes=int(done * MIB), samples=5,
+        )  # fmt: skip
+        run.main.native_allocations.append(
+            NativeAllocationsRecord(
+                boundary=measurement.boundary.index, interval_bytes=1 << 19, sites=[site]
+            )
+        )
+    (found,) = [f for f in analyse(run).findings if f.kind == "registry"]
+    assert (found.severity is Severity.WARNING) is is_its
+
+
 @pytest.mark.parametrize("line", [4, 9])
 def test_little_memory_is_a_registrys_where_the_line_that_registers_allocates_it(
     line: int,
@@ -149,6 +176,34 @@ def test_little_memory_is_a_registrys_where_the_line_that_registers_allocates_it
         )
     (found,) = [f for f in analyse(run).findings if f.kind == "registry"]
     assert found.severity is (Severity.WARNING if line == 4 else Severity.NOTE)
+
+
+def test_the_latest_entries_of_a_registry_are_named() -> None:
+    program = counted(lambda s: 900 + s.epochs_done * 5, lambda s: s.epochs_done * 9 * MIB)
+    run = program.build()
+    for names in (["first"], ["mine::conv7", "mine::conv6"]):
+        entries = {"operators": names, "loggers": ["other"]}
+        run.main.registry_entries.append(RegistryEntriesRecord(boundary=0, entries=entries))
+    (found,) = [f for f in analyse(run).findings if f.kind == "registry"]
+    assert "Among the latest: `mine::conv7`, `mine::conv6`." in found.text
+    assert "other" not in found.text
+
+
+def test_a_store_under_a_key_of_a_registry_fills_it() -> None:
+    text = (
+        "import sys\n"
+        "def load(name, code):\n"
+        "    others[name] = code\n"
+        "    sys.modules[name] = module = make(name)\n"
+        "    exec(code, module.__dict__)\n"
+        "for name, code in texts:\n"
+        "    load(name, code)\n"
+    )
+    program = counted(
+        lambda s: 900 + s.epochs_done * 5, lambda s: s.epochs_done * 9 * MIB, "modules"
+    )
+    (found,) = registries_in(program, text)
+    assert found.fed_at == ["train.py:4"]
 
 
 def test_records_that_wait_for_a_tracker_are_reported_by_what_keeps_them() -> None:

@@ -90,6 +90,7 @@ class FakeTaker:
         self.sizes = dict
         self.files: set[str] = set()
         self.elsewhere_bytes: int | None = None
+        self.garbage_bytes: int | None = None
         self.error: Exception | None = None
         self.unwound: list[str] = []
         self.storages: list[DeviceStorages] = []
@@ -121,6 +122,7 @@ class FakeTaker:
             objects=round(seconds / policy.SECONDS_PER_BLOCK) if self.counts_objects else 1000,
             heap_bytes=1,
             elsewhere_bytes=self.elsewhere_bytes,
+            garbage_bytes=self.garbage_bytes,
             pause_s=seconds,
             whole=kind > Due.FULL,
             sealed=900 if self.is_sealed else 0,

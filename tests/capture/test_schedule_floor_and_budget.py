@@ -69,6 +69,27 @@ class TestShortRuns:
         assert run.taker.taken.count(Due.WHOLE) == walks
         assert len(run.censuses(Kind.RUN_END, "", FULL)) == walks
 
+    @pytest.mark.parametrize(("garbage", "walks"), [(17 << 20, 1), (15 << 20, 0)])
+    def test_one_with_much_garbage_ends_with_a_walk_that_tells_its_circles(self, garbage, walks):
+        run = FakeSession(whole=0.5, resumed=0.1, max_pause=10_000)
+        run.taker.elsewhere_bytes = 0
+        run.train_pass(40, 0.01)
+        run.taker.garbage_bytes = garbage
+        run.train_pass(40, 0.01)
+        run.close()
+        assert run.taker.taken.count(Due.WHOLE) == walks
+        assert len(run.censuses(Kind.RUN_END, "", FULL)) == walks
+
+    @pytest.mark.parametrize(("slowed", "walks"), [(4.0, 1), (1.0, 0)])
+    def test_on_a_busy_machine_that_walk_may_wait(self, slowed, walks):
+        run = FakeSession(whole=0.5, resumed=0.1, max_pause=10_000)
+        run.taker.elsewhere_bytes = 5 << 20
+        run.train_pass(40, 0.01)
+        run.session._costs._blocks = lambda: 2.0 / WHOLE_SECONDS_PER_BLOCK
+        run.session._costs.slowed = slowed
+        run.close()
+        assert run.taker.taken.count(Due.WHOLE) == walks
+
     @pytest.mark.parametrize(("part", "walks"), [(0.4, 1), (0.7, 0)])
     def test_that_walk_may_take_half_as_long_as_the_run(self, part, walks):
         run = FakeSession(whole=0.5, resumed=0.1, max_pause=10_000)

@@ -7,6 +7,7 @@ import os
 import threading
 import tracemalloc
 from itertools import pairwise
+from typing import ClassVar
 
 import pytest
 from fake_session import FakeSession, FakeWindow
@@ -23,8 +24,10 @@ from leakscope.model.record import (
     EndRecord,
     ErrorRecord,
     OverheadRecord,
+    RegistryEntriesRecord,
     SourceRecord,
 )
+from leakscope.probes.interpreter import RegistriesProbe
 
 
 @pytest.fixture
@@ -50,6 +53,23 @@ class TestRecords:
         assert indices == list(range(24))
         times = [b.time_s for b in run.writer.boundaries]
         assert times == sorted(times)
+
+    def test_entries_of_registries_are_written_where_they_change_without_secrets(self, run):
+        class Named(RegistriesProbe):
+            names: ClassVar[dict[str, list[str]]] = {}
+
+            def latest(self):
+                return dict(self.names)
+
+        run.session._measuring._registries = [Named()]
+        run.train_pass(20)
+        Named.names = {"loggers": ["run.1", "https://hunter2@example.org/run.git"]}
+        for _ in range(4):
+            run.train_pass(40)
+        run.close()
+        (record,) = [r for r in run.writer.records if isinstance(r, RegistryEntriesRecord)]
+        assert record.entries["loggers"][0] == "run.1"
+        assert "hunter2" not in str(record)
 
     def test_a_census_is_written_before_its_boundary(self, run):
         run.train_pass(5)

@@ -23,6 +23,15 @@ HOLDERS = {
     "last_exception": ("sys.last_value", "frame"),
 }
 """By program the name of what keeps the frames, and what it mainly has."""
+KEPT_BY = {
+    "log_records": "A ValueError keeps its traceback",
+    "chained": "A ValueError keeps its traceback",
+    "futures": "A ValueError keeps its traceback",
+    "tasks": "An exception keeps its traceback",  # in C, where a task has it
+    "generators": "60 generators that wait for their next step",
+    "last_exception": "A ValueError keeps its traceback",
+}
+"""What the remedy says of why frames stay."""
 BYTES_A_STEP = 200_000
 OF_THE_INTERPRETER = {"last_exception"}
 """No line of the program's own name fills these."""
@@ -53,6 +62,7 @@ def test_the_holder_is_named_with_its_line_and_not_the_locals_below(
     assert first["name"] == name
     assert first["bytes_per_unit"] == pytest.approx(BYTES_A_STEP, rel=0.1)
     assert first["holds"][0]["type"] == held
+    assert KEPT_BY[case] in first["remedy"]["text"]
     if case not in OF_THE_INTERPRETER:
         assert first["fed_at"][0].endswith(f"frames_kept.py:{keeping_line(name)}")
 

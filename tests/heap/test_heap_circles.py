@@ -14,7 +14,7 @@ from optional_torch import needs_torch
 from payloads import ENGINES, seen
 from reference_oracle.relations import Circles
 
-from leakscope.model.census import CensusRow, CensusScope
+from leakscope.model.census import CensusRow, CensusScope, RootKind
 
 HEAD = """
 class Payload:
@@ -227,6 +227,42 @@ look()
         scope=CensusScope.FULL,
     )
     assert not [row for row in taken.last.rows if row.cycle]
+
+
+ACCUMULATING = """
+import torch
+class Watch:
+    def __init__(self):
+        self.weight = torch.nn.Parameter(torch.zeros(500_000))
+        self.node = self.weight.expand_as(self.weight).grad_fn.next_functions[0][0]
+        self.node.register_hook(lambda *_: None if self else None)
+        self.weight.exp().sum().backward()
+"""
+
+
+@needs_torch
+def test_a_node_that_accumulates_and_whose_hook_refers_back_is_garbage(
+    run_program: RunProgram, no_collection: None
+) -> None:
+    taken = run_program(f"{ACCUMULATING}\nWatch()\nlook()\n", scope=CensusScope.FULL)
+    assert set(cycle_of(taken, "Watch")) == {
+        "Watch.node",
+        "AccumulateGrad[*]",
+        "Watch.__init__.<lambda>()⟨self⟩",
+    }
+    (kept,) = (row for row in taken.last.rows if row.type.endswith("Watch"))
+    assert kept.host_bytes > 2_000_000  # the weight
+
+
+@needs_torch
+def test_one_whose_graph_is_kept_is_not(run_program: RunProgram, no_collection: None) -> None:
+    """C++ refers to the node then, and the collector doesn't see its hooks."""
+    made = "watch = Watch()\nwatch.out = watch.weight.exp()\ndel watch\nlook()\n"
+    taken = run_program(f"{ACCUMULATING}\n{made}", scope=CensusScope.FULL)
+    assert not [row for row in taken.last.rows if row.cycle]
+    native = [row for row in taken.last.rows if row.root is RootKind.NATIVE and row.loop]
+    assert native
+    assert native[0].host_bytes > 4_000_000
 
 
 EDGES = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=25)

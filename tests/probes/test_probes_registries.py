@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import logging
 import queue
+import re
 import sys
 import threading
 import types
 import weakref
 from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 from time import perf_counter
 
 import pytest
 
 from leakscope.model import gauge
 from leakscope.model.registries import REGISTRIES, CountedRegistry, Counting
+from leakscope.probes import interpreter
 from leakscope.probes.interpreter import RegistriesProbe, entries_of
 
 MODULE = "registry_of_a_test"
@@ -160,6 +164,82 @@ def test_queues_of_other_modules_and_of_what_is_not_imported_do_not_count(
     assert entries_of(registry("no_such_module", counting=Counting.SERVED)) is None
     writer.ended.set()
     writer.join()
+
+
+def named(monkeypatch: pytest.MonkeyPatch, module: types.ModuleType, *batches: object) -> list[str]:
+    """Return what is told of a registry at first empty, then filled."""
+    table = (registry(f"{MODULE}:entries"),)
+    monkeypatch.setattr(interpreter, "REGISTRIES", table)
+    probe = RegistriesProbe()
+    for batch in batches:
+        module.entries = batch  # type: ignore[attr-defined]
+        probe.gauges()
+    return probe.latest().get("test", [])
+
+
+def save(_: object) -> None:
+    pass
+
+
+class Quiet:
+    """An object none of whose own code may run."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __getattribute__(self, name: str) -> object:
+        raise AssertionError(name)
+
+    def __repr__(self) -> str:
+        raise AssertionError
+
+
+SAVE = f"save ({Path(__file__).name}:{save.__code__.co_firstlineno})"
+
+
+@pytest.mark.parametrize(
+    ("empty", "filled", "names"),
+    [
+        pytest.param(
+            {}, {f"run.{n}": n for n in range(9)}, ["run.8", "run.7", "run.6"], id="texts"
+        ),
+        pytest.param([], [*range(8), save], [SAVE], id="a function"),
+        pytest.param([], [*range(8), partial(save, 1)], [SAVE], id="a partial one"),
+        pytest.param({}, dict.fromkeys(range(9), Quiet), [f"{__name__}.Quiet"], id="classes"),
+        pytest.param([], [weakref.ref(Quiet)] * 9, [f"{__name__}.Quiet"], id="weak references"),
+        pytest.param([], [Quiet("h")] * 9, [f"{__name__}.Quiet h"], id="what has a name"),
+        pytest.param(
+            [], [("ignore", re.compile("old"), Warning)] * 9, ["ignore old Warning"], id="tuples"
+        ),
+        pytest.param([], list(range(9)), [], id="what tells nothing"),
+        pytest.param([], [save] * 7, [], id="a few"),
+    ],
+)
+def test_the_latest_entries_are_named(
+    empty: object,
+    filled: object,
+    names: list[str],
+    module: types.ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert named(monkeypatch, module, empty, filled) == names
+
+
+def test_what_lay_there_from_the_beginning_is_not_named(
+    module: types.ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = {f"old{n}": n for n in range(50)}
+    assert named(monkeypatch, module, full, {**full, "one": 1}) == []
+
+
+def test_finalizers_are_named_by_the_functions_they_have() -> None:
+    probe, owner = RegistriesProbe(), Writer()
+    probe.gauges()
+    kept = [weakref.finalize(owner, save, number) for number in range(9)]
+    probe.gauges()
+    assert probe.latest()["finalizers"] == [SAVE]
+    for each in kept:
+        each.detach()
 
 
 @pytest.fixture

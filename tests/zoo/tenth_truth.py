@@ -109,7 +109,8 @@ TENTH: dict[str, Truth] = {
         (
             Leak(
                 ("_loader.eval_cache", "_EvalCacheLoader.eval_cache",
-                 "torch.fx.graph_module._loader.eval_cache", "graph_module._loader.eval_cache"),
+                 "torch.fx.graph_module._loader.eval_cache", "graph_module._loader.eval_cache",
+                 "registry"),  # more and more source texts of traced graphs
                 also=("linecache.cache",),
                 line="fx.",
                 kept={"step": 115500},

@@ -312,6 +312,8 @@ def find_registration(case: RunContext, row: CensusRow) -> Registration | None:
     return None
 
 
+_MOST_LINES = 3
+"""Reported lines that fill a registry."""
 _TAKE_BACK = "Register once before the loop, or take back in each round what it added."
 
 
@@ -323,6 +325,8 @@ class _Growing:
     trend: Trend
     places: list[str]
     """Lines that add entries again and again."""
+    is_stored: bool
+    """Whether the program itself stores there, under a key."""
 
     @property
     def entries(self) -> float:
@@ -365,12 +369,20 @@ def with_registries(
     growing.sort(key=lambda each: (not each.places, -each.entries))
     nameless = without_name(case, growth, ledgers) - sum(f.total_bytes for f in nameable)
     leaks = [f for f in found if f.kind == "unexplained" and f.severity is not Severity.NOTE]
-    unexplained = {line for finding in leaks for line in finding.fed_at}
+    allocating = {line for finding in leaks for line in finding.fed_at}
+    making = {scope for scope in _functions(case.sources, allocating) if scope.parent is not None}
     filled = []
     for each in growing:
         # Where growth without a name is a leak by itself, less is enough to say what it is, unless
-        # another line allocates it.
-        is_there = bool(leaks) and (not each.places or bool(unexplained.intersection(each.places)))
+        # another function allocates it: of a registry in which the program stores that isn't
+        # certain, for what is stored may be made in any.
+        is_there = bool(leaks) and (
+            not each.places
+            or not allocating
+            or each.is_stored
+            or bool(allocating.intersection(each.places))
+            or bool(making & _functions(case.sources, set(each.places)))
+        )
         least = policy.HARMLESS_BYTES if is_there else policy.NOTEWORTHY_BYTES
         is_memory = nameless >= least and _moves_with_memory(case, each)
         trend = _nameless_trend(growth, each.trend, nameless) if is_memory else None
@@ -419,10 +431,26 @@ def _growing(case: RunContext) -> Callable[[CountedRegistry], _Growing | None]:
         if registry.is_bounded or not case.track.has_gauge(name):
             return None
         trend = case.gauge_trend(name, policy.COUNT_NOISE)
-        each = _Growing(registry, trend, lines_that_fill(case.sources, registry))
+        stores = _stores(case.sources, registry)
+        lines = list(dict.fromkeys([*stores, *lines_that_fill(case.sources, registry)]))
+        each = _Growing(registry, trend, lines[:_MOST_LINES], bool(stores))
         return each if trend.is_growing and each.entries >= policy.REGISTRY_ENTRIES else None
 
     return judged
+
+
+def _stores(sources: SourceIndex, registry: CountedRegistry) -> list[str]:
+    """Return where the program itself stores under a key of a registry, again and again."""
+    places = {place.replace(":", ".") for place in registry.places}
+    return [
+        sources.location(statement.scope.module.file, statement.node.lineno)
+        for last in sorted({place.rpartition(".")[2] for place in places})
+        for statement in sources.program.mentioning(last)
+        if isinstance(statement.node, ast.Assign) and sources.heat.of(statement)
+        for target in statement.node.targets
+        if isinstance(target, ast.Subscript)
+        and imported_name(target.value, statement.scope) in places
+    ]
 
 
 def _moves_with_memory(case: RunContext, growing: _Growing) -> bool:
@@ -450,6 +478,7 @@ def _registry_finding(case: RunContext, growing: _Growing, memory: Trend | None)
     place = registry.kept_by
     lines = growing.places or (case.unnamed_lines if memory else [])
     added = f" They are added at {', '.join(lines)}." if growing.places else ""
+    named = _latest_entries(case, registry)
     nameless = memory.net_bytes if memory else 0.0
     holds = f" They may hold the {human_bytes(nameless)} that nothing else explains (estimate)."
     resident = case.gauge_gain(case.host_metric) or 0.0
@@ -458,7 +487,7 @@ def _registry_finding(case: RunContext, growing: _Growing, memory: Trend | None)
         f"More and more {registry.noun}",
         f"{human_count(growing.entries)} more {registry.noun} than at the beginning, "
         f"{human_count(trend.bytes_per_unit)} per {trend.unit}: {place} keeps each until it is "
-        f"taken back.{added}{holds if memory else ''}",
+        f"taken back.{named}{added}{holds if memory else ''}",
         Remedy(
             title=f"Take back what {place} keeps, or add it once",
             text=f"{registry.advice} {_TAKE_BACK}".strip(),
@@ -474,6 +503,13 @@ def _registry_finding(case: RunContext, growing: _Growing, memory: Trend | None)
         ),
         subject=registry.name,
     )
+
+
+def _latest_entries(case: RunContext, registry: CountedRegistry) -> str:
+    """Return what some of the latest entries are called, where they were read."""
+    records = case.recording.registry_entries
+    names = records[-1].entries.get(registry.name, []) if records else []
+    return f" Among the latest: {', '.join(f'`{name}`' for name in names)}." if names else ""
 
 
 def without_name(case: RunContext, growth: SearchResult, ledgers: list[Ledger]) -> float:

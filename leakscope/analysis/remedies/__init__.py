@@ -39,6 +39,7 @@ PATTERNS: tuple[Callable[[CulpritContext], Remedy | None], ...] = (
     records.recognise_kept_figures,
     caches.recognise_default_argument,
     records.recognise_stored_exceptions,
+    records.recognise_suspended,
     tensors.recognise_growing_module,
     tensors.recognise_slices,
     containers.recognise_exit_stack,
@@ -74,7 +75,8 @@ def propose(case: CulpritContext, known: KnownCulprit | None = None) -> Remedy:
 
     That of the entry of the catalogue that describes it comes first.
     """
-    return catalogue.prefer_known_remedy(known, _general(case))
+    remedy = catalogue.prefer_known_remedy(known, _general(case))
+    return records.with_kept_errors(case, remedy)
 
 
 def _general(case: CulpritContext) -> Remedy:

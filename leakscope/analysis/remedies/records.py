@@ -7,6 +7,8 @@ import builtins
 import re
 from collections.abc import Sequence
 
+import msgspec
+
 from leakscope.analysis.remedies.context import (
     CulpritContext,
     argument_of,
@@ -48,8 +50,8 @@ def recognise_stored_exceptions(case: CulpritContext) -> Remedy | None:
     return case.remedy(
         f"Keep the text of the errors in {case.name}",
         case.opening(),
-        "An exception keeps its traceback, and that every local variable of the "
-        "functions it passed through: batches, outputs, losses.",
+        f"{_an_exception(case, case.row)} keeps its traceback, and that every local variable of "
+        "the functions it passed through: batches, outputs, losses.",
         "Store repr(error) or traceback.format_exc(), or call error.with_traceback(None) first.",
         case.still_reachable(),
         diff=diff,
@@ -81,11 +83,70 @@ def _of_its_items(case: CulpritContext, errors: CensusRow) -> Remedy:
     return case.remedy(
         f"Keep the text of the errors in {errors.name}",
         case.opening(),
-        f"Most of it ({human_bytes(errors.host_bytes)}) hangs on {errors.name}: "
-        "an exception keeps its traceback, and that every local variable of the functions it "
-        "passed through: batches, outputs, losses.",
+        f"Most of it ({human_bytes(errors.host_bytes)}) hangs on {errors.name}. "
+        f"{_an_exception(case, errors)} keeps its traceback, and that every local variable of the "
+        "functions it passed through: batches, outputs, losses.",
         "Store repr(error) or traceback.format_exc() there, or call error.with_traceback(None) "
         "first.",
+        case.still_reachable(),
+    )
+
+
+def _an_exception(case: CulpritContext, errors: CensusRow) -> str:
+    """Return what a sentence about these exceptions begins with: their class where it is known."""
+    holder = next((row for row in case.inside if row.path == errors.parent), case.row)
+    contents = sorted([*errors.holds, *holder.holds], key=lambda content: -content.bytes)
+    types = [errors.type, *(content.type for content in contents)]
+    name = next((name for name in types if _is_exception(case, name)), "")
+    return f"{'An' if name[:1] in 'AEIOU' else 'A'} {name}" if name else "An exception"
+
+
+def with_kept_errors(case: CulpritContext, remedy: Remedy) -> Remedy:
+    """Return a remedy that also says so where tracebacks keep most of what its items keep."""
+    errors = errors_in(case.inside, case.row) or _frames_in(case.inside, case.row)
+    if errors is None or "traceback" in remedy.text:
+        return remedy
+    kept = (
+        f"Most of it ({human_bytes(errors.host_bytes)}) hangs on {errors.name}. "
+        f"{_an_exception(case, errors)} keeps its traceback, and that every local variable of the "
+        "functions it passed through. "
+    )
+    return msgspec.structs.replace(remedy, text=kept + remedy.text)
+
+
+def _frames_in(inside: Sequence[CensusRow], row: CensusRow) -> CensusRow | None:
+    """Return the row of the frames that exceptions of the items keep in C, as those of tasks do."""
+    frames = (below for below in inside if below.type == "frame")
+    return next(
+        (
+            below
+            for below in frames
+            if below.path.endswith(".tb_frame")
+            and _hangs_on_an_item(parse_steps(below.path.removeprefix(row.path)))
+            and 2 * below.host_bytes > row.host_bytes
+        ),
+        None,
+    )
+
+
+_SUSPENDED = {"generator": "generators", "coroutine": "coroutines", "async_generator": "generators"}
+
+
+def recognise_suspended(case: CulpritContext) -> Remedy | None:
+    """Return how to end what is suspended and keeps its local variables."""
+    heaviest = max(case.row.holds, key=lambda content: content.bytes, default=None)
+    if heaviest is None or heaviest.type not in _SUSPENDED or case.growth == "within":
+        return None
+    if 2 * heaviest.bytes < case.total:
+        return None
+    what = _SUSPENDED[heaviest.type]
+    return case.remedy(
+        f"Close the suspended {what} in {case.name}",
+        case.opening(),
+        f"{heaviest.count:,} {what} that wait for their next step keep all local variables of the "
+        "functions they are in.",
+        "Run each to its end or call its close() when no more of it is wanted, and keep what it "
+        "gave instead.",
         case.still_reachable(),
     )
 
@@ -166,6 +227,18 @@ def recognise_log_records(case: CulpritContext) -> Remedy | None:
     """Return how to log without keeping what is logged."""
     if not any(content.type == "logging.LogRecord" for content in case.row.holds):
         return None
+    errors = errors_in(case.inside, case.row)
+    if errors is not None:
+        return case.remedy(
+            "Let records keep the text of an exception, not the exception",
+            case.opening(),
+            f"Most of it ({human_bytes(errors.host_bytes)}) hangs on {errors.name}. "
+            f"{_an_exception(case, errors)} keeps its traceback, and that every local variable of "
+            "the functions it passed through.",
+            "Format each record when it comes, then set record.exc_info to None, as "
+            "logging.handlers.QueueHandler.prepare() does, or keep what format(record) returns.",
+            case.still_reachable(),
+        )
     return case.remedy(
         "Log numbers and short texts, and let the handler write sooner",
         case.opening(),

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#define OWN_AND_ONE 2 /* references to a tensor of torch's: its Python object's and one more */
+
 static int begins_stage(const Request *r, Py_ssize_t root) {
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(r->stages); i++)
         if (PyLong_AsSsize_t(PyList_GET_ITEM(r->stages, i)) == root)
@@ -141,9 +143,26 @@ static void uncount_storage(Unreached *u, PyObject *tensor) {
     Py_XDECREF(storage);
 }
 
+/* What accumulates a gradient refers to its leaf in C++, for which torch adds one reference to the
+ * leaf's Python object, whatever the number of those in C++: it is this where there is no other. A torch
+ * that counts otherwise adds none. */
+static void uncount_leaf(Unreached *u, PyObject *graph_node, const TypeFacts *facts) {
+    const Access *access = &u->walk->access;
+    if (facts->variable == NULL || access->storage_use_count == Py_None)
+        return;
+    PyObject *leaf = read_getset(facts->variable, graph_node);
+    if (leaf == NULL)
+        return;
+    if (read_size(PyObject_CallOneArg(access->use_count, leaf)) == OWN_AND_ONE)
+        uncount(leaf, u);
+    Py_DECREF(leaf);
+}
+
 static void uncount_payload(Unreached *u, PyObject *object, const TypeFacts *facts) {
     Walk *w = u->walk;
-    if (facts->flags & TYPE_TENSOR) {
+    if (facts->rank == RANK_GRAPH) {
+        uncount_leaf(u, object, facts);
+    } else if (facts->flags & TYPE_TENSOR) {
         int is_leaf = is_true(read_getset(w->access.is_leaf, object));
         uncount_owned(u, gradient_of(w, object, is_leaf));
         uncount_owned(u, read_getset(w->access.base, object));

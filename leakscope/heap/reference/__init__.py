@@ -201,7 +201,8 @@ class Walker:
 
     def _everything_below(self, value: object) -> list[object]:
         if self.reader.facts(value).rank is Rank.GRAPH:
-            return gc.get_referents(value)  # all else belongs to C++, as the node itself
+            # All else belongs to C++, as the node itself.
+            return gc.get_referents(value) + self.reader.leaf_alone(value)
         found = self.reader.referents(value, everything=True)
         if self.reader.facts(value).tensor and self._may_query_graph():
             found.append(self.reader.maker(value))

@@ -211,6 +211,19 @@ class EdgeReader:
             found += self._payload_referents(value, facts.payload)
         return found
 
+    def leaf_alone(self, node: object) -> list[object]:
+        """Return the leaf into which a node accumulates, where nobody else in C++ refers to it.
+
+        The reference that torch adds to the leaf's Python object is the node's then.
+        """
+        facts, access = self.facts(node).node, self.access
+        if facts is None or facts.variable is None:
+            return []
+        if access is None or access.storage_use_count is None:
+            return []
+        leaf = facts.variable.__get__(node)
+        return [leaf] if leaf is not None and access.use_count(leaf) == _OWN_AND_ONE else []
+
     def _payload_referents(self, value: object, payload: Payload) -> list[object]:
         if payload is Payload.NONE:
             return []
@@ -306,6 +319,10 @@ class EdgeReader:
         """
         found: object = None if self.access is None else self.access.grad_fn.__get__(tensor)
         return found
+
+
+_OWN_AND_ONE = 2
+"""References to a tensor of torch's: its Python object's, and one more."""
 
 
 def _has(mro: tuple[type, ...], kind: type) -> bool:
