@@ -3,9 +3,9 @@
     python benchmarks/leaks/leak_benchmark.py [--only GLOB] [--tools NAMES] [--quick] [--again]
 
 Each pair is a program and two releases of a library (``tests/zoo/published``). What each tool said
-is kept in ``results.json``, with its version and the day; runs that are there aren't made again,
-unless ``--again`` says so. Prints the table that ``README.md`` has. ``--quick`` takes four pairs.
-``--manifest`` prints the data set, the zoo's programs included, as JSON.
+is kept in ``results.json``, with its version and the day; runs of the same version that are there
+aren't made again, unless ``--again`` says so. Prints the table that ``README.md`` has. ``--quick``
+takes four pairs. ``--manifest`` prints the data set, the zoo's programs included, as JSON.
 """
 
 from __future__ import annotations
@@ -177,8 +177,13 @@ def short_place(place: str) -> str:
 
 
 def version_of(tool: str, into: Path) -> str:
+    """Return a tool's version; leakscope's has the last commit that changed the package."""
     if tool == "tracemalloc":
         return f"Python {sys.version.split()[0]}"
+    if tool == "leakscope":
+        last = ["git", "log", "-1", "--abbrev=8", "--format=%h", "--", "leakscope", "setup.py"]
+        done = subprocess.run(last, cwd=ROOT, capture_output=True, text=True, check=False)
+        return " at ".join(filter(None, (version(tool), done.stdout.strip())))
     found = list((into / ".peers").glob(f"{tool}-*.dist-info"))
     return found[0].stem.split("-")[1] if found else version(tool)
 
@@ -202,7 +207,8 @@ def table(entries: list[dict[str, Any]]) -> str:
     for tool in TOOLS:
         own = [entry for entry in entries if entry["tool"] == tool]
         if own:
-            rows.append(table_row(f"{tool} {own[-1]['version']}", add_up(map(marks_of, own))))
+            versions = ", ".join(sorted({entry["version"] for entry in own}))
+            rows.append(table_row(f"{tool} {versions}", add_up(map(marks_of, own))))
     return "\n".join(rows)
 
 
@@ -304,7 +310,8 @@ def main() -> None:
         for tool in wanted:
             key = (tool, release.name, release.which)
             same = [e for e in entries if (e["tool"], e["pair"], e["release"]) == key]
-            if same and not arguments.again:
+            has_same = any(e["version"] == version_of(tool, arguments.into) for e in same)
+            if has_same and not arguments.again:
                 continue
             entry = perform(tool, release, arguments.into)
             entries = [e for e in entries if e not in same] + [entry]

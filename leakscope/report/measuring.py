@@ -155,7 +155,8 @@ def longer_run_words(overhead: Overhead) -> str:
         return ""
     seconds = sum(overhead.seconds.values())
     long_enough = humane_wait(seconds / overhead.budget)
-    return f"{humane_duration(seconds)}, {humane_share(overhead.budget)} of {long_enough}"
+    share = humane_share(overhead.budget)
+    return f"{humane_duration(seconds)}, {share} of a run of {long_enough}"
 
 
 def postponed_words(overhead: Overhead) -> str:
