@@ -137,6 +137,8 @@ def render_summary(
     for text in wording.further_evidence(report)[:2]:
         lines += paper.wrap(f"to settle it: {text}", "  ")
     lines += _problems(report, paper)
+    if report.overhead.walker == "reference":
+        lines += paper.wrap(f"walker   {wording.SLOWER_WALKER}", "  ")
     if report_path:
         lines.append(f"  report   {one_line(report_path)}")
     step = next_steps(report, run_path)[0]
