@@ -131,7 +131,7 @@ def test_what_is_doubtful_is_marked() -> None:
     assert view.tried == "not tried in this run"
     cost = next(part for part in view.parts if part.label == "Measuring cost")
     seconds = sum(dear.seconds.values())
-    assert f"2 % of {humane_wait(seconds / 0.02)}" in cost.exact
+    assert f"2 % of a run of {humane_wait(seconds / 0.02)}" in cost.exact
 
 
 def test_a_clean_run_names_no_suspect_but_what_measuring_cost() -> None:

@@ -3,8 +3,9 @@
     python tests/zoo/verify_remedies.py [--only PATTERN] [--from FOLDER ...] [--jobs N] [--table]
 
 Reads the recordings that ``record.py`` made, and runs ``leakscope verify`` for every culprit with a
-diff. What came of each is kept in ``verified.json`` until the diff changes; ``--table`` prints the
-share that frees by kind of remedy. The exit code is 1 where a kind frees in less than 90 %.
+diff. What came of each is kept in ``verified.json`` until the diff changes or is offered no more;
+``--table`` prints the share that frees by kind of remedy. The exit code is 1 where a kind frees in
+less than 90 %.
 """
 
 from __future__ import annotations
@@ -94,6 +95,14 @@ def kind_of(culprit: Culprit) -> str:
     return re.sub(r"…( …)+", "…", " ".join(plain))
 
 
+def no_longer_offered(
+    known: Iterable[str], files: Iterable[Path], every: Iterable[Offer]
+) -> list[str]:
+    """Return the keys of what was verified that the recordings' reports offer no more."""
+    programs, offered = {file.name.partition(".")[0] for file in files}, {o.key for o in every}
+    return [key for key in known if key.partition(" ")[0] in programs and key not in offered]
+
+
 def verify(offer: Offer) -> Verified:
     """Run the program with the diff applied and return what became of the culprit."""
     with tempfile.TemporaryDirectory(prefix="zoo-") as scratch:
@@ -174,6 +183,8 @@ def main() -> None:
         files = [f for f in archives(folders, arguments.only) if f.name.endswith(f".short{SUFFIX}")]
         with ThreadPoolExecutor(arguments.jobs) as pool:
             every = [offer for some in pool.map(offers, files) for offer in some]
+            for key in no_longer_offered(known, files, every):
+                del known[key]
             left = [o for o in every if o.key not in known or known[o.key].digest != o.digest]
             print(f"{len(every)} diffs, {len(every) - len(left)} verified already", flush=True)
             for offer, result in zip(left, pool.map(verify, left), strict=True):
