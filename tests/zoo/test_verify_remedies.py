@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from verify_remedies import Offer, Verified, no_longer_offered, read_verified, table
+from verify_remedies import (
+    Offer,
+    Verified,
+    is_settled,
+    no_longer_offered,
+    read_verified,
+    table,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,9 +33,17 @@ def test_a_diff_that_a_report_offers_no_more_is_forgotten_and_others_are_kept() 
 
 
 def test_a_kind_that_frees_or_reduces_in_less_than_nine_of_ten_is_named() -> None:
-    enough = [verified("fixed")] * 8 + [verified("reduced, not fixed"), verified("unproven")]
+    enough = [verified("fixed")] * 8 + [verified("reduced, not fixed"), verified("not verified")]
     assert table(enough)[1] == []
     assert table([*enough[1:], verified("not fixed")])[1] == ["Bound …"]
+
+
+def test_what_a_second_run_left_unproven_counts_in_neither_way_and_is_tried_again() -> None:
+    unproven = verified("unproven")
+    assert table([verified("fixed"), *[unproven] * 9])[1] == []
+    assert table([verified("not fixed"), *[unproven] * 9])[1] == ["Bound …"]
+    assert not is_settled(unproven, offer("caches", 1))
+    assert is_settled(verified("not fixed"), offer("caches", 1))
 
 
 def test_the_page_has_the_share_that_frees_and_no_kind_frees_too_seldom() -> None:
