@@ -3,9 +3,9 @@
     python benchmarks/leaks/leak_benchmark.py [--only GLOB] [--tools NAMES] [--quick] [--again]
 
 Each pair is a program and two releases of a library (``tests/zoo/published``). What each tool said
-is kept in ``results.json``, with its version and the day; runs that are there aren't made again,
-unless ``--again`` says so. Prints the table that ``README.md`` has. ``--quick`` takes four pairs.
-``--manifest`` prints the data set, the zoo's programs included, as JSON.
+is kept in ``results.json``, with its version and the day; runs of the same version that are there
+aren't made again, unless ``--again`` says so. Prints the table that ``README.md`` has. ``--quick``
+takes four pairs. ``--manifest`` prints the data set, the zoo's programs included, as JSON.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ sys.path.insert(0, str(ROOT / "tests" / "zoo"))
 from corpus import Case, cases, feeding_lines  # noqa: E402
 from published_leaks import CACHE, Release, installed, releases  # noqa: E402
 from published_truth import PAIRS  # noqa: E402
+from watched import FRAMES  # noqa: E402
 
 RESULTS = HERE / "results.json"
 QUICK = ("aiohttp_cookie_paths", "msgspec_raw", "numpy_reductions", "param_pipelines")
-TIMEOUT_S = 180
+TIMEOUT_S = 300
 KEPT_ENTRIES = 5
 PEERS = {
     "tracemalloc": (readings.read_tracemalloc, ""),
@@ -177,8 +178,13 @@ def short_place(place: str) -> str:
 
 
 def version_of(tool: str, into: Path) -> str:
+    """Return a tool's version; leakscope's has the last commit that changed the package."""
     if tool == "tracemalloc":
-        return f"Python {sys.version.split()[0]}"
+        return f"Python {sys.version.split()[0]}, {FRAMES} frames"
+    if tool == "leakscope":
+        last = ["git", "log", "-1", "--abbrev=8", "--format=%h", "--", "leakscope", "setup.py"]
+        done = subprocess.run(last, cwd=ROOT, capture_output=True, text=True, check=False)
+        return " at ".join(filter(None, (version(tool), done.stdout.strip())))
     found = list((into / ".peers").glob(f"{tool}-*.dist-info"))
     return found[0].stem.split("-")[1] if found else version(tool)
 
@@ -202,7 +208,23 @@ def table(entries: list[dict[str, Any]]) -> str:
     for tool in TOOLS:
         own = [entry for entry in entries if entry["tool"] == tool]
         if own:
-            rows.append(table_row(f"{tool} {own[-1]['version']}", add_up(map(marks_of, own))))
+            versions = ", ".join(sorted({entry["version"] for entry in own}))
+            rows.append(table_row(f"{tool} {versions}", add_up(map(marks_of, own))))
+    return "\n".join(rows)
+
+
+def short_table(entries: list[dict[str, Any]]) -> str:
+    """Return what the project's README has of it, as Markdown."""
+    rows = [
+        "| tool | leak named first | … with its line | repaired release accused | no result |",
+        "| --- " * 5 + "|",
+    ]
+    for tool in TOOLS:
+        s = add_up(marks_of(entry) for entry in entries if entry["tool"] == tool)
+        if s.leaking:
+            cells = (tool, *(f"{n} of {s.leaking}" for n in (s.first, s.line)))
+            last = (f"{s.accused} of {s.repaired}", s.faults)
+            rows.append("| " + " | ".join(map(str, (*cells, *last))) + " |")
     return "\n".join(rows)
 
 
@@ -280,6 +302,7 @@ def main() -> None:
     parser.add_argument("--only", default="*", metavar="GLOB", help="of the pairs' names")
     parser.add_argument("--tools", default=",".join(TOOLS), help="between commas")
     parser.add_argument("--quick", action="store_true", help="four pairs alone")
+    parser.add_argument("--release", choices=["leaking", "repaired", "both"], default="both")
     parser.add_argument("--again", action="store_true", help="also what results.json has")
     parser.add_argument("--into", type=Path, default=CACHE, help="where libraries are installed")
     parser.add_argument("--results", type=Path, default=RESULTS)
@@ -299,12 +322,14 @@ def main() -> None:
         for release in releases()
         if fnmatch.fnmatch(release.name, arguments.only)
         and (release.name in QUICK or not arguments.quick)
+        and arguments.release in (release.which, "both")
     ]
     for release in [] if arguments.table else some:
         for tool in wanted:
             key = (tool, release.name, release.which)
             same = [e for e in entries if (e["tool"], e["pair"], e["release"]) == key]
-            if same and not arguments.again:
+            has_same = any(e["version"] == version_of(tool, arguments.into) for e in same)
+            if has_same and not arguments.again:
                 continue
             entry = perform(tool, release, arguments.into)
             entries = [e for e in entries if e not in same] + [entry]
@@ -313,9 +338,7 @@ def main() -> None:
             first = entry["said"][0]["name"] if entry["said"] else "nothing"
             print(f"{release.name:30} {release.which:9} {tool:12} {entry['seconds']:6.1f} s "
                   f"{entry['verdict'] or entry['fault']:14} {first}", flush=True)  # fmt: skip
-    print(table(entries))
-    print()
-    print(pair_rows(entries))
+    print(table(entries), pair_rows(entries), short_table(entries), sep="\n\n")
 
 
 if __name__ == "__main__":

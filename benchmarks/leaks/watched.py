@@ -19,7 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-FRAMES, ROWS = 1, 10
+FRAMES, ROWS = 25, 10
+"""Frames of a stack, as in the example of tracemalloc's documentation, and rows that are read."""
 
 
 class LookAfterLines:

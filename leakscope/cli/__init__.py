@@ -88,7 +88,7 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
     help="Show the version and exit.",
 )
 def leakscope() -> None:
-    """Find out why a PyTorch training run's memory grows."""
+    """Find out why a Python program's memory grows, a PyTorch training's above all."""
 
 
 def main() -> NoReturn:

@@ -47,8 +47,8 @@ and the next command. why(run, name) tells how a verdict on a name came about, c
 what the heap held, source_lines(run, place) the recorded source. Nothing here runs or writes \
 anything. A reply with a handle goes on: more(handle, cursor)."""
 _NOT_INSTALLED = (
-    "it needs the Python SDK of the Model Context Protocol, which leakscope's extra `mcp` "
-    "installs: pip install 'mcp>=2'."
+    "`leakscope mcp` needs the Python SDK of the Model Context Protocol, which leakscope's extra "
+    "`mcp` installs: pip install 'mcp>=2'."
 )
 _EPILOG = """\b
 Examples:

@@ -30,7 +30,7 @@ from leakscope.cli.report import conclude
 from leakscope.configuration import BY_NAME
 from leakscope.model.errors import EXIT_OK, EXIT_THRESHOLD, LeakscopeError, NoRunError
 from leakscope.recording import open_run
-from leakscope.recording.directory import REDACTED, find_run, read_manifest
+from leakscope.recording.directory import REDACTED, find_run, holds_run, read_manifest
 
 if TYPE_CHECKING:
     from leakscope.capture.run_directory import Program
@@ -342,7 +342,7 @@ class ProjectCopy:
 
 
 def copy_project(project: Path, destination: Path) -> ProjectCopy:
-    """Copy a project into an empty folder.
+    """Copy a project into a folder, made where there is none.
 
     Raises:
         NoCopyError: it is too large, or can't be read or written.
@@ -351,6 +351,7 @@ def copy_project(project: Path, destination: Path) -> ProjectCopy:
     copied = ProjectCopy(project.resolve(), destination.resolve())
     total = 0
     try:
+        copied.copy.mkdir(parents=True, exist_ok=True)
         for source in _entries(copied.project):
             target = copied.copy / source.relative_to(copied.project)
             if source.is_dir():
@@ -401,7 +402,8 @@ def _entries(project: Path) -> Iterator[Path]:
         for name in sorted(folders):
             folder = Path(place, name)
             is_environment = (folder / "pyvenv.cfg").exists()
-            if name in _LEFT_OUT or is_environment or (real := folder.resolve()) in seen:
+            is_left_out = name in _LEFT_OUT or is_environment or holds_run(folder)
+            if is_left_out or (real := folder.resolve()) in seen:
                 continue
             seen.add(real)
             kept.append(name)

@@ -386,6 +386,11 @@ class PeakComposition:
     rows: list[PeakRow]
 
 
+def peak_moment(peak: PeakMemory) -> str:
+    """Return when memory was highest: the step, of a program without steps the time."""
+    return f"step {peak.step:,}" if peak.step else f"at {clock(peak.time_s)}"
+
+
 def peak_view(peak: PeakMemory | None) -> PeakComposition | None:
     """Return what was live when the process was largest."""
     if peak is None:
@@ -393,7 +398,7 @@ def peak_view(peak: PeakMemory | None) -> PeakComposition | None:
     below = peak.highest_bytes - peak.private_bytes
     missed = f" The highest reading was {humane_bytes(below)} higher." if below > 0 else ""
     return PeakComposition(
-        title=f"What was live when the process was largest: step {peak.step:,}, "
+        title=f"What was live when the process was largest: {peak_moment(peak)}, "
         f"{humane_bytes(peak.private_bytes)} of its own",
         note="Estimates from sampled allocations since the recording began, "
         f"{humane_bytes(peak.sampled_bytes)} together.{missed}",

@@ -29,7 +29,7 @@ from leakscope.report import words as wording
 from leakscope.report.explaining import next_steps
 from leakscope.report.measuring import budget_words, is_mostly_postponed, postponed_words
 from leakscope.report.processes import process_course, process_verdict
-from leakscope.report.tables import ledger_words
+from leakscope.report.tables import ledger_words, peak_moment
 from leakscope.report.text import (
     curve_with_ends,
     humane_bytes,
@@ -137,6 +137,8 @@ def render_summary(
     for text in wording.further_evidence(report)[:2]:
         lines += paper.wrap(f"to settle it: {text}", "  ")
     lines += _problems(report, paper)
+    if report.overhead.walker == "reference":
+        lines += paper.wrap(f"walker   {wording.SLOWER_WALKER}", "  ")
     if report_path:
         lines.append(f"  report   {one_line(report_path)}")
     step = next_steps(report, run_path)[0]
@@ -418,12 +420,18 @@ def _peak(peak: PeakMemory | None, paper: Paper) -> list[str]:
     """Return what was live when the process was largest, by the line that had it allocated."""
     if peak is None:
         return []
-    shown = peak.sites[:SHOWN_PEAK_SITES]
-    places = [f"{site.location or site.library} {humane_bytes(site.bytes)}" for site in shown]
-    owners = [wording.bookkeeper_words(site) for site in shown]
-    listed = ", ".join(f"{p} ({o})" for p, o in zip(places, owners, strict=True))
-    size = humane_bytes(peak.private_bytes)
-    return paper.wrap(f"at its largest ({size} of its own, step {peak.step:,}), sampled: {listed}")
+    shown = [site for site in peak.sites if site.owner != "leakscope"][:SHOWN_PEAK_SITES]
+    listed = [
+        f"{site.location or site.library} {humane_bytes(site.bytes)} ("
+        f"{wording.bookkeeper_words(site)})"
+        for site in shown
+    ]
+    if own := peak.by_owner.get("leakscope", 0):
+        listed.append(f"leakscope itself {humane_bytes(own)}")
+    if not listed:
+        return []
+    size, moment = humane_bytes(peak.private_bytes), peak_moment(peak)
+    return paper.wrap(f"at its largest ({size} of its own, {moment}), sampled: {', '.join(listed)}")
 
 
 def _cures(cures: Cures | None, paper: Paper) -> list[str]:

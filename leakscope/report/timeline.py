@@ -453,7 +453,7 @@ def beginning_note(whole: Timeline, shown: Timeline) -> str:
     if shown is whole:
         return ""
     start = clock(_first_phase(whole))
-    text = f"The picture begins {start} into the run, where work does"
+    text = f"The picture starts {start} into the run, where work begins"
     for line, rest in zip(whole.lines, shown.lines, strict=True):
         points, after = finite(line.points), finite(rest.points)
         if len(after) < len(points) and after:

@@ -358,6 +358,9 @@ def further_evidence(report: Report) -> list[str]:
     return [text for text in report.missing if text not in report.headline]
 
 
+SLOWER_WALKER = "the slower one in Python, which says less: leakscope doctor tells why"
+
+
 def walker_words(walker: str) -> str:
     """Return the walker of a run and, for the fallback, what the native one lacks."""
     if walker != "reference":

@@ -80,7 +80,7 @@ def test_what_is_bounded_now_is_reported_as_such() -> None:
     )  # fmt: skip
     after = msgspec.structs.replace(report(), cleared=[gone])
     assert only(report(culprit()), after).text == (
-        "Trainer.validate.all_boxes no longer grows (was 2 MiB per validation); it is bounded: "
+        "Trainer.validate.all_boxes no longer grows (was 2 MiB per validation); now bounded: "
         "100 entries since step 90."
     )
 

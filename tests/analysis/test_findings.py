@@ -16,6 +16,7 @@ from leakscope.analysis.verdict.analyse import analyse
 from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.census import RootKind
+from leakscope.model.record import NoteRecord
 from leakscope.model.report import Finding, Report, RunVerdict, Severity
 from leakscope.model.run import Run
 from leakscope.model.trend import Reason, TrendVerdict
@@ -751,6 +752,27 @@ def test_nor_does_one_that_gathers_little() -> None:
     program.swell(lambda s: s.epochs_done * 16 * MIB)
     found = finding(report_of(program), "unexplained")
     assert found.title == "Memory grows outside everything that has a name"
+
+
+SKIPPED = NoteRecord(slug="census-skipped-threads", message="No census was taken.")
+
+
+@pytest.mark.parametrize(
+    ("kept", "notes", "title"),
+    [
+        (1, [SKIPPED], "Memory grows, and no census saw who holds it"),
+        (1, [], "Memory grows outside everything that has a name"),
+        (99, [SKIPPED], "Memory grows outside everything that has a name"),
+    ],
+)
+def test_growth_that_no_census_looked_at_is_not_put_down_to_native_code(
+    kept: int, notes: list[NoteRecord], title: str
+) -> None:
+    run = Program(epochs=12).swell(lambda s: s.epochs_done * 4 * MIB).build()
+    measured = run.main.measurements
+    measured[:-kept] = [replace(each, census=None) for each in measured[:-kept]]
+    run.main.notes.extend(notes)
+    assert finding(analyse(run), "unexplained").title == title
 
 
 def loaders(started: Size, *, counted_until: int) -> Report:

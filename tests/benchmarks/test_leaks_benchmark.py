@@ -147,4 +147,7 @@ def test_stored_results_are_of_known_pairs_and_make_the_table():
     assert {entry["pair"] for entry in entries} <= set(PAIRS)
     assert all(entry["version"] and entry["day"] for entry in entries)
     assert "leakscope" in benchmark.table(entries)
-    assert benchmark.table(entries) in (benchmark.HERE / "README.md").read_text()
+    page = (benchmark.HERE / "README.md").read_text()
+    assert benchmark.table(entries) in page
+    assert benchmark.pair_rows(entries) in page
+    assert benchmark.short_table(entries) in (ROOT / "README.md").read_text()

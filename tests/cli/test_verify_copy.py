@@ -56,6 +56,13 @@ def test_file_that_changed_since_is_refused_and_nothing_written(tmp_path: Path) 
     assert (tmp_path / "a.py").read_text() == "a\n"
 
 
+def test_project_without_folders_is_copied(tmp_path: Path) -> None:
+    (tmp_path / "project" / "leakscope-runs").mkdir(parents=True)
+    (tmp_path / "project" / "train.py").write_text("a\n")
+    copied = copy_project(tmp_path / "project", tmp_path / "copy")
+    assert [path.name for path in copied.copy.iterdir()] == ["train.py"]
+
+
 def test_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(NoCopyError, match=r"gone\.py can't be read"):
         apply_diff(tmp_path, diff_of("a\n", "b\n", "gone.py"))

@@ -154,7 +154,7 @@ def begun_at(start: float, report: Report) -> Report:
 def test_a_long_start_is_left_out_of_the_picture_which_says_so() -> None:
     report = begun_at(10_000.0, samples.leaking())
     page, chart = render_html(report), timeline_of(report)
-    assert "The picture begins 2:46:40 into the run, where work does" in page
+    assert "The picture starts 2:46:40 into the run, where work begins" in page
     assert "imports and loading had taken memory from 28.6\N{NO-BREAK SPACE}MiB to " in page
     assert all(line["points"][0][0] >= 10_000.0 for line in chart["lines"])
     assert min(chart["censuses"]) >= 10_000.0
@@ -162,7 +162,7 @@ def test_a_long_start_is_left_out_of_the_picture_which_says_so() -> None:
 
 def test_a_short_start_stays_in_the_picture() -> None:
     report = begun_at(1.0, samples.leaking())
-    assert "The picture begins" not in render_html(report)
+    assert "The picture starts" not in render_html(report)
     assert timeline_of(report)["lines"][0]["points"][0] == [0.0, 30e6]
 
 

@@ -113,7 +113,8 @@ def feeding_lines(program: Path, leak: Leak) -> set[int]:
         around = [range(s.lineno, (s.end_lineno or s.lineno) + 1) for s in statements]
         smallest = min((r for r in around if mark in r), key=len)
         # A loop or a branch is more than its head.
-        lines |= {mark} | (set(smallest) if is_simple(statements, smallest) else set())
+        head = range(smallest[0], first_of_body(statements, smallest))
+        lines |= {mark} | (set(head) if mark in head else set())
     return lines
 
 
@@ -124,9 +125,8 @@ def is_marked(line: str, leak: Leak) -> bool:
     return bool(mark) and (not leak.key or rest.strip() == f": {leak.key}")
 
 
-def is_simple(statements: list[ast.stmt], lines: range) -> bool:
-    return any(
-        not hasattr(s, "body")
-        for s in statements
-        if (s.lineno, s.end_lineno) == (lines[0], lines[-1])
-    )
+def first_of_body(statements: list[ast.stmt], lines: range) -> int:
+    """Return the first line of what a statement holds, of a simple one the line after it."""
+    same = [s for s in statements if (s.lineno, s.end_lineno) == (lines[0], lines[-1])]
+    bodies = [body[0].lineno for s in same if (body := getattr(s, "body", None))]
+    return lines[-1] + 1 if len(bodies) < len(same) else min(bodies)

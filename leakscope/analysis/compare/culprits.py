@@ -328,7 +328,7 @@ def _cleared(suspect: Suspect, report: Report) -> str:
     """Return what a run says of something that it looked at and found fine."""
     found = (c.reason for c in report.cleared if c.signature and c.signature == suspect.signature)
     reason = next(found, "")
-    return f"; it is {reason}" if reason else ""
+    return f"; now {reason}" if reason else ""
 
 
 def rate_text(suspect: Suspect) -> str:

@@ -56,6 +56,15 @@ UNEXPLAINED_REMEDY = Remedy(
     ),
 )
 
+LET_IT_LOOK = Remedy(
+    title="Install the native walker, or say where the loop is",
+    text=(
+        "A wheel for this Python has the walker, as has an installation where there is a C "
+        "compiler. The slower walker looks where the program itself makes boundaries: put "
+        "leakscope.profile() around its loop and call scope.step() in it."
+    ),
+)
+
 LOOK_ELSEWHERE = Remedy(
     title="Look for what was registered or handed to a library",
     text=(
@@ -66,6 +75,8 @@ LOOK_ELSEWHERE = Remedy(
 )
 MOST_TYPES = 3
 MOST_SITES = 3
+FEWEST_CENSUSES = 2
+"""Censuses that show growth of a name; the only one at the end of a run shows none."""
 
 CALL_LESS = Remedy(
     title="Close, stop or reset what this line uses in each round",
@@ -189,6 +200,8 @@ def _leak(case: RunContext, term: Term, ledger: Ledger) -> Finding:
     unreached = sum(n.gained_bytes for n in objects) - in_use(ledger)
     if unreached >= max(policy.MOST_SHARE * left, policy.HARMLESS_BYTES):
         return _unreached(term, objects, ledger)
+    if len(case.table.censuses) < FEWEST_CENSUSES and _lacks_censuses_by_time(case):
+        return _unseen(term, ledger)
     return to_finding(
         "unexplained",
         "Memory grows outside everything that has a name",
@@ -198,6 +211,31 @@ def _leak(case: RunContext, term: Term, ledger: Ledger) -> Finding:
         f"{where_mapped(case, term.trend.tail_from)}{_other_growth(ledger)}",
         UNEXPLAINED_REMEDY,
         fed_at=case.sampled_lines if term.share >= policy.MAIN_SHARE else [],
+        severity=Severity.WARNING,
+        trend=term.trend,
+        share=term.share,
+        total_bytes=left,
+        falsifier=(
+            "A warm-up would have ended within the run.",
+            f"It grew through the last {plural(term.trend.points, 'reading')}.",
+        ),
+    )
+
+
+def _lacks_censuses_by_time(case: RunContext) -> bool:
+    return any(note.slug == "census-skipped-threads" for note in case.recording.notes)
+
+
+def _unseen(term: Term, ledger: Ledger) -> Finding:
+    """Return what is known of growth in a run of the slower walker that has no boundaries."""
+    left = term.trend.net_bytes
+    return to_finding(
+        "unexplained",
+        "Memory grows, and no census saw who holds it",
+        f"{human_bytes(left)} of growth ({human_share(min(term.share, 1.0))}) is neither garbage "
+        "nor allocator slack. Which names hold it was not looked at: without the native walker "
+        f"no census is taken at boundaries by time.{_other_growth(ledger)}",
+        LET_IT_LOOK,
         severity=Severity.WARNING,
         trend=term.trend,
         share=term.share,

@@ -204,10 +204,10 @@ class CulpritContext:
 
     def still_reachable(self) -> str:
         """Return why collecting and emptying caches is of no use."""
-        return (
-            "gc.collect() and torch.cuda.empty_cache() can't help: "
-            f"{self.name} still refers to all of it."
-        )
+        calls = "gc.collect()"
+        if self.row.device_bytes:
+            calls += " and torch.cuda.empty_cache()"
+        return f"{calls} can't help: {self.name} still refers to all of it."
 
     def remedy(self, title: str, account: str, *sentences: str, diff: str | None = None) -> Remedy:
         """Return a remedy: ``account`` says what grows where, the sentences what to change."""

@@ -119,7 +119,10 @@ const drawChart = (svg, chart, lines, coloured, stretch, width, height) => {
   const ticks = chart.steps?.length ? stepTicks(chart.steps, from, to, wanted) : (chart.x === "clock" ? timeTicks : countTicks)(from, to, wanted);
   for (const { at, text } of ticks) {
     frame.append(svgElement("line", { class: "tick", x1: round(xOf(at)), x2: round(xOf(at)), y1: inner.height, y2: inner.height + 4 }));
-    frame.append(svgElement("text", { class: "moment", x: round(xOf(at)), y: inner.height + 18 }, text));
+    const name = svgElement("text", { class: "moment", x: round(xOf(at)), y: inner.height + 18 }, text);
+    frame.append(name);
+    const most = inner.width + margin.right - name.getComputedTextLength() / 2;
+    if (xOf(at) > most) name.setAttribute("x", round(most));
   }
   lines.forEach((line, place) => {
     const runs = drawn[place], paths = runs.map((run) => run.map(([x, y]) => `${round(xOf(x))} ${round(yOf(y))}`).join("L"));
