@@ -42,6 +42,10 @@ _AWAITED: dict[type, Any] = {
     types.CoroutineType: vars(types.CoroutineType)["cr_await"],
     types.GeneratorType: vars(types.GeneratorType)["gi_yieldfrom"],
 }
+_RUNNING: dict[type, Any] = {
+    types.CoroutineType: vars(types.CoroutineType)["cr_running"],
+    types.GeneratorType: vars(types.GeneratorType)["gi_running"],
+}
 _LIST_AND_ARGUMENT = 2
 """References to an object that only our list has, while its number is read."""
 
@@ -247,9 +251,17 @@ def awaiting(coroutine: Any) -> Iterator[types.FrameType]:
 
 
 def _awaited(coroutine: Any) -> Iterator[Any]:
-    while type(coroutine) in _AWAITED:
+    """Yield a coroutine and those that it awaits, as far as they are suspended.
+
+    What one that runs awaits isn't read. CPython 3.11 takes the word behind its current
+    instruction, which may be no instruction, for what says whether it awaits anything, and then
+    reads its stack where there is none (``_PyGen_yf`` in ``Objects/genobject.c``).
+    """
+    while (kind := type(coroutine)) in _AWAITED:
         yield coroutine
-        coroutine = anatomy.slot_value(_AWAITED[type(coroutine)], coroutine)
+        if anatomy.slot_value(_RUNNING[kind], coroutine):
+            return
+        coroutine = anatomy.slot_value(_AWAITED[kind], coroutine)
 
 
 def loop_of(task: Any) -> object:

@@ -277,3 +277,32 @@ def test_tasks_that_are_listed_in_c_alone_are_found_in_every_thread(monkeypatch)
     assert {"of this thread", "of another thread"} <= from_here
     assert "of another thread" in from_outside
     assert loops[0] in core.queried
+
+
+def test_what_a_running_coroutine_awaits_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CPython 3.11 may read the stack of a frame that runs, which it has none of, and crash."""
+    read = []
+
+    class Awaited:
+        def __get__(self, coroutine: object, kind: object = None) -> object:
+            read.append(coroutine)
+            return vars(types.CoroutineType)["cr_await"].__get__(coroutine)
+
+    monkeypatch.setitem(heap_waiting._AWAITED, types.CoroutineType, Awaited())
+    found = {}
+
+    async def waits() -> None:
+        await asyncio.sleep(60)
+
+    async def main() -> None:
+        other = asyncio.create_task(waits())
+        await asyncio.sleep(0)
+        for task in (asyncio.current_task(), other):
+            found[task is other] = [
+                f.f_code.co_name for f in heap_waiting.awaiting(task.get_coro())
+            ]
+        other.cancel()
+
+    asyncio.run(main())
+    assert found == {False: ["main"], True: ["waits", "sleep"]}
+    assert {coroutine.cr_code.co_name for coroutine in read} == {"waits", "sleep"}
