@@ -1,0 +1,104 @@
+"""Trains a detector of text lines at many sizes with weights that are rounded by a learned rule."""
+
+import random
+
+import torch
+from torch import nn
+
+STEPS, CHANNELS, MOST_SIZE = 220, 16, 160
+
+
+class LearnedRound(torch.autograd.Function):
+    """Rounds to steps of a learned width; gradients pass where nothing was cut off."""
+
+    @staticmethod
+    def forward(ctx, x, width, bits):
+        limit = 2 ** (bits - 1) - 1
+        scaled = x / width
+        rounded = scaled.round().clamp(-limit, limit)
+        output = rounded * width
+        ctx.output = output
+        ctx.limit = limit
+        ctx.save_for_backward(x, width)
+        return output
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, width = ctx.saved_tensors
+        rounded = ctx.output / width
+        inside = rounded.abs() < ctx.limit
+        grad_width = (grad * torch.where(inside, rounded - x / width, rounded)).sum()
+        return grad * inside, grad_width.view_as(width), None
+
+
+class RoundedConv(nn.Module):
+    def __init__(self, inputs, outputs, stride=1):
+        super().__init__()
+        self.conv = nn.Conv2d(inputs, outputs, 3, stride, 1)
+        self.norm = nn.BatchNorm2d(outputs)
+        self.width = nn.Parameter(torch.tensor(0.02))
+
+    def forward(self, x):
+        weight = LearnedRound.apply(self.conv.weight, self.width, 5)
+        x = nn.functional.conv2d(x, weight, self.conv.bias, self.conv.stride, self.conv.padding)
+        return self.norm(x).relu()
+
+
+class LineDetector(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(
+            RoundedConv(1, CHANNELS, 2), RoundedConv(CHANNELS, 2 * CHANNELS, 2),
+            RoundedConv(2 * CHANNELS, 2 * CHANNELS),
+        )  # fmt: skip
+        self.out = nn.Conv2d(2 * CHANNELS, 1, 1)
+
+    def forward(self, x):
+        return self.out(self.body(x))
+
+
+class Pages:
+    """Pages of ever other sizes, with dark lines on them."""
+
+    def __init__(self, seed):
+        self.dice = random.Random(seed)
+        self.random = torch.Generator().manual_seed(seed)
+
+    def batch(self):
+        height = 4 * self.dice.randrange(10, MOST_SIZE // 4)
+        width = 4 * self.dice.randrange(10, MOST_SIZE // 4)
+        count = self.dice.choice([2, 4, 8, 16])
+        pages = 0.3 * torch.randn(count, 1, height, width, generator=self.random)
+        wanted = torch.zeros(count, 1, height // 4, width // 4)
+        for page, target in zip(pages, wanted, strict=True):
+            for _ in range(3):
+                row = 4 * self.dice.randrange(height // 4)
+                left = 4 * self.dice.randrange(width // 8)
+                page[:, row : row + 4, left:] -= 1.0
+                target[:, row // 4, left // 4 :] = 1.0
+        return pages, wanted
+
+
+def main():
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    model, pages = LineDetector(), Pages(0)
+    widths = [p for name, p in model.named_parameters() if name.endswith("width")]
+    others = [p for name, p in model.named_parameters() if not name.endswith("width")]
+    optimizer = torch.optim.Adam([{"params": others}, {"params": widths, "lr": 1e-4}], lr=2e-3)
+    total = 0.0
+    for step in range(STEPS):
+        x, wanted = pages.batch()
+        logits = model(x)
+        loss = nn.functional.binary_cross_entropy_with_logits(logits, wanted)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+        if step % 40 == 39:
+            print(f"step {step + 1}: {total / 40:.3f}, width {widths[0].item():.4f}", flush=True)
+            total = 0.0
+
+
+if __name__ == "__main__":
+    main()
