@@ -39,6 +39,7 @@ class Monitor(threading.Thread):
         self.bank = nn.functional.normalize(bank, dim=1)
         self.labels, self.k = labels, k
         self.questions, self.answers = queue.Queue(), queue.Queue()
+        self.start()
 
     def run(self):
         while True:
@@ -89,7 +90,6 @@ def main():
             optimizer.step()
             total += loss.item()
         monitor = Monitor(*embed(model, held, 16))
-        monitor.start()
         for _ in range(2):
             monitor.ask(*embed(model, held, 1))
         if epoch % 4 == 3:

@@ -1,8 +1,8 @@
-"""Evolves controllers of a swing, all of a generation at once by torch.func, with search for novelty."""
+"""Evolves a controller of a swing by torch.func, a generation at once, with search for novelty."""
 
 import torch
 from torch import nn
-from torch.func import functional_call, stack_module_state, vmap
+from torch.func import functional_call, vmap
 
 GENERATIONS, POPULATION, TIME, WIDTH, NEAREST = 60, 48, 60, 24, 5
 
@@ -52,22 +52,28 @@ def novelty(described, archive=[]):
 
 
 class Evolution:
-    def __init__(self, seed):
-        self.random = torch.Generator().manual_seed(seed)
-        models = [Controller() for _ in range(POPULATION)]
-        stacked, _ = stack_module_state(models)
-        self.parameters = {name: value.detach() for name, value in stacked.items()}
-        self.spread = 0.12
+    """Draws controllers around a mean, which follows those that did well."""
 
-    def next(self, fitness):
-        elite = fitness.topk(POPULATION // 4).indices
-        parents = elite[torch.randint(len(elite), (POPULATION,), generator=self.random)]
-        parents[: len(elite)] = elite
-        for name, value in self.parameters.items():
-            noise = torch.randn(value.shape, generator=self.random)
-            noise[: len(elite)] = 0
-            self.parameters[name] = value[parents] + self.spread * noise
-        self.spread = max(0.02, 0.98 * self.spread)
+    def __init__(self, seed, spread=0.1):
+        self.random = torch.Generator().manual_seed(seed)
+        self.mean = Controller()
+        self.optimizer = torch.optim.Adam(self.mean.parameters(), lr=0.03)
+        self.spread, self.noise = spread, {}
+
+    def draw(self):
+        for name, value in self.mean.named_parameters():
+            half = torch.randn(POPULATION // 2, *value.shape, generator=self.random)
+            self.noise[name] = torch.cat([half, -half])
+        return {
+            name: value + self.spread * self.noise[name]
+            for name, value in self.mean.named_parameters()
+        }
+
+    def follow(self, fitness):
+        ranks = fitness.argsort().argsort() / (len(fitness) - 1) - 0.5
+        for name, value in self.mean.named_parameters():
+            value.grad = -torch.einsum("p,p...->...", ranks, self.noise[name]) / POPULATION
+        self.optimizer.step()
 
 
 @torch.no_grad()
@@ -79,10 +85,10 @@ def main():
     evolution = Evolution(0)
     for generation in range(GENERATIONS):
         starts = torch.randn(24, 2, generator=random) * torch.tensor([1.0, 0.3])
-        angles = rollouts(skeleton, evolution.parameters, starts)
+        angles = rollouts(skeleton, evolution.draw(), starts)
         upright = -angles[..., -20:].cos().mean((1, 2))
         fitness = upright + 0.02 * novelty(behaviour(angles))
-        evolution.next(fitness)
+        evolution.follow(fitness)
         if generation % 10 == 9:
             print(
                 f"generation {generation + 1}: best {upright.max():.3f}, mean {upright.mean():.3f}",

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 STEPS, BATCH, LENGTH, WIDTH, HEADS, LAYERS, VOCABULARY = 300, 12, 96, 96, 4, 3, 9
-BASE_FROM, BASE_TO, ANNEALED = 500.0, 20000.0, 1000
+BASE_FROM, BASE_TO, ANNEALED = 500.0, 20000.0, 20000
 
 
 @functools.cache

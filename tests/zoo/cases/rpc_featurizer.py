@@ -5,7 +5,7 @@ import random
 import subprocess
 import sys
 
-STEPS, BATCH, BUCKETS, WIDTH = 160, 24, 512, 64
+STEPS, BATCH, BUCKETS, WIDTH = 160, 24, 256, 64
 
 
 class Featurizer:
@@ -71,7 +71,8 @@ def products(dice, count):
     ]
     colours = ["red", "green", "blue", "black", "white", "grey", "yellow"]
     return [
-        f"{dice.choice(colours)} {dice.choice(kinds)} {dice.randrange(40)} mm" for _ in range(count)
+        f"{dice.choice(colours)} {dice.choice(kinds)} {dice.choice([20, 40, 60])} mm"
+        for _ in range(count)
     ]
 
 

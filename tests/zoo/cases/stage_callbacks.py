@@ -49,7 +49,7 @@ class Stage(TrainerCallback):
 
     def __init__(self, hardness, share):
         self.limit = hardness.quantile(share)
-        self.harder = hardness[:, None] > hardness[None, :]
+        self.margin = hardness[:, None] - hardness[None, :]
         self.steps = 0
 
     def on_step_end(self, args, state, control, **rest):
@@ -77,7 +77,7 @@ class CurriculumTrainer(Trainer):
         index, labels = inputs.pop("index"), inputs.pop("labels")
         logits = model(**inputs).logits
         losses = torch.nn.functional.cross_entropy(logits, labels, reduction="none")
-        easy = (self.stage.harder[index].float().mean(1) <= 0.5).float()
+        easy = ((self.stage.margin[index] > 0).float().mean(1) <= 0.5).float()
         weights = 1.0 + 0.5 * easy * (self.stage.steps < 20)
         loss = (losses * weights).mean()
         return (loss, {"logits": logits}) if return_outputs else loss

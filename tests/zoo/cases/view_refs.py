@@ -6,7 +6,7 @@ import weakref
 import torch
 from torch import nn
 
-EPOCHS, STEPS, NODES, FEATURES, CLASSES, VIEW = 8, 40, 3000, 48, 7, 400
+EPOCHS, STEPS, NODES, FEATURES, CLASSES, VIEW = 8, 40, 8000, 48, 7, 600
 
 
 class Graph:
