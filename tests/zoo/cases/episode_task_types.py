@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-EPISODES, WAYS, SHOTS, QUERIES, FEATURES, WIDTH = 300, 6, 5, 10, 64, 128
+EPISODES, WAYS, SHOTS, QUERIES, FEATURES, WIDTH = 450, 6, 5, 10, 64, 128
 
 
 class Task:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import nn
 
-UPDATES, PROBES, LENGTH, FEATURES, ACTIONS = 64, 64, 64, 6, 4
+UPDATES, PROBES, LENGTH, FEATURES, ACTIONS = 110, 64, 64, 6, 4
 FRAME = (LENGTH, PROBES, FEATURES + 3)
 
 

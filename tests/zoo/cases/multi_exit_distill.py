@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-STEPS, BATCH, CHANNELS, LENGTH, CLASSES, WIDTH = 260, 32, 6, 48, 12, 32
+STEPS, BATCH, CHANNELS, LENGTH, CLASSES, WIDTH = 440, 32, 6, 48, 12, 32
 
 
 class Gestures:

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.func import functional_call, vmap
 
-GENERATIONS, POPULATION, TIME, WIDTH, NEAREST = 60, 48, 60, 24, 5
+GENERATIONS, POPULATION, TIME, WIDTH, NEAREST = 150, 48, 60, 24, 5
 
 
 class Controller(nn.Module):

@@ -5,7 +5,7 @@ import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-SECONDS, BATCHES_PER_SECOND, TICKETS, TENANTS, NAMES = 13, 12, 20, 30, 220
+SECONDS, BATCHES_PER_SECOND, TICKETS, TENANTS, NAMES = 13, 12, 20, 30, 700
 
 SYLLABLES = [
     "ka",
@@ -44,7 +44,7 @@ class Tenant:
         self.version = 1
 
     def maybe_edit(self):
-        if self.dice.random() < 0.5:
+        if self.dice.random() < 0.8:
             place = self.dice.randrange(NAMES)
             self.customers[place] = name(self.dice)
             self.version += 1

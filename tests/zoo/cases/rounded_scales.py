@@ -5,7 +5,7 @@ import random
 import torch
 from torch import nn
 
-STEPS, CHANNELS, MOST_SIZE = 220, 16, 160
+STEPS, CHANNELS, SIZES = 320, 16, (40, 80, 120, 160)
 
 
 class LearnedRound(torch.autograd.Function):
@@ -58,16 +58,15 @@ class LineDetector(nn.Module):
 
 
 class Pages:
-    """Pages of ever other sizes, with dark lines on them."""
+    """Pages of many sizes, with dark lines on them."""
 
     def __init__(self, seed):
         self.dice = random.Random(seed)
         self.random = torch.Generator().manual_seed(seed)
 
     def batch(self):
-        height = 4 * self.dice.randrange(10, MOST_SIZE // 4)
-        width = 4 * self.dice.randrange(10, MOST_SIZE // 4)
-        count = self.dice.choice([2, 4, 8, 16])
+        height, width = self.dice.choice(SIZES), self.dice.choice(SIZES)
+        count = self.dice.choice([4, 12])
         pages = 0.3 * torch.randn(count, 1, height, width, generator=self.random)
         wanted = torch.zeros(count, 1, height // 4, width // 4)
         for page, target in zip(pages, wanted, strict=True):

@@ -5,7 +5,7 @@ import io
 import torch
 from torch import nn
 
-EPOCHS, STEPS, EVERY, BATCH, ATOMS, FEATURES, WIDTH, BEST = 64, 14, 4, 48, 12, 16, 128, 3
+EPOCHS, STEPS, EVERY, BATCH, ATOMS, FEATURES, WIDTH, BEST = 56, 9, 4, 32, 12, 16, 128, 3
 
 
 class Molecules:
