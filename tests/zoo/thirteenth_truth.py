@@ -16,7 +16,7 @@ THIRTEENTH: dict[str, Truth] = {
                 ("CopyPaste.bank", "main.augment.bank", "augment.bank",
                  "CopyPaste.bank[*]", "main.augment.bank[*]", "CopyPaste.bank[1]"),
                 line="self.bank[kind].append(cutout)",
-                kept={"step": 0.0},
+                kept={"step": 251100, "epoch": 3767000},
             ),
         )
     ),
@@ -163,13 +163,13 @@ THIRTEENTH: dict[str, Truth] = {
                  "FeatureTap.outputs[*]"),
                 key="features",
                 line="self.outputs[name].append(output)",
-                kept={"step": 295600},
+                kept={"step": 295300},
             ),
             Leak(
                 ("RunLog.rows", "main.log.rows", "log.rows"),
                 key="rows",
                 line="self.rows.append(",
-                kept={"step": 0.0},
+                kept={"step": 21500},
             ),
         )
     ),
@@ -187,7 +187,7 @@ THIRTEENTH: dict[str, Truth] = {
             Leak(
                 ("SharpnessAware.restore", "main.aware.restore", "aware.restore"),
                 line="self.restore[self.count, name] = ",
-                kept={"step": 0.0},
+                kept={"step": 91000},
             ),
         )
     ),
@@ -196,7 +196,7 @@ THIRTEENTH: dict[str, Truth] = {
             Leak(
                 ("Soup.held", "main.soup.held", "soup.held"),
                 line="self.held.append((error, stream))",
-                kept={"epoch": 0.0, "validation": 0.0, "step": 0.0},
+                kept={"epoch": 302000, "validation": 302000, "step": 33560},
             ),
         )
     ),
@@ -205,7 +205,7 @@ THIRTEENTH: dict[str, Truth] = {
             Leak(
                 ("novelty.archive",),
                 line="archive.append(described)",
-                kept={"step": 92700},
+                kept={"step": 92500},
             ),
         )
     ),
@@ -214,7 +214,7 @@ THIRTEENTH: dict[str, Truth] = {
             Leak(
                 ("History.undo", "main.history.undo", "history.undo"),
                 line="self.undo.append(action)",
-                kept={"minute": 0.0, "step": 0.0},
+                kept={"minute": 49300000, "step": 1095000},
             ),
         )
     ),
@@ -223,7 +223,7 @@ THIRTEENTH: dict[str, Truth] = {
             Leak(
                 ("Task.registry",),
                 line="Task.registry[cls.__name__] = cls",
-                kept={"step": 0.0},
+                kept={"step": 81500},
             ),
         )
     ),
@@ -232,7 +232,7 @@ THIRTEENTH: dict[str, Truth] = {
             Leak(
                 ("children", "Featurizer.known", "serve.featurizer.known", "featurizer.known"),
                 line="self.known[text] = ",
-                kept={"step": 0.0},
+                kept={"step": 252000},
             ),
         )
     ),
@@ -240,8 +240,8 @@ THIRTEENTH: dict[str, Truth] = {
         (
             Leak(
                 ("ViewTracker.refs", "main.tracker.refs", "tracker.refs"),
-                line="self.refs.append(weakref.ref(view",
-                kept={"step": 0.0, "epoch": 0.0},
+                line="self.refs.append((weakref.ref(view",
+                kept={"step": 32500, "epoch": 1300000},
             ),
         )
     ),

@@ -26,7 +26,7 @@ class Speech:
         digits = torch.randint(DIGITS, (self.number(4, 9),), generator=self.random)
         sound = self.patterns[digits].flatten(0, 1)
         pace = self.number(8, 13) / 10
-        if self.number(0, 40) == 0:  # cut off when the line broke
+        if self.number(0, 100) == 0:  # cut off when the line broke
             sound, pace = sound[: len(digits) * 3], 1.0
         sound = nn.functional.interpolate(sound.T[None], scale_factor=1 / pace, mode="linear")
         sound = sound[0].T

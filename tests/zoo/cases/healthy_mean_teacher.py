@@ -6,7 +6,7 @@ import math
 import torch
 from torch import nn
 
-STEPS, LABELLED, UNLABELLED, SIZE, WARMUP = 200, 4, 6, 64, 80
+STEPS, LABELLED, UNLABELLED, SIZE, WARMUP = 160, 3, 4, 56, 50
 
 
 class Eyes:

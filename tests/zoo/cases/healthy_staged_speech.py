@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-EPOCHS, STEPS, BATCH, FRAMES, MELS, WIDTH, LAYERS, WORDS = 14, 14, 12, 60, 40, 128, 6, 12
+EPOCHS, STEPS, BATCH, FRAMES, MELS, WIDTH, LAYERS, WORDS = 18, 7, 8, 50, 40, 96, 6, 12
 
 
 class Commands:

@@ -5,7 +5,7 @@ import random
 import torch
 from torch import nn
 
-STEPS, TOKENS, WIDTH, VOCABULARY, POOL = 200, 900, 96, 60, 400
+STEPS, TOKENS, WIDTH, VOCABULARY, POOL = 160, 600, 96, 60, 400
 
 
 class Numbers:

@@ -5,7 +5,7 @@ import random
 import subprocess
 import sys
 
-STEPS, BATCH, BUCKETS, WIDTH = 160, 24, 256, 64
+STEPS, BATCH, BUCKETS, WIDTH = 360, 24, 256, 64
 
 
 class Featurizer:

@@ -43,22 +43,25 @@ class View:
 
 
 class ViewTracker:
-    """Knows how often nodes are in views that are alive."""
+    """Knows how often nodes are in views that are alive, so that others are drawn."""
 
     def __init__(self):
-        self.in_use = torch.zeros(NODES)
         self.refs = []
 
+    def in_use(self):
+        total = torch.zeros(NODES)
+        for ref, mask in self.refs:
+            if ref() is not None:
+                total += mask
+        return total
+
     def track(self, view):
-        nodes = view.nodes
-        self.in_use[nodes] += 1
-        mask = torch.zeros(NODES).index_fill(0, nodes, 1.0)
-        # The reference has to live for its callback to be called.
-        self.refs.append(weakref.ref(view, lambda _: self.in_use.sub_(mask)))
+        mask = torch.zeros(NODES).index_fill(0, view.nodes, 1.0)
+        self.refs.append((weakref.ref(view), mask))
         return view
 
     def sample(self, graph, random_):
-        chances = 1.0 / (1.0 + self.in_use)
+        chances = 1.0 / (1.0 + self.in_use())
         nodes = torch.multinomial(chances, VIEW, generator=random_)
         return self.track(View(graph, nodes))
 
