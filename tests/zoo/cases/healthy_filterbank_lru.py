@@ -6,7 +6,7 @@ import random
 import torch
 from torch import nn
 
-STEPS, BATCH, SAMPLES, MELS, CLASSES = 240, 8, 4096, 256, 6
+STEPS, BATCH, SAMPLES, MELS, CLASSES = 320, 8, 4096, 256, 6
 
 
 @functools.lru_cache(maxsize=12)

@@ -6,7 +6,7 @@ import threading
 import torch
 from torch import nn
 
-STEPS, BATCH, SIZE, MOST, AHEAD = 200, 8, 64, 8, 5
+STEPS, BATCH, SIZE, MOST, AHEAD = 140, 8, 64, 8, 5
 
 
 class Scenes:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-EPOCHS, STEPS, BATCH, FEATURES, WIDTH, LENGTHS = 9, 16, 24, 8, 64, (24, 32, 40, 56)
+EPOCHS, STEPS, BATCH, FEATURES, WIDTH, LENGTHS = 13, 16, 24, 8, 64, (24, 32, 40, 56)
 
 
 class Cell(torch.jit.ScriptModule):

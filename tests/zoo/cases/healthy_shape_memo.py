@@ -6,7 +6,7 @@ import random
 import torch
 from torch import nn
 
-STEPS, BATCH, PATCH, WIDTH, HEADS, LAYERS, CLASSES = 260, 8, 8, 64, 4, 2, 6
+STEPS, BATCH, PATCH, WIDTH, HEADS, LAYERS, CLASSES = 340, 8, 8, 64, 4, 2, 6
 SIDES = (4, 5, 6, 7, 8)
 
 
