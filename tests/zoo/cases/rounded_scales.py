@@ -16,16 +16,13 @@ class LearnedRound(torch.autograd.Function):
         limit = 2 ** (bits - 1) - 1
         scaled = x / width
         rounded = scaled.round().clamp(-limit, limit)
-        output = rounded * width
-        ctx.output = output
         ctx.limit = limit
-        ctx.save_for_backward(x, width)
-        return output
+        ctx.save_for_backward(x, width, rounded)
+        return rounded * width
 
     @staticmethod
     def backward(ctx, grad):
-        x, width = ctx.saved_tensors
-        rounded = ctx.output / width
+        x, width, rounded = ctx.saved_tensors
         inside = rounded.abs() < ctx.limit
         grad_width = (grad * torch.where(inside, rounded - x / width, rounded)).sum()
         return grad * inside, grad_width.view_as(width), None
@@ -37,9 +34,23 @@ class RoundedConv(nn.Module):
         self.conv = nn.Conv2d(inputs, outputs, 3, stride, 1)
         self.norm = nn.BatchNorm2d(outputs)
         self.width = nn.Parameter(torch.tensor(0.02))
+        self.gain = nn.Parameter(torch.ones(outputs, 1, 1, 1))
+        self.lost = 0.0
+
+    def watch(self, weight):
+        """Return a hook that notes how much of the gradient meets weights at their limit."""
+
+        def note(_grad_inputs, grad_outputs):
+            at_limit = weight.detach().abs() >= 14.5 * self.width.detach()
+            share = (grad_outputs[0] * at_limit).abs().sum() / grad_outputs[0].abs().sum()
+            self.lost = 0.9 * self.lost + 0.1 * share.item()
+
+        return note
 
     def forward(self, x):
-        weight = LearnedRound.apply(self.conv.weight, self.width, 5)
+        weight = LearnedRound.apply(self.conv.weight, self.width, 5) * self.gain
+        if weight.requires_grad:
+            weight.grad_fn.register_hook(self.watch(weight))
         x = nn.functional.conv2d(x, weight, self.conv.bias, self.conv.stride, self.conv.padding)
         return self.norm(x).relu()
 
@@ -95,7 +106,8 @@ def main():
         optimizer.step()
         total += loss.item()
         if step % 40 == 39:
-            print(f"step {step + 1}: {total / 40:.3f}, width {widths[0].item():.4f}", flush=True)
+            lost = model.body[0].lost
+            print(f"step {step + 1}: {total / 40:.3f}, {lost:.3f} at the limit", flush=True)
             total = 0.0
 
 
