@@ -96,6 +96,7 @@ FURTHER_LENGTHS = {
     "webhook_contexts": "= 13,",
     "healthy_expiring_jobs": "= 14,",
     "healthy_growing_ledger": "= 12,",
+    "healthy_hindsight_replay": "= 260,",
     "healthy_recycled_buffers": "= 13,",
 }
 """Others for which the first number that is named so is another one."""
