@@ -15,6 +15,7 @@ from native_truth import NATIVE
 from ninth_truth import NINTH
 from real_truth import REAL
 from tenth_truth import TENTH
+from thirteenth_truth import THIRTEENTH
 from truth import TRAINERS, TRUTHS, UNSEEN, Leak, Truth
 from twelfth_truth import TWELFTH
 
@@ -43,7 +44,7 @@ class Case:
     @property
     def was_unseen(self) -> bool:
         """Whether it was written without knowing how verdicts are made."""
-        return self.name in UNSEEN or self.name in NINTH | TENTH | ELEVENTH | TWELFTH
+        return self.name in UNSEEN or self.name in (NINTH | TENTH | ELEVENTH | TWELFTH | THIRTEENTH)
 
     @property
     def is_real(self) -> bool:
@@ -71,7 +72,9 @@ def cases() -> list[Case]:
     """Return all programs, the leaking ones first."""
     own = [
         Case(name, HERE / "cases" / f"{name}.py", truth)
-        for name, truth in (TRUTHS | KINDS | NINTH | TENTH | ELEVENTH | TWELFTH | NATIVE).items()
+        for name, truth in (
+            TRUTHS | KINDS | NINTH | TENTH | ELEVENTH | TWELFTH | THIRTEENTH | NATIVE
+        ).items()
     ]
     trainers = [
         Case(name, END_TO_END / "programs" / f"{name}.py", truth)

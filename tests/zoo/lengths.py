@@ -88,5 +88,15 @@ FURTHER_LENGTHS = {
     "healthy_successive_halving": "= 6,",
     "healthy_thread_blocks": "= 34,",
     "healthy_traced_buckets": " 14,",
+    "annotation_undo": "= 13,",
+    "ctc_error_chain": "default=420",
+    "log_shipper": "= 13,",
+    "pii_scrubber": "= 13,",
+    "shutdown_callbacks": "= 12,",
+    "webhook_contexts": "= 13,",
+    "healthy_expiring_jobs": "= 14,",
+    "healthy_growing_ledger": "= 12,",
+    "healthy_hindsight_replay": "= 260,",
+    "healthy_recycled_buffers": "= 13,",
 }
 """Others for which the first number that is named so is another one."""
