@@ -434,7 +434,7 @@ class Session:
     def _record(self, boundary: Boundary, due: Due) -> None:
         if self.world.size < 2 and not self._is_of_a_worker:
             self._guard.call("ranks", None, self._look_for_ranks)
-        self._schedule.serves = self.events.requests >= policy.SERVED_FROM
+        self._schedule.serves = self.events.served >= policy.SERVED_FROM
         began = self._work_clock()
         done = self._measuring.at(boundary, due)
         resident = self._measuring.resident
