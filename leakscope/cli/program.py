@@ -470,7 +470,7 @@ def _interpreter_of(script: str) -> str | None:
     Where the path to it is too long for a first line, pip writes a script of the shell that
     has it in the second.
     """
-    with open(script, "rb") as stream:
+    with Path(script).open("rb") as stream:
         start = stream.read(2048)
     if not start.startswith(b"#!"):
         return None
