@@ -530,3 +530,22 @@ def test_after_two_minutes_few_answers_of_a_server_feel_a_census(monkeypatch):
         return (run.spent - validations) / (18 * 60)
 
     assert share(1000) < 0.005 < 0.007 < share(0)
+
+
+def session_of_passes(requests: int) -> FakeSession:
+    """A minute of passes of a model, a hundred a second, after so many requests."""
+    run = FakeSession()
+    dispatch, external = run.session.gate.dispatch, run.session.tracker.external
+    run.session.events._counts["request"] = requests
+    phase = dispatch(external.begin, "inference")
+    for _ in range(6000):
+        dispatch(external.batch, phase)
+        run.clock.sleep(0.01)
+    run.close()
+    return run
+
+
+def test_the_passes_of_a_server_are_measured_as_rarely_as_by_time():
+    served, alone = session_of_passes(100), session_of_passes(0)
+    assert 30 <= len(served.writer.boundaries) <= 70 < len(alone.writer.boundaries)
+    assert 8 <= len(served.writer.of(CensusRecord)) <= 20
