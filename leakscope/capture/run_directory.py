@@ -463,8 +463,8 @@ class Program:
     @property
     def _is_command(self) -> bool:
         """Whether it was installed beside the interpreter, as ``gunicorn`` is."""
-        beside = os.path.realpath(Path(sys.executable).parent)
-        return self.kind == "script" and os.path.realpath(Path(self.target).parent) == beside
+        own = os.path.realpath(Path(sys.executable).parent)
+        return self.kind == "script" and os.path.realpath(Path(self.target).parent) == own
 
     def project_root(self) -> str:
         """Return the folder whose files are the user's own code.

@@ -519,7 +519,7 @@ def test_overhead_says_what_was_spent():
 def test_after_two_minutes_few_answers_of_a_server_feel_a_census(monkeypatch):
     def share(requests: int) -> float:
         run = FakeSession()
-        monkeypatch.setattr(type(run.session.events), "requests", requests)
+        monkeypatch.setattr(type(run.session.events), "served", requests)
         validations = 0.0
         for minute in range(20):
             if minute == 2:
