@@ -434,8 +434,8 @@ class Session:
     def _record(self, boundary: Boundary, due: Due) -> None:
         if self.world.size < 2 and not self._is_of_a_worker:
             self._guard.call("ranks", None, self._look_for_ranks)
-        if self.events.served >= policy.SERVED_FROM and not self._schedule.serves:
-            self._schedule.serves = True
+        self._schedule.serves = serves = self.events.served >= policy.SERVED_FROM
+        if serves:
             self._measuring.spare()
         began = self._work_clock()
         done = self._measuring.at(boundary, due)
