@@ -155,6 +155,14 @@ PASSAGES = (
     Passage("wsgiref.handlers", "BaseHandler", "run", Event.REQUEST),
     Passage("gunicorn.workers.sync", "SyncWorker", "handle_request", Event.REQUEST),
     Passage("gunicorn.workers.gthread", "ThreadWorker", "handle_request", Event.REQUEST),
+    Passage("hypercorn.asyncio.task_group", "", "_handle", Event.REQUEST),
+    Passage("hypercorn.trio.task_group", "", "_handle", Event.REQUEST),
+    Passage("grpc._server", "", "_call_behavior", Event.REQUEST),
+    Passage("celery.backends.base", "Backend", "mark_as_done", Event.TASK),
+    Passage("celery.backends.base", "Backend", "mark_as_failure", Event.TASK),
+    Passage("rq.worker.base", "BaseWorker", "perform_job", Event.TASK),
+    Passage("rq.worker", "Worker", "perform_job", Event.TASK),
+    Passage("dramatiq.worker", "_WorkerThread", "process_message", Event.TASK),
     *(
         Passage(module, "RequestResponseCycle", "send", Event.FAILED_REQUEST, status_at=1)
         for module in (
@@ -166,6 +174,7 @@ PASSAGES = (
     Passage("werkzeug.serving", "WSGIRequestHandler", "log_request", Event.FAILED_REQUEST, 1),
     Passage("wsgiref.handlers", "BaseHandler", "start_response", Event.FAILED_REQUEST, 1),
     Passage("gunicorn.http.wsgi", "Response", "start_response", Event.FAILED_REQUEST, 1),
+    Passage("hypercorn.protocol.http_stream", "HTTPStream", "app_send", Event.FAILED_REQUEST, 1),
     Passage("gunicorn.workers.base", "Worker", "handle_error", Event.FAILED_REQUEST),
     Passage(
         "transformers.generation.utils",
@@ -328,9 +337,9 @@ class EventCounts:
         self._patches = LatePatches([passage.module for passage in PASSAGES], self._patches_of)
 
     @property
-    def requests(self) -> int:
-        """How many requests a server of HTTP has handed to the program."""
-        return self._counts[Event.REQUEST.value]
+    def served(self) -> int:
+        """How many requests a server, or tasks a queue, has handed to the program."""
+        return self._counts[Event.REQUEST.value] + self._counts[Event.TASK.value]
 
     def install(self) -> None:
         """Count from now on, in libraries that are imported later too."""

@@ -126,6 +126,8 @@ class SlowGauges:
     ) -> None:
         self._readers = [_SlowReader(probe, clock, guard) for probe in probes]
         self._budget = budget
+        self.part = 1.0
+        """Part of what they may take beside the budget: less where somebody waits for answers."""
         self._in_child = in_child
         self._children_since = inf
         self._tree_from = inf
@@ -152,8 +154,9 @@ class SlowGauges:
         age = now - self._work_from
         for reader in self._readers:
             is_due = everything or now >= self._turn_of(reader)
-            is_bearable = between and reader.is_bearable(now, age, self._share_of(reader))
-            if is_due or is_bearable or reader.is_due_in_short_run(now, age):
+            share = self._share_of(reader) * self.part
+            is_bearable = between and reader.is_bearable(now, age, share)
+            if is_due or is_bearable or reader.is_due_in_short_run(now, age, self.part):
                 gauges.update(reader.read(now, self._budget * SLOW_SHARE))
                 self.last_seconds += reader.seconds
                 tree_seconds += reader.seconds * reader.is_of_tree
@@ -219,9 +222,9 @@ class _SlowReader:
             return True
         return self._is_rested(now, age, policy.SLOW_FLOOR_COST)
 
-    def is_due_in_short_run(self, now: float, age: float) -> bool:
+    def is_due_in_short_run(self, now: float, age: float, part: float) -> bool:
         """Say whether what divides memory is read once more before the budget has paid for it."""
-        return self.divides_memory and self._is_rested(now, age, policy.MAPPINGS_FLOOR_COST)
+        return self.divides_memory and self._is_rested(now, age, part * policy.MAPPINGS_FLOOR_COST)
 
     def _is_rested(self, now: float, age: float, cost: float) -> bool:
         apart = max(policy.SLOW_FLOOR_SPACING * age, min(self._recent, default=0.0) / cost)

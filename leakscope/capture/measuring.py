@@ -10,6 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from leakscope.capture import policy
 from leakscope.capture.budget import Due, Pauses
 from leakscope.capture.dispatch import Guard
 from leakscope.capture.gauges import OwnMemory, Reader, SlowGauges
@@ -162,6 +163,10 @@ class Measuring:
             with self._charged("gauges"):
                 self._guard.call("own memory", None, self._own_memory.charge, gauges)
         return Due.RECORD if census is None else _done(census)
+
+    def spare(self) -> None:
+        """Take less of the program's time from now on: it is a server, with answers due."""
+        self._slow.part = policy.SERVED_SLOW_PART
 
     def uncounted_seconds(self, done: Due) -> float:
         """Return the seconds of what was just done that say nothing of the next time it is done.

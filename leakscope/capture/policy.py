@@ -158,6 +158,10 @@ SERVED_AFTER_SECONDS = 120.0
 SERVED_SHARE = 0.004
 """Part of the time after those seconds that may be spent where each pause is felt by whoever waits
 for an answer: as many requests feel one, and one in a hundred is what a p99 looks at."""
+SERVED_SLOW_PART = 0.2
+"""Part of what slow gauges may take otherwise at once and in proportion to the run. The kernel adds
+up all pages for two of them: 11 and 21 ms of a core in a process with torch, on a machine that was
+busy; no answer is given meanwhile."""
 FRACTIONS = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Where in a phase of known length censuses lie: the same places each time."""
 EARLY_MARKS = 100

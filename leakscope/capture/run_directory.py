@@ -456,16 +456,25 @@ class Program:
     @property
     def title(self) -> str:
         """What a report calls it: ``train.py``, ``-m package.module``, ``-c``, ``-``."""
+        if self._is_command:
+            return Path(self.target).name
         return f"-m {self.target}" if self.kind == "module" else self.argv[0]
+
+    @property
+    def _is_command(self) -> bool:
+        """Whether it was installed beside the interpreter, as ``gunicorn`` is."""
+        own = os.path.realpath(Path(sys.executable).parent)
+        return self.kind == "script" and os.path.realpath(Path(self.target).parent) == own
 
     def project_root(self) -> str:
         """Return the folder whose files are the user's own code.
 
         The nearest folder above the script that has a project's marks, else the script's own;
-        the working directory for ``-m`` and ``-c``, and for a script that is no file but a pipe.
+        the working directory for ``-m``, ``-c`` and commands that were installed, and for a script
+        that is no file but a pipe.
         """
         script = Path(os.path.realpath(self.target))
-        if self.kind != "script" or not (script.is_file() or script.is_dir()):
+        if self.kind != "script" or not (script.is_file() or script.is_dir()) or self._is_command:
             return str(Path.cwd())
         folder = script if script.is_dir() else script.parent
         for candidate in (folder, *folder.parents):

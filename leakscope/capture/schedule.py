@@ -87,6 +87,7 @@ class Schedule:
         self._next_record = 0.0
         self._next_inside = 2.0
         self._next_by_time = 0.0
+        self._next_between_answers = 0.0
         self._next_rare = policy.RARE_FROM_SECONDS
         """When the budget may pay for a census that takes longer than a pause may."""
         self._last_paid = 0.0
@@ -107,6 +108,8 @@ class Schedule:
         """Return what a boundary is worth ``now``, in seconds since the recording began."""
         self._now = now
         if phase is not None and (kind is BoundaryKind.STEP or kind is BoundaryKind.BATCH):
+            if self.serves and not self._trained and phase.expected is None:
+                return self._between_answers(now)
             plan = phase.plan
             if phase.batch < plan.mark and now < self._next_record and now < self._next_inside:
                 return Due.NOTHING
@@ -264,6 +267,15 @@ class Schedule:
             return granted
         is_recorded = key.seen % _stride(key.seen, policy.RECORDS_PER_OCTAVE) == 0
         return Due.RECORD if is_recorded else Due.NOTHING
+
+    def _between_answers(self, now: float) -> Due:
+        """Return what a pass of a server's model is worth: time says when, as without a model."""
+        if now < self._next_between_answers:
+            return Due.NOTHING
+        spacing = max(policy.TIME_SPACING_SECONDS, policy.TIME_SPACING_SHARE * now)
+        self._next_between_answers = now + spacing
+        self._is_too_long = False
+        return self._by_time(now)
 
     def _by_time(self, now: float) -> Due:
         """Return what to do at a boundary made by time: censuses get ever rarer."""

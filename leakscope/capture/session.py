@@ -434,7 +434,9 @@ class Session:
     def _record(self, boundary: Boundary, due: Due) -> None:
         if self.world.size < 2 and not self._is_of_a_worker:
             self._guard.call("ranks", None, self._look_for_ranks)
-        self._schedule.serves = self.events.requests >= policy.SERVED_FROM
+        self._schedule.serves = serves = self.events.served >= policy.SERVED_FROM
+        if serves:
+            self._measuring.spare()
         began = self._work_clock()
         done = self._measuring.at(boundary, due)
         resident = self._measuring.resident

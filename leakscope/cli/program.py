@@ -10,6 +10,8 @@ import contextlib
 import os
 import re
 import resource
+import shlex
+import shutil
 import signal
 import sys
 import time
@@ -24,6 +26,7 @@ from typing import NoReturn
 import click
 
 from leakscope.capture.run_directory import STDIN, Program, ProgramKind, interpreter_options
+from leakscope.model.errors import LeakscopeError
 from leakscope.model.run import REQUESTS_TO_END
 from leakscope.probes.cgroup import memory_events
 from leakscope.probes.process import catches
@@ -381,6 +384,103 @@ def _program(words: list[str]) -> Program | None:
     if not rest:
         raise click.UsageError(f"Argument expected for the {first} option.")
     return Program(kind, rest[0], tuple(rest[1:]))
+
+
+def as_python_runs_it(program: Program) -> Program:
+    """Return the program behind a command such as ``gunicorn``, which stands on ``PATH``.
+
+    A file of that name in the working folder comes first, as with ``python`` itself.
+
+    Raises:
+        NotOfThisPythonError: the command is no program of this interpreter.
+
+    """
+    name = program.target
+    if program.kind != "script":
+        return program
+    if os.path.lexists(name):
+        is_python = _PYTHON.fullmatch(Path(name).name) and os.access(name, os.X_OK)
+        found = name if is_python and Path(name).is_file() else None
+    else:
+        found = None if os.path.dirname(name) else shutil.which(name)  # noqa: PTH120
+    if found is None:
+        return program
+    if _is_this_python(found):
+        return _behind_python(program)
+    if _PYTHON.fullmatch(Path(found).name):
+        raise NotOfThisPythonError(
+            f"{name} is another Python. With leakscope installed there: "
+            + _shown(_behind_leakscope([name, *program.args]))
+        )
+    interpreter = _interpreter_of(found)
+    if interpreter is None:
+        raise NotOfThisPythonError(
+            f"{name} is no Python program. Put leakscope where it starts one: "
+            + _shown(_behind_leakscope([name, *program.args]))
+        )
+    if _is_this_python(interpreter):
+        return replace(program, target=found)
+    raise NotOfThisPythonError(
+        f"{name} belongs to another Python, {interpreter}. With leakscope installed there: "
+        + _shown([interpreter, *_RUN, name, *program.args])
+    )
+
+
+class NotOfThisPythonError(LeakscopeError):
+    """A command that leakscope can't run; the message has what can be run instead."""
+
+
+_RUN = ("-m", "leakscope", "run")
+
+
+def _behind_python(program: Program) -> Program:
+    """Return what ``python train.py`` runs."""
+    words = program.args
+    if words and (words[0] in _PROGRAM_OPTIONS or not words[0].startswith("-")):
+        behind = _program(list(words))
+        if behind is not None:
+            return behind
+    rest = _behind_leakscope([program.target, *words])
+    raise NotOfThisPythonError("Put Python's own options before leakscope: " + _shown(rest))
+
+
+def _behind_leakscope(words: list[str]) -> list[str]:
+    """Return a command line in which leakscope stands behind the interpreter that it names."""
+    at = next((n for n, w in enumerate(words) if _PYTHON.fullmatch(Path(w).name)), None)
+    if at is None:
+        return [*words[:1], "…", "python", *_RUN, "…"]
+    options = len(interpreter_options(words[at:]))
+    return [*words[: at + 1 + options], *_RUN, *words[at + 1 + options :]]
+
+
+_PYTHON = re.compile(r"python[\d.]*")
+
+
+def _is_this_python(path: str) -> bool:
+    """Return whether a path is this interpreter, with the packages that this one has."""
+    own = sys.executable
+    return os.path.realpath(path) == os.path.realpath(own) and os.path.realpath(
+        Path(path).parent
+    ) == os.path.realpath(Path(own).parent)
+
+
+def _interpreter_of(script: str) -> str | None:
+    """Return the Python that runs a script, by its first line; None where it is no such script.
+
+    Where the path to it is too long for a first line, pip writes a script of the shell that
+    has it in the second.
+    """
+    with Path(script).open("rb") as stream:
+        start = stream.read(2048)
+    if not start.startswith(b"#!"):
+        return None
+    words = " ".join(start[2:].decode(errors="replace").split("\n")[:2]).replace('"', "").split()
+    path = next((word for word in words if _PYTHON.fullmatch(Path(word).name)), None)
+    return None if path is None else shutil.which(path)
+
+
+def _shown(words: Sequence[str]) -> str:
+    return " ".join(word if word == "…" else shlex.quote(word) for word in words)
 
 
 _FINDS_OTHERWISE = (b"__path__", b"meta_path", b"path_hooks", b"sys.modules")

@@ -11,6 +11,7 @@ import errno
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -39,8 +40,10 @@ from leakscope.cli.output import explain, notify, run_directory_options, setting
 from leakscope.cli.program import (
     OWN_WORDS,
     Lengthening,
+    NotOfThisPythonError,
     ProgramCommand,
     ProgramEnding,
+    as_python_runs_it,
     end_as,
     is_missing_module,
     start_again,
@@ -65,6 +68,7 @@ _EPILOG = """\b
 Options of leakscope come before the program; everything after it belongs to the program:
   leakscope run train.py --epochs 10
   leakscope run --out runs/before --budget 1% -m package.train --lr 0.1
+  leakscope run gunicorn -w 2 app:app      a command of the same Python
   torchrun --nproc-per-node 2 -m leakscope run train.py    all ranks record into one directory
   leakscope run --until-verdict epochs=4 train.py --epochs {epochs}    4 epochs, 8 if those show
                                                                        nothing
@@ -134,7 +138,7 @@ def run(
 
     It runs as with `python`: same arguments, output, exceptions and exit code.
     """
-    _require_program(program)
+    program = _found(program)
     bare = program
     program = program if lengthening is None else lengthening.applied(program)
     python = [sys.executable, *interpreter_options()]
@@ -223,6 +227,17 @@ def _run_plainly(program: Program, python: list[str]) -> NoReturn:
     os.execv(sys.executable, [*python, *program.arguments])  # noqa: S606
 
 
+def _found(program: Program) -> Program:
+    """Return the program as it is run; end here where there is none."""
+    try:
+        program = as_python_runs_it(program)
+    except NotOfThisPythonError as fault:
+        notify(str(fault))
+        sys.exit(_NO_PROGRAM)
+    _require_program(program)
+    return program
+
+
 def _require_program(program: Program) -> None:
     if program.kind != "script":
         return
@@ -295,7 +310,7 @@ class WatchPace:
     share: float
     """Further ones come after this part of the time so far, …"""
     cost: float
-    """… and take no more than this part of it."""
+    """… and take no more than this part of it on a core; on a busy machine they take longer."""
 
 
 UNTIL_LEAK = WatchPace(first_s=10.0, share=0.1, cost=0.05)
@@ -306,7 +321,7 @@ HOLDS_AFTER = 1.5
 GRACE_SECONDS = 30.0
 """A program has so long to end after SIGTERM, as a server that closes its connections."""
 _JUDGE = (
-    "import sys; del sys.path[0]; sys.path.append(sys.argv[2]); "
+    "import os, sys; os.nice(10); del sys.path[0]; sys.path.append(sys.argv[2]); "
     "from leakscope.cli.runs import note_leak; note_leak(sys.argv[1])"
 )
 
@@ -345,8 +360,9 @@ class LeakWatch:
         first, first_at = "", 0.0
         while not self._over.wait(wait):
             at = time.monotonic() - began
+            spent = _seconds_of_children()
             leak = self._leak_by_now()
-            took = time.monotonic() - began - at
+            took = _seconds_of_children() - spent
             if leak is None or leak.signature != first:
                 first, first_at = ("", at) if leak is None else (leak.signature, at)
                 self.found = False
@@ -383,6 +399,12 @@ class LeakWatch:
             os.kill(number, signal.SIGTERM)
             if not self._over.wait(GRACE_SECONDS):
                 os.kill(number, signal.SIGKILL)
+
+
+def _seconds_of_children() -> float:
+    """Return what processes that have ended took of a core."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 LONGEST_NAME = 60

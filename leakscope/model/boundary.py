@@ -74,9 +74,11 @@ class Event(str, Enum):
     """A thread of ``threading`` was started."""
     PROCESS = "process"
     REQUEST = "request"
-    """A request that a server of HTTP hands to the program."""
+    """A request that a server of HTTP or gRPC hands to the program."""
     FAILED_REQUEST = "failed_request"
     """Of these, one that is answered with an error: status 400 or above."""
+    TASK = "task"
+    """What a worker of a task queue has done for one message, job or remote call."""
     DECODE_STEP = "decode_step"
     """A round of an engine that generates text."""
     TRIAL = "trial"
@@ -96,7 +98,9 @@ class Event(str, Enum):
     gauge of the shapes that variables were seen to have stands for it."""
 
 
-SERVED = frozenset({Event.REQUEST.value, Event.DECODE_STEP.value, Event.TRIAL.value})
+SERVED = frozenset(
+    {Event.REQUEST.value, Event.TASK.value, Event.DECODE_STEP.value, Event.TRIAL.value}
+)
 """What a server, an engine or a search does all the time: where it explains growth as well as the
 work does, growth is given in it."""
 

@@ -98,6 +98,16 @@ def test_a_parent_that_waits_for_healthy_children_leaves_nothing_open():
     assert not row(report, "main process").decides
 
 
+@pytest.mark.parametrize(("events", "supervises"), [({}, True), ({"request": 500}, False)])
+def test_a_parent_that_answers_requests_does_not_supervise(events, supervises):
+    run = run_of(healthy(), child(healthy(), 1))
+    run.main.measurements = [
+        replace(at, boundary=msgspec.structs.replace(at.boundary, step=0), events=events)
+        for at in at_its_ends(run.main)
+    ]
+    assert row(analyse(run), "main process").supervises is supervises
+
+
 def test_a_child_that_rose_too_short_a_time_leaves_the_run_open():
     rising = child(Program(epochs=8).leak("RolloutWorker.frames", 400 * KIB), 1)
     rising.measurements = at_its_ends(rising)

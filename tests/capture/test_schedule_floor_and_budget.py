@@ -540,7 +540,7 @@ def test_overhead_says_what_was_spent():
 def test_after_two_minutes_few_answers_of_a_server_feel_a_census(monkeypatch):
     def share(requests: int) -> float:
         run = FakeSession()
-        monkeypatch.setattr(type(run.session.events), "requests", requests)
+        monkeypatch.setattr(type(run.session.events), "served", requests)
         validations = 0.0
         for minute in range(20):
             if minute == 2:
@@ -560,3 +560,22 @@ def test_censuses_that_took_in_imports_while_a_program_was_set_up_forbid_no_late
     set_up(imports, 8)
     imports.taker.focused = 0.02
     assert looks_inside(imports) >= looks_inside(usual) - 1
+
+
+def session_of_passes(requests: int) -> FakeSession:
+    """A minute of passes of a model, a hundred a second, after so many requests."""
+    run = FakeSession()
+    dispatch, external = run.session.gate.dispatch, run.session.tracker.external
+    run.session.events._counts["request"] = requests
+    phase = dispatch(external.begin, "inference")
+    for _ in range(6000):
+        dispatch(external.batch, phase)
+        run.clock.sleep(0.01)
+    run.close()
+    return run
+
+
+def test_the_passes_of_a_server_are_measured_as_rarely_as_by_time():
+    served, alone = session_of_passes(100), session_of_passes(0)
+    assert 30 <= len(served.writer.boundaries) <= 70 < len(alone.writer.boundaries)
+    assert 8 <= len(served.writer.of(CensusRecord)) <= 20

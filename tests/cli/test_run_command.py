@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,7 +17,12 @@ from click.testing import CliRunner
 from leakscope.capture.run_directory import Program, World, interpreter_options
 from leakscope.cli import leakscope as commands
 from leakscope.cli.output import exit_code_of
-from leakscope.cli.program import ProgramEnding, split_command_line
+from leakscope.cli.program import (
+    NotOfThisPythonError,
+    ProgramEnding,
+    as_python_runs_it,
+    split_command_line,
+)
 from leakscope.cli.run import leave_outcome
 from leakscope.recording import RunDirectory
 
@@ -84,6 +90,64 @@ def test_interpreter_options_are_those_before_the_program(
     original: list[str], options: list[str]
 ) -> None:
     assert interpreter_options(original) == options
+
+
+LONG = "'" * 3  # how pip writes a script whose interpreter has a long path
+BY_SHELL = f"/bin/sh\n{LONG}exec' {sys.executable} $0 $@\n' {LONG}"
+
+
+def script_on_path(folder: Path, monkeypatch: pytest.MonkeyPatch, first_line: str) -> Path:
+    script = folder / "served"
+    script.write_text(f"#!{first_line}\nprint('served')\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder))
+    return script
+
+
+@pytest.mark.parametrize(
+    "first_line",
+    [sys.executable, BY_SHELL],
+)
+def test_a_command_of_this_python_is_run_by_its_name(
+    first_line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = script_on_path(tmp_path, monkeypatch, first_line)
+    named = Program("script", "served", ("-w", "2"))
+    assert as_python_runs_it(named) == Program("script", str(script), ("-w", "2"))
+    monkeypatch.chdir(tmp_path)  # a file of that name is what `python served` runs
+    assert as_python_runs_it(named) == named
+
+
+@pytest.mark.parametrize(
+    ("first_line", "says"),
+    [
+        ("/opt/other/bin/python3", "is no Python program"),
+        ("/bin/sh", "served is no Python program. Put leakscope where it starts one: served -n 2"),
+    ],
+)
+def test_of_another_command_is_said_what_can_be_run(
+    first_line: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script_on_path(tmp_path, monkeypatch, first_line)
+    with pytest.raises(NotOfThisPythonError, match=re.escape(says)) as refused:
+        as_python_runs_it(Program("script", "served", ("-n", "2", "python", "-u", "x.py")))
+    assert str(refused.value).endswith("served -n 2 python -u -m leakscope run x.py")
+
+
+def test_python_itself_is_left_out() -> None:
+    words = Program("script", sys.executable, ("-m", "package", "x"))
+    assert as_python_runs_it(words) == Program("module", "package", ("x",))
+    with pytest.raises(NotOfThisPythonError, match=r"-u -m leakscope run x\.py"):
+        as_python_runs_it(Program("script", sys.executable, ("-u", "x.py")))
+
+
+def test_project_root_of_an_installed_command_is_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = Program("script", str(Path(sys.executable).parent / "python"))
+    assert command.project_root() == str(tmp_path)
+    assert command.title == "python"
 
 
 def test_project_root_is_the_nearest_folder_with_a_projects_mark(tmp_path: Path) -> None:

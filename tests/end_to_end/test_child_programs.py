@@ -169,6 +169,59 @@ def test_a_service_of_two_processes_is_judged_by_both(tmp_path, keeps, verdict):
     assert len([process for process in report.processes if process.is_recorded]) == 3
 
 
+@pytest.mark.parametrize(("keeps", "verdict"), [("1", "leak"), ("", "clean")])
+def test_a_server_is_run_by_the_name_of_its_command(tmp_path, keeps, verdict):
+    pytest.importorskip("gunicorn", reason="needs gunicorn: pip install gunicorn")
+    command = Path(sys.executable).parent / "gunicorn"
+    if not command.exists():
+        pytest.skip("gunicorn isn't installed beside this Python")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    recorded = ["-m", "leakscope", "run", "--quiet", "--no-report", "--out", str(tmp_path / "run")]
+    server = subprocess.Popen(
+        [sys.executable, *recorded, "gunicorn", "-w", "2", "-b", f"127.0.0.1:{port}", "wsgi"],
+        cwd=PROGRAMS,
+        env={**os.environ, "KEEPS": keeps, "PATH": f"{command.parent}:{os.environ['PATH']}"},
+        start_new_session=True,
+    )
+    try:
+        answered = ask_for(24.0, f"http://127.0.0.1:{port}/")
+    finally:
+        os.killpg(server.pid, signal.SIGINT)
+        server.wait(60)
+    assert answered > 100
+    report = analyse(open_run(tmp_path / "run"))
+    assert report.verdict.value == verdict
+    culprits = serious(report)
+    assert [c.name for c in culprits] == (["wsgi.ANSWERS"] if keeps else [])
+    assert report.processes[0].supervises
+    for culprit in culprits:
+        assert culprit.fed_at[0].endswith("wsgi.py:11")
+        assert "per request" in report.headline
+
+
+@pytest.mark.parametrize("keeps", ["1", "0"])
+@pytest.mark.parametrize("queue", ["celery", "dramatiq", "rq", "grpc"])
+def test_what_tasks_and_calls_keep_has_a_rate_for_each(tmp_path, queue, keeps):
+    pytest.importorskip(queue, reason=f"needs {queue}")
+    if queue == "rq":
+        pytest.importorskip("fakeredis", reason="needs fakeredis")
+    report = report_of(tmp_path, "queued.py", queue, keeps)
+    if keeps == "0":
+        is_open = queue == "celery"  # its libraries keep some KiB in so short a time
+        assert report.verdict is RunVerdict.CLEAN or (
+            is_open and report.verdict is RunVerdict.INCONCLUSIVE
+        )
+        assert serious(report) == []
+        return
+    assert report.verdict is RunVerdict.LEAK
+    (culprit,) = serious(report)
+    assert culprit.name == "Encoder.results"
+    assert culprit.fed_at[0].endswith("queued.py:22")
+    assert f"per {'request' if queue == 'grpc' else 'task'}" in report.headline
+
+
 def ask_for(seconds: float, address: str) -> int:
     """Ask a service for so long; return how often it answered."""
     answered, until = 0, time.monotonic() + seconds

@@ -24,6 +24,7 @@ from leakscope.analysis.source.index import Managed, managed_names
 from leakscope.analysis.verdict.severity import SEVERITY_ORDER
 from leakscope.analysis.verdict.wording import listed
 from leakscope.model import gauge
+from leakscope.model.boundary import SERVED
 from leakscope.model.record import HeaderRecord
 from leakscope.model.report import (
     Cleared,
@@ -125,8 +126,11 @@ class JudgedProcess:
     @property
     def decides(self) -> bool:
         """Whether its verdict counts for the run: an open one of a process that rests doesn't."""
-        is_open = self.report.verdict is RunVerdict.INCONCLUSIVE
-        return not is_open or self.gained_in_all >= policy.HARMLESS_BYTES
+        if self.report.verdict is not RunVerdict.INCONCLUSIVE:
+            return True
+        was_watched = len(self.case.working) >= policy.FEWEST_READINGS
+        rests = self.supervises and was_watched
+        return not rests and self.gained_in_all >= policy.HARMLESS_BYTES
 
     @property
     def worked(self) -> int:
@@ -138,7 +142,8 @@ class JudgedProcess:
     def supervises(self) -> bool:
         """Whether it did no work of its own that was seen, and its memory rests."""
         rests = self.gained < policy.HARMLESS_BYTES and not self.is_serious
-        return self.header.child is None and not self.worked and rests
+        serves = any(self.case.track.has_event(event) for event in SERVED)
+        return self.header.child is None and not self.worked and not serves and rests
 
 
 def recorded_children(run: Run) -> list[Recording]:
