@@ -256,8 +256,8 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        """What identifies the group between censuses."""
-        return f"{self.kind.value} {self.file}:{self.line}"
+        """What identifies the group between censuses, wherever the program's folder lies."""
+        return f"{self.kind.value} {self.name} {self.file.rpartition('/')[2]}:{self.line}"
 
 
 class CensusScope(str, Enum):

@@ -74,6 +74,22 @@ def test_a_lambda_is_found_by_its_line() -> None:
     assert found.circles[0].steps[0] == "features"
 
 
+@pytest.mark.parametrize(
+    "registers",
+    [
+        "hidden.register_hook(watch(hidden))",
+        "hook = watch(hidden)\n    hidden.register_hook(hook)",
+        "hidden.register_hook(partial(note, hidden))",
+    ],
+    ids=["made at once", "made before", "a partial"],
+)
+def test_a_hook_that_a_function_makes_is_reported_where_it_is_registered(registers: str) -> None:
+    source = f"def train(features):\n    hidden = features * 2\n    {registers}\n"
+    found = loop_in(report_of(NOTE, OUT, *GRAPH, source=source))
+    assert found.fed_at == [f"train.py:{3 + registers.count(chr(10))}"]
+    assert found.circles[0].steps[0] == "hidden"
+
+
 def test_the_programs_own_hook_counts_before_a_librarys() -> None:
     wrapper = LoopStep(kind=StepKind.HOOK, name="BackwardHook.hook", file="/lib/hooks.py", line=9)
     mine = LoopStep(kind=StepKind.FUNCTION, name="watch.note", file=FILE, line=4)

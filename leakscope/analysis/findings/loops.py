@@ -12,7 +12,7 @@ from leakscope.analysis.source.index import (
     calls_that_create_graphs,
     places_that_call,
 )
-from leakscope.analysis.source.program import own_nodes
+from leakscope.analysis.source.program import CodeScope, own_nodes
 from leakscope.model.census import CensusRow, LoopStep, StepKind
 from leakscope.model.report import Circle, Remedy
 from leakscope.model.text import human_bytes, plural
@@ -107,12 +107,14 @@ def _function(sources: SourceIndex, loop: list[LoopStep]) -> LoopStep | None:
 
 def _registered(sources: SourceIndex, hook: LoopStep) -> _Call | None:
     """Return where a hook is registered; where that happens in several places the first counts."""
-    name = hook.name.rpartition(".")[2]
+    *outer, name = hook.name.split(".")
+    maker = outer[-1] if outer else ""
     for function in sorted(_REGISTERS):
         for statement in sources.program.mentioning(function):
             file = statement.scope.module.file
             for call in _calls_of(statement.node, function):
-                if any(_is_hook(argument, name, hook.line) for argument in _arguments(call)):
+                values = _values(_arguments(call), statement.scope)
+                if any(_is_hook(value, name, maker, hook.line) for value in values):
                     receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
                     return _Call(
                         sources.location(file, call.lineno), _simple(receiver, function), function
@@ -130,10 +132,24 @@ def _arguments(call: ast.Call) -> list[ast.expr]:
     return [*call.args, *(keyword.value for keyword in call.keywords)]
 
 
-def _is_hook(argument: ast.expr, name: str, line: int) -> bool:
-    if isinstance(argument, ast.Lambda):
-        return name == "<lambda>" and argument.lineno == line
-    return _last_name(argument) == name
+def _values(arguments: list[ast.expr], scope: CodeScope) -> Iterator[ast.expr]:
+    """Yield arguments, and what those that are variables of the function were bound to."""
+    for argument in arguments:
+        yield argument
+        if isinstance(argument, ast.Name):
+            bound = scope.bindings.get(argument.id, [])
+            yield from (b.value for b in bound if b.value is not None)
+
+
+def _is_hook(value: ast.expr, name: str, maker: str, line: int) -> bool:
+    """Return whether it is the function, a partial of it, or what the function around it makes."""
+    if isinstance(value, ast.Lambda):
+        return name == "<lambda>" and value.lineno == line
+    if isinstance(value, ast.Call):
+        is_part = _last_name(value.func) == "partial"
+        is_made = bool(maker) and _last_name(value.func) == maker
+        return is_made or (is_part and any(_last_name(part) == name for part in value.args[:1]))
+    return _last_name(value) == name
 
 
 def _last_name(node: ast.expr) -> str:
