@@ -250,12 +250,12 @@ class RunContext:
     @cached_property
     def private(self) -> FloatArray:
         """The program's own memory, by measurement: resident memory without pages of files, shared
-        memory and what leakscope itself holds.
+        memory and what leakscope itself holds, with what the kernel has swapped out.
         """
         values = self.track.gauge(self.host_metric)
         if self.host_metric == gauge.RSS and self.track.has_gauge(gauge.MAPPED):
             values = values - self.track.gauge(gauge.MAPPED)
-        return values - self.own
+        return values + np.nan_to_num(self.track.gauge(gauge.SWAPPED)) - self.own
 
     @cached_property
     def own(self) -> FloatArray:

@@ -22,6 +22,7 @@ PRIVATE_DIRTY = "private_dirty"
 SHARED = "shared"
 MAPPED = "mapped"
 HUGE_PAGES = "huge_pages"
+SWAPPED = "swapped"
 TREE_FILES = "tree_files"
 CHILDREN_PSS = "children_pss"
 CHILDREN = "children"
@@ -133,6 +134,7 @@ DESCRIPTIONS: dict[str, tuple[GaugeUnit, str]] = {
     SHARED: ("bytes", "resident memory shared with other processes or files"),
     MAPPED: ("bytes", "resident pages of files and of shared memory"),
     HUGE_PAGES: ("bytes", "private memory that lies in transparent huge pages"),
+    SWAPPED: ("bytes", "memory of the process that the kernel has swapped out"),
     TREE_FILES: (
         "bytes",
         "pages of files in a watched process and its children, shared pages divided",

@@ -30,7 +30,11 @@ _BLOCK = 512
 
 
 class ProcessProbe(GuardedProbe):
-    """Resident memory: on Linux from ``/proc/self/statm``, some microseconds."""
+    """Resident memory: on Linux from ``/proc/self/statm``, some microseconds.
+
+    Where the machine swaps, what of the process is swapped out as well: what leaks is touched by
+    nobody and goes first, so that resident memory no longer grows.
+    """
 
     name = "process"
 
@@ -39,17 +43,21 @@ class ProcessProbe(GuardedProbe):
         self._fd = -1
         self._pid = -1
         self._peak = PeakReader()
+        self._swaps = _IS_LINUX and machine_swaps()
 
     def measure(self) -> dict[str, int]:
         """Return the resident set, and on Linux its highest so far and what of it maps files."""
         if not _IS_LINUX:
             return {gauge.RSS: psutil.Process().memory_info().rss}
         resident, mapped = self._pages()
-        return {
+        found = {
             gauge.RSS: resident * self._page,
             gauge.RSS_PEAK: self._peak.read(),
             gauge.MAPPED: mapped * self._page,
         }
+        if self._swaps and (swapped := swapped_bytes(_STATUS)) is not None:
+            found[gauge.SWAPPED] = swapped
+        return found
 
     def _pages(self) -> tuple[int, int]:
         # The descriptor names the process that opened it, so a forked child needs its own; and a
@@ -79,6 +87,27 @@ class ProcessProbe(GuardedProbe):
         except ours(OSError):
             return []
         return fields if all(field.isdigit() for field in fields) else []
+
+
+def machine_swaps(table: Path = Path("/proc/swaps")) -> bool:
+    """Return whether the machine has somewhere to swap to: a line for each place, below a head."""
+    try:
+        return len(table.read_bytes().splitlines()) > 1
+    except ours(OSError):
+        return False
+
+
+def swapped_bytes(status: Path) -> int | None:
+    """Return what of a process's own memory is swapped out, ``VmSwap`` of its status file; None
+    where the kernel doesn't report it.
+    """
+    try:
+        for line in status.read_bytes().splitlines():
+            if line.startswith(b"VmSwap:"):
+                return int(line.split()[1]) * 1024
+    except ours(OSError, ValueError, IndexError):
+        pass
+    return None
 
 
 class PeakReader:
@@ -409,7 +438,8 @@ class OutsideProcess:
         try:
             rollup = read_rollup(self._process.pid)
             files = rollup.get("Pss_File", 0) + files_of_children
-            return divided(rollup) | {gauge.TREE_FILES: files}
+            swapped = {gauge.SWAPPED: rollup["Swap"]} if rollup.get("Swap") else {}
+            return divided(rollup) | {gauge.TREE_FILES: files} | swapped
         except ours(OSError, KeyError, ValueError):
             return {}
 

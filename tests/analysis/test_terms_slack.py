@@ -94,3 +94,25 @@ def test_what_leaks_into_free_memory_of_the_heap_is_a_leak_though_the_process_is
     assert {f.kind for f in report.findings if f.kind == "unexplained"} == (
         {"unexplained"} if rate else set()
     )
+
+
+@pytest.mark.parametrize("swaps", [True, False])
+def test_what_leaks_and_is_swapped_out_is_a_leak_though_resident_memory_is_flat(
+    swaps: bool,
+) -> None:
+    run = Program(epochs=8).gauge(gauge.SWAPPED, lambda s: swaps * grows(s)).build()
+    report = analyse(run)
+    assert report.verdict is (RunVerdict.LEAK if swaps else RunVerdict.CLEAN)
+    assert {f.kind for f in report.findings} == ({"unexplained"} if swaps else set())
+
+
+def test_a_culprit_that_is_swapped_out_is_explained_by_name() -> None:
+    program = Program(epochs=8).plant(Thing("kept", grows, length=lambda s: s.step))
+    program.swell(lambda s: -grows(s))
+    report = analyse(program.gauge(gauge.SWAPPED, grows).build())
+    assert [culprit.path for culprit in report.culprits] == ["kept"]
+    (ledger,) = report.ledgers
+    entries = {entry.kind: entry.bytes for entry in ledger.entries}
+    assert entries["named"] == pytest.approx(-entries["swapped"], rel=0.05)
+    assert abs(entries["unexplained"]) < 0.05 * entries["named"]
+    assert ledger.total_bytes < 0.05 * entries["named"]

@@ -26,6 +26,8 @@ from leakscope.probes.process import (
     ProcessProbe,
     SystemProbe,
     divided,
+    machine_swaps,
+    swapped_bytes,
 )
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
@@ -358,3 +360,41 @@ def test_open_figures_of_the_real_pyplot_are_counted():
     assert FiguresProbe().read() == {gauge.FIGURES: 2}
     pyplot.close("all")
     assert FiguresProbe().read() == {gauge.FIGURES: 0}
+
+
+def test_a_machine_swaps_where_its_table_has_a_place(tmp_path: Path) -> None:
+    head = "Filename\t\tType\t\tSize\t\tUsed\t\tPriority\n"
+    table = tmp_path / "swaps"
+    assert not machine_swaps(table)
+    table.write_text(head)
+    assert not machine_swaps(table)
+    table.write_text(f"{head}/dev/zram0 partition 4194300 0 100\n")
+    assert machine_swaps(table)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("VmRSS:\t 8 kB\nVmSwap:\t 12 kB\n", 12288), ("VmRSS:\t 8 kB\n", None)]
+)
+def test_what_is_swapped_out_is_read_where_the_kernel_reports_it(
+    text: str, size: int | None, tmp_path: Path
+) -> None:
+    status = tmp_path / "status"
+    assert swapped_bytes(status) is None
+    status.write_text(text)
+    assert swapped_bytes(status) == size
+
+
+@linux
+@pytest.mark.skipif(not machine_swaps(), reason="this machine has nowhere to swap to")
+def test_what_the_kernel_swaps_out_stays_the_programs():
+    probe = ProcessProbe()
+    before = probe.read()
+    memory = mmap.mmap(-1, 64 * MB, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory.write(os.urandom(MB) * 64)
+    page_out = 21  # MADV_PAGEOUT, Linux 5.4
+    memory.madvise(page_out)
+    after = probe.read()
+    memory.close()
+    swapped = after[gauge.SWAPPED] - before[gauge.SWAPPED]
+    assert swapped >= 16 * MB
+    assert after[gauge.RSS] - before[gauge.RSS] + swapped >= 56 * MB

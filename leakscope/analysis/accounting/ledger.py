@@ -89,6 +89,7 @@ def _host(case: RunContext, window: MeasuredWindow, growers: list[Grower]) -> Le
         _entry("page-locked memory of torch", _gain(case, gauge.PINNED_HOST), "pinned"),
         _entry("shared memory", _shared(case, window), "shm"),
         _entry(MAPPED_FILES, _mapped(case, window), "mapped"),
+        _entry("swapped out, no longer resident", -_gain(case, gauge.SWAPPED), "swapped"),
         _entry(CHILDREN if tree is None else CHILDREN_BEYOND, children, "children"),
     ]
     entries += _new_unnamed(case, window, entries, growers)
