@@ -148,7 +148,8 @@ def test_arenas_of_many_threads_are_one_kind() -> None:
     gained = rise(before, after)
     # With few processors some threads share an arena, and the first may have the main heap.
     assert gained[gauge.MAPPED_ARENAS] >= 0.6 * 6 * 150 * 60_000
-    assert gained[gauge.MAPPED_ANONYMOUS] < 2 * MB
+    # Where nothing is free above the main heap, that goes on in other mappings.
+    assert gained[gauge.MAPPED_ANONYMOUS] < 2 * MB + 150 * 60_000
 
 
 def kinds_of(*mappings: Mapping) -> list[str]:
