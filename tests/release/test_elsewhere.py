@@ -20,7 +20,7 @@ from installed_run import LEAKING_LINE, PROGRAM
 ROOT = Path(__file__).parents[2]
 ELSEWHERE = Path(__file__).parent / "elsewhere"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ELSEWHERE), str(ROOT)])}
-REFERENCE = "walker: reference, as no native one is installed"
+REFERENCE = "walker: reference, because no native one is installed"
 PLATFORM = "platform: Darwin: memory that processes share"
 
 pytestmark = [
