@@ -637,6 +637,8 @@ class Cleared(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     """``bounded: 500 entries since epoch 2``."""
     kind: str
+    """``bounded`` (it fills up to a bound, or has), ``constant``, ``level`` (it rises and falls
+    back, or by little), ``open`` (too little to matter), ``mapped`` and others of processes."""
     total_bytes: int = 0
     signature: str = ""
 

@@ -136,7 +136,7 @@ def test_what_came_to_a_bound_is_a_cache_and_what_never_grew_is_none() -> None:
     bounded = Cleared(
         name="cache", path="", reason="bounded: 500 entries", kind="bounded", total_bytes=MIB
     )
-    constant = msgspec.structs.replace(bounded, reason="constant: no growth across boundaries")
+    constant = msgspec.structs.replace(bounded, kind="constant", reason="constant: no growth")
     assert of(KindOfGrowth.CACHE, report(cleared=[bounded, constant])).bytes == MIB
     assert answers(report(cleared=[constant]))[KindOfGrowth.CACHE] is Answer.NO
 

@@ -90,7 +90,7 @@ class JudgedProcess:
             cleared for cleared in self.report.cleared if cleared.total_bytes >= self.gained / 2
         ]
         most = max(seen, key=lambda cleared: cleared.total_bytes, default=None)
-        is_constant = most is None or most.reason.startswith("constant")
+        is_constant = most is None or most.kind == "constant"
         return "" if most is None or is_constant else f", {most.name} holds most of it"
 
     @property

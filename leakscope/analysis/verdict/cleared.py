@@ -19,8 +19,6 @@ from leakscope.model.text import human_bytes, human_count
 from leakscope.model.trend import Reason, Trend, TrendVerdict
 
 MOST_CLEARED = 15
-FULL = ("bounded", "filling")
-"""Beginnings of reasons for what fills up to a bound, or has."""
 _CLEARED_PARTS = {"parameters", "buffers", "gradients", "code"}
 _HOLDERS = {"list", "dict", "set", "deque", "tuple", "lru_cache", "queue", "compiled"} | {
     "tensor",
@@ -123,8 +121,8 @@ def _cleared(case: RunContext, path: int, trend: Trend | None) -> Cleared:
         stopped = "stopped growing"
         entries = f"{human_count(row.length)} entries" if row.length is not None else stopped
         return _entry(case, path, row, f"bounded: {entries}{since}", "bounded")
-    kind = "open" if trend.is_open else "bounded"
-    return _entry(case, path, row, _REASONS[trend.reason], kind)
+    kind = "constant" if trend.reason is Reason.UNCHANGED else "level"
+    return _entry(case, path, row, _REASONS[trend.reason], "open" if trend.is_open else kind)
 
 
 def _since(

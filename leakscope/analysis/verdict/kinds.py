@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.exclusions import PINNED
 from leakscope.analysis.processes.children import MAIN
-from leakscope.analysis.verdict.cleared import FULL
 from leakscope.model import gauge
 from leakscope.model.report import (
     Answer,
@@ -65,7 +64,7 @@ def _accused(report: Report) -> KindAnswer:
 
 
 def _cache(report: Report) -> KindAnswer:
-    bounded = [c for c in report.cleared if c.kind == "bounded" and c.reason.startswith(FULL)]
+    bounded = [c for c in report.cleared if c.kind == "bounded"]
     if bounded:
         largest = max(bounded, key=lambda c: c.total_bytes)
         return KindAnswer(
