@@ -56,6 +56,28 @@ def test_a_library_that_keeps_what_a_line_allocates_is_named_with_both() -> None
     assert report.verdict is RunVerdict.LEAK
 
 
+@pytest.mark.parametrize(("library", "kept"), [("libz.so.1", True), ("libtorch_cpu.so", False)])
+def test_the_container_that_gets_what_is_made_there_is_named(library: str, kept: bool) -> None:
+    """Not of torch: what it allocates may be kernels and plans."""
+    run = Program(epochs=14).swell(lambda s: s.step * MIB).build()
+    run.main.sources["/project/train.py"] = (
+        "class Shipper:\n"
+        "    def stream(self, name):\n"
+        "        self.streams[name] = zlib.compressobj(6)\n"
+    )
+    for measurement in run.main.measurements[::4]:
+        sites = [site(measurement.boundary.step * MIB, 3, library=library)]
+        run.main.native_allocations.append(
+            NativeAllocationsRecord(
+                boundary=measurement.boundary.index, interval_bytes=1 << 19, sites=sites
+            )
+        )
+    found = finding(analyse(run), "unexplained")
+    assert found.title.startswith(f"Native memory grows in {library}, called at train.py:3")
+    assert found.title.endswith("whose result goes into Shipper.streams") is kept
+    assert (found.remedy.title == "Bound Shipper.streams, or close what it keeps") is kept
+
+
 def test_the_site_that_gains_most_comes_first() -> None:
     def sites(step: int) -> list[NativeSite]:
         return [site(step * MIB / 4, 12), site(step * MIB * 3 / 4, 31)]

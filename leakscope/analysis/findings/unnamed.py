@@ -9,7 +9,12 @@ import msgspec
 import numpy as np
 
 from leakscope.analysis.accounting.ledger import WITHOUT_NAME, host_ledger
-from leakscope.analysis.accounting.native import NativeGrowth, growing_allocations, where_mapped
+from leakscope.analysis.accounting.native import (
+    NativeGrowth,
+    growing_allocations,
+    is_of_torch,
+    where_mapped,
+)
 from leakscope.analysis.accounting.terms import Term, unexplained_series, unnamed_at
 from leakscope.analysis.columns.series import HOST, FloatArray, IntArray
 from leakscope.analysis.findings.loops import explain_loop
@@ -251,7 +256,9 @@ def _native(case: RunContext, term: Term, native: list[NativeGrowth], ledger: Le
     """Return what is known of growth that sampled native allocations account for."""
     left, first = term.trend.net_bytes, native[0]
     place = f", called at {first.location}" if first.location else ""
-    keeper = case.sources.kept_in(first.file, first.line) if first.location else ""
+    # What torch allocates below a line may be kernels, plans and graphs, not what the line returns.
+    is_known = bool(first.location) and not is_of_torch(first)
+    keeper = case.sources.kept_in(first.file, first.line) if is_known else ""
     rows = "; ".join(
         f"{n.name}{' at ' + n.location if n.location else ''} {human_bytes(n.gained_bytes)}"
         for n in native[:MOST_SITES]
@@ -259,7 +266,7 @@ def _native(case: RunContext, term: Term, native: list[NativeGrowth], ledger: Le
     return to_finding(
         "unexplained",
         f"Native memory grows in {first.library}{place}"
-        f"{', and is kept in ' + keeper if keeper else ''}",
+        f"{', whose result goes into ' + keeper if keeper else ''}",
         f"{human_bytes(left)} of growth ({human_share(min(term.share, 1.0))}) is in no Python "
         f"object. Of sampled native allocations these go on growing (estimates): {rows}."
         f"{_by_threads(native[:MOST_SITES])}"
