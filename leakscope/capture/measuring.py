@@ -23,6 +23,7 @@ from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.census import Census, CensusScope
 from leakscope.model.device import DeviceStorages
 from leakscope.model.record import (
+    CENSUS_SKIPPED,
     BlockListRecord,
     BoundaryRecord,
     CensusRecord,
@@ -314,7 +315,7 @@ class Measuring:
         if not self._knows_threads:
             self._knows_threads = True
             self.note(
-                "census-skipped-threads",
+                CENSUS_SKIPPED,
                 "Without the native walker the program's threads go on while leakscope's looks at "
                 "their objects: at boundaries by time no census was taken.",
                 boundary.index,

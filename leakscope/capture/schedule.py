@@ -73,7 +73,7 @@ class Schedule:
         self._floor_spent = 0.0
         self._timed_spent = 0.0
         """Seconds of that at boundaries by time alone, before the program reached one itself."""
-        self._works = False
+        self._has_begun = False
         """Whether a phase has begun: what came before was set-up."""
         self._floor_full = 0.0
         self._late_spent = 0.0
@@ -123,9 +123,9 @@ class Schedule:
             self._floor_spent -= self._timed_spent
             self._floor_inside -= self._timed_spent
             self._timed_spent = 0.0
-            if not self._works:
+            if not self._has_begun:
                 self._costs.forget_names()
-        self._works = self._works or kind is BoundaryKind.PHASE_BEGIN
+        self._has_begun = self._has_begun or kind is BoundaryKind.PHASE_BEGIN
         return self._between(kind, phase, label, now)
 
     @property

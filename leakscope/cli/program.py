@@ -470,8 +470,11 @@ def _interpreter_of(script: str) -> str | None:
     Where the path to it is too long for a first line, pip writes a script of the shell that
     has it in the second.
     """
-    with Path(script).open("rb") as stream:
-        start = stream.read(2048)
+    try:
+        with Path(script).open("rb") as stream:
+            start = stream.read(2048)
+    except OSError:  # it may be run, and not be read
+        return None
     if not start.startswith(b"#!"):
         return None
     words = " ".join(start[2:].decode(errors="replace").split("\n")[:2]).replace('"', "").split()

@@ -515,6 +515,8 @@ class ErrorRecord(msgspec.Struct, tag="error", kw_only=True, omit_defaults=True)
 
 UNRECORDED_CHILDREN = "children"
 """Slug of the note that child processes did most of the work, and weren't recorded."""
+CENSUS_SKIPPED = "census-skipped-threads"
+"""Slug of the note that without the native walker no census was taken at boundaries by time."""
 
 
 class NoteRecord(msgspec.Struct, tag="note", kw_only=True, omit_defaults=True):

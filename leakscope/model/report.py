@@ -649,10 +649,9 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
     label: str
     bytes: int
     kind: str
-    """``named``, ``graph``, ``garbage``, ``slack``, ``pinned``, ``shm``, ``children``, ``own``,
-    ``elsewhere``,
-    ``native`` (sampled), ``imputed``, ``unexplained``; of a device also ``unnamed``, ``cached``,
-    ``fragmentation``, ``pending``, ``outside``."""
+    """``named``, ``graph``, ``garbage``, ``slack``, ``pinned``, ``shm``, ``mapped``, ``swapped``,
+    ``children``, ``own``, ``elsewhere``, ``native`` (sampled), ``imputed``, ``unexplained``; of a
+    device also ``unnamed``, ``cached``, ``fragmentation``, ``pending``, ``outside``."""
     note: str = ""
 
 

@@ -335,6 +335,13 @@ class Shipper:
         self.second.append(image)
 
 
+    def __call__(self, path):
+        self[path] = decode(path)
+
+        def later():
+            groups(path).append(decode(path))
+
+
 def parse(texts):
     trees = []
     for text in texts:
@@ -352,10 +359,22 @@ def parse(texts):
         (12, "Shipper.readers"),
         (15, ""),
         (20, ""),
-        (28, "trees"),
+        (26, "Shipper"),
+        (29, ""),
+        (35, "trees"),
         (90, ""),
     ],
-    ids=["at once", "later", "as it is made", "read", "two", "a local list", "no such line"],
+    ids=[
+        "at once",
+        "later",
+        "as it is made",
+        "read",
+        "two",
+        "the object itself",
+        "a call's",
+        "a local list",
+        "no such line",
+    ],
 )
 def test_the_container_that_gets_what_a_line_makes(line: int, name: str) -> None:
     assert SourceIndex({"/p/train.py": KEEPING}).kept_in("/p/train.py", line) == name

@@ -231,9 +231,8 @@ def contents_of_growers(case: RunContext, growers: Sequence[Grower]) -> dict[int
     native = growing_allocations(case) if growers and case.pool.is_growing else []
     found: dict[int, NativeGrowth] = {}
     for each in native:
-        is_weighed = each.library.startswith(
-            policy.WEIGHED_LIBRARIES
-        )  # by the census, with the items
+        # By the census, with the items.
+        is_weighed = each.library.startswith(policy.WEIGHED_LIBRARIES)
         is_little = each.gained_bytes < policy.HARMLESS_BYTES
         # What threads keep they may keep when the item is gone.
         if is_weighed or is_little or each.is_awaited or not each.line:

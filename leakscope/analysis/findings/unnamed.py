@@ -38,7 +38,7 @@ from leakscope.analysis.verdict.severity import forecast
 from leakscope.analysis.verdict.wording import to_finding
 from leakscope.model import gauge
 from leakscope.model.census import CensusRow, RootKind
-from leakscope.model.record import NativeOwner
+from leakscope.model.record import CENSUS_SKIPPED, NativeOwner
 from leakscope.model.report import Finding, Ledger, LedgerEntry, Remedy, Severity
 from leakscope.model.text import human_bytes, human_count, human_share, plural
 from leakscope.model.trend import Trend
@@ -80,8 +80,6 @@ LOOK_ELSEWHERE = Remedy(
 )
 MOST_TYPES = 3
 MOST_SITES = 3
-FEWEST_CENSUSES = 2
-"""Censuses that show growth of a name; the only one at the end of a run shows none."""
 
 CALL_LESS = Remedy(
     title="Close, stop or reset what this line uses in each round",
@@ -205,21 +203,33 @@ def _leak(case: RunContext, term: Term, ledger: Ledger) -> Finding:
     unreached = sum(n.gained_bytes for n in objects) - in_use(ledger)
     if unreached >= max(policy.MOST_SHARE * left, policy.HARMLESS_BYTES):
         return _unreached(term, objects, ledger)
-    if len(case.table.censuses) < FEWEST_CENSUSES and _lacks_censuses_by_time(case):
+    if len(case.table.censuses) < policy.FEWEST_CENSUSES and _lacks_censuses_by_time(case):
         return _unseen(term, ledger)
-    return to_finding(
-        "unexplained",
+    return _without_name(
+        term,
         "Memory grows outside everything that has a name",
         f"{human_bytes(left)} of growth ({human_share(min(term.share, 1.0))}) is neither garbage "
         "nor allocator slack nor in anything that has a name: native code allocated it, or a "
         "running loop alone refers to it, as to the generator that it goes over."
         f"{where_mapped(case, term.trend.tail_from)}{_other_growth(ledger)}",
         UNEXPLAINED_REMEDY,
-        fed_at=case.sampled_lines if term.share >= policy.MAIN_SHARE else [],
+        case.sampled_lines if term.share >= policy.MAIN_SHARE else [],
+    )
+
+
+def _without_name(
+    term: Term, title: str, text: str, remedy: Remedy, fed_at: list[str] | None = None
+) -> Finding:
+    return to_finding(
+        "unexplained",
+        title,
+        text,
+        remedy,
+        fed_at=fed_at,
         severity=Severity.WARNING,
         trend=term.trend,
         share=term.share,
-        total_bytes=left,
+        total_bytes=term.trend.net_bytes,
         falsifier=(
             "A warm-up would have ended within the run.",
             f"It grew through the last {plural(term.trend.points, 'reading')}.",
@@ -228,27 +238,19 @@ def _leak(case: RunContext, term: Term, ledger: Ledger) -> Finding:
 
 
 def _lacks_censuses_by_time(case: RunContext) -> bool:
-    return any(note.slug == "census-skipped-threads" for note in case.recording.notes)
+    return any(note.slug == CENSUS_SKIPPED for note in case.recording.notes)
 
 
 def _unseen(term: Term, ledger: Ledger) -> Finding:
     """Return what is known of growth in a run of the slower walker that has no boundaries."""
     left = term.trend.net_bytes
-    return to_finding(
-        "unexplained",
+    return _without_name(
+        term,
         "Memory grows, and no census saw who holds it",
         f"{human_bytes(left)} of growth ({human_share(min(term.share, 1.0))}) is neither garbage "
         "nor allocator slack. Which names hold it was not looked at: without the native walker "
         f"no census is taken at boundaries by time.{_other_growth(ledger)}",
         LET_IT_LOOK,
-        severity=Severity.WARNING,
-        trend=term.trend,
-        share=term.share,
-        total_bytes=left,
-        falsifier=(
-            "A warm-up would have ended within the run.",
-            f"It grew through the last {plural(term.trend.points, 'reading')}.",
-        ),
     )
 
 

@@ -34,6 +34,8 @@ container's growth (Eclipse MAT's rule for a big drop), readings that reach thro
 
 FEWEST_READINGS = 3
 """Readings below which nothing is concluded: two can't tell a level from a slope."""
+FEWEST_CENSUSES = 2
+"""Censuses that can show growth of a name: the one at the end of a run alone shows none."""
 FEWEST_GROWING = 5
 """Readings that a growing tail takes, and growth within a phase that has one passage; those from
 which scatter is estimated. Of four, noise alone rises every time once in 24 runs, of five once in

@@ -576,7 +576,8 @@ def _containers(node: ast.stmt, names: set[str] | None) -> Iterator[ast.expr]:
 def _as_written(container: ast.expr, scope: CodeScope) -> str:
     """Return a container's name: of an attribute of ``self`` by the class, of others as written."""
     written = dotted(container)
-    holder, _, rest = written.partition(".")
+    holder, dot, rest = written.partition(".")
     owner = scope.enclosing_class()
-    is_own = owner is not None and holder in {"self", scope.receiver}
-    return f"{owner.name}.{rest}" if is_own and owner is not None else written
+    if owner is None or not holder or holder not in {"self", scope.receiver}:
+        return written
+    return f"{owner.name}{dot}{rest}"
