@@ -221,6 +221,9 @@ class EventDispatcher:
             self.dispatch(event, *args)
 
     def _fault(self, error: Exception) -> None:
+        if isinstance(error, MemoryError):
+            self._guard.shortage(PART, error)
+            return
         self._guard.fault(PART, error)
         if not self._guard.allows(PART):
             self.shut()
@@ -247,6 +250,7 @@ class Guard:
         self.report = report
         self.strict = os.environ.get("LEAKSCOPE_STRICT") == "1"
         self._faults: dict[str, int] = {}
+        self._shortages: dict[str, int] = {}
 
     def allows(self, part: str) -> bool:
         """Return whether a part is still switched on."""
@@ -278,10 +282,24 @@ class Guard:
     def fault(self, part: str, error: Exception) -> None:
         """Count a fault and report it."""
         count = self._faults[part] = self._faults.get(part, 0) + 1
+        self._report(part, error, is_off=count >= FAULTS_ALLOWED)
+
+    def shortage(self, part: str, error: MemoryError) -> None:
+        """Report that a part found no memory, a few times; it is never switched off for that.
+
+        The program may free memory and go on, and what it does then is to be seen.
+        """
+        count = self._shortages[part] = self._shortages.get(part, 0) + 1
+        if count <= FAULTS_ALLOWED:
+            self._report(part, error, is_off=False)
+
+    def _report(self, part: str, error: Exception, *, is_off: bool) -> None:
         if self.report is None:
             return
         try:
-            self.report(part, describe(error), count >= FAULTS_ALLOWED)
+            self.report(part, describe(error), is_off)
+        except MemoryError:
+            return
         except Exception:
             self.report = None
 

@@ -212,7 +212,7 @@ while head is not None:
 def test_deep_wide_and_many_kinded_heaps_are_looked_at(tmp_path: Path) -> None:
     if available() < 6 << 30:
         pytest.skip("the dict alone takes a gigabyte")
-    ended = fault_runs.recorded(ODD_HEAPS, tmp_path)
+    ended = fault_runs.recorded(ODD_HEAPS, tmp_path, "--max-pause", "1000")
     assert (ended.code, ended.out) == (0, "result 10000000 5000 300\n")
     report = fault_runs.report_of(tmp_path)
     assert report["errors"] == []
