@@ -65,8 +65,10 @@ class Costs:
         self.seconds[activity] = self.seconds.get(activity, 0.0) + seconds
         self.total += seconds
 
-    def charge_request(self, activity: str, seconds: float) -> None:
-        """Note time that the user requested: reported, but not charged to the budget."""
+    def note(self, activity: str, seconds: float) -> None:
+        """Note time that the user requested, or that nobody waited for: it is reported, and not
+        charged to the budget.
+        """
         self.seconds[activity] = self.seconds.get(activity, 0.0) + seconds
 
     def sample(self, due: Due, seconds: float, objects: int | None = None) -> None:

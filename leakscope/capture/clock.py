@@ -51,7 +51,7 @@ class BoundaryClock:
         self._stop: _Signal | None = None
         self._next = 0.0
         self._waited_since = 0.0
-        self.on_wake: Callable[[], object] | None = None
+        self.on_wake: list[Callable[[], object]] = []
         """Called each time that the thread wakes, whether a boundary is due or not."""
 
     def start(self) -> None:
@@ -137,8 +137,8 @@ def _run_thread(clock: weakref.ref[BoundaryClock], stop: _Signal) -> None:
                 if alive is None:
                     return
                 alive.tick()
-                if alive.on_wake is not None:
-                    alive.on_wake()
+                for call in alive.on_wake:
+                    call()
                 del alive
         except BaseException:  # the interpreter is shutting down, or what reads the clock is gone
             return

@@ -32,7 +32,7 @@ from leakscope.heap.anatomy import locals_of
 from leakscope.heap.compiled_code import compiled_code
 from leakscope.model import gauge
 from leakscope.model.census import Waiting
-from leakscope.model.errors import OUR_FILES
+from leakscope.model.errors import OUR_FILES, ours
 
 if TYPE_CHECKING:
     from leakscope.probes import Probe
@@ -128,11 +128,15 @@ class SlowGauges:
         self._budget = budget
         self.part = 1.0
         """Part of what they may take beside the budget: less where somebody waits for answers."""
+        self.reads_ahead = False
+        """Whether what divides memory is read by :meth:`read_ahead`, and at boundaries only at the
+        end."""
         self._in_child = in_child
         self._children_since = inf
         self._tree_from = inf
         self._boundaries = 0
         self._work_from = 0.0
+        self._ahead: dict[str, int] = {}
         self.last_seconds = 0.0
         """What the latest call of :meth:`read` took."""
 
@@ -146,16 +150,19 @@ class SlowGauges:
 
         ``between`` phases, where boundaries are compared, also those that a short run can bear.
         """
-        gauges: dict[str, int] = {}
+        gauges, self._ahead = self._ahead, {}
         self.last_seconds = tree_seconds = 0.0
         self._boundaries += 1
         if self._boundaries <= FIRST_BOUNDARIES:
             self._work_from = now
         age = now - self._work_from
         for reader in self._readers:
+            if self.reads_ahead and reader.divides_memory and not everything:
+                continue
             is_due = everything or now >= self._turn_of(reader)
             share = self._share_of(reader) * self.part
             is_bearable = between and reader.is_bearable(now, age, share)
+            is_bearable = is_bearable and (self._is_shared or not reader.divides_shared)
             if is_due or is_bearable or reader.is_due_in_short_run(now, age, self.part):
                 gauges.update(reader.read(now, self._budget * SLOW_SHARE))
                 self.last_seconds += reader.seconds
@@ -165,6 +172,27 @@ class SlowGauges:
         elif gauge.CHILDREN in gauges and gauge.CHILDREN_PSS in gauges:
             self._plan_tree(now, gauges[gauge.CHILDREN], tree_seconds)
         return gauges
+
+    def read_ahead(self, now: float) -> float:
+        """Read what the kernel is slow to add up, in a thread of ours, for the next boundary.
+
+        The kernel works without the interpreter's lock, so that nobody who is answered meanwhile
+        waits for it. Return the seconds that it took.
+        """
+        taken = 0.0
+        for reader in self._readers if self.reads_ahead else ():
+            if reader.divides_memory and (
+                now >= reader.not_before
+                or reader.is_due_in_short_run(now, now - self._work_from, 1.0)
+            ):
+                self._ahead = reader.read(now, self._budget * SLOW_SHARE, is_guarded=False)
+                taken += reader.seconds
+        return taken
+
+    @property
+    def _is_shared(self) -> bool:
+        """Whether another process may map the same pages: a child of this one, or its parent."""
+        return self._in_child or self._tree_from < inf
 
     def _turn_of(self, reader: _SlowReader) -> float:
         """Return when a source is read again: those of children together, for they add up."""
@@ -198,6 +226,8 @@ class _SlowReader:
         """Whether it is about child processes, or of memory that is shared with them."""
         self.divides_memory = False
         """Whether it is about memory by kind of mapping."""
+        self.divides_shared = False
+        """Whether it divides pages among the processes that share them: of use where some do."""
         self.seconds = 0.0
         """What the last reading took."""
         self._read_at = 0.0
@@ -230,14 +260,22 @@ class _SlowReader:
         apart = max(policy.SLOW_FLOOR_SPACING * age, min(self._recent, default=0.0) / cost)
         return now - self._read_at >= apart
 
-    def read(self, now: float, share: float) -> dict[str, int]:
+    def read(self, now: float, share: float, *, is_guarded: bool = True) -> dict[str, int]:
+        """Return its gauges; a fault is written down if guarded, which only boundaries may do."""
         began = self._clock()
-        gauges = self._guard.call(f"probe {self.probe.name}", {}, self.probe.gauges)
+        if is_guarded:
+            gauges = self._guard.call(f"probe {self.probe.name}", {}, self.probe.gauges)
+        else:
+            try:
+                gauges = self.probe.gauges()
+            except ours(Exception):
+                gauges = {}
         self.seconds = self._clock() - began
         self._readings += 1
         self._read_at = now
         self.is_of_tree = self.is_of_tree or any(map(_is_of_tree, gauges))
         self.divides_memory = self.divides_memory or gauge.MAPPED_ANONYMOUS in gauges
+        self.divides_shared = self.divides_shared or gauge.PSS in gauges
         self._recent.append(self.seconds)
         self.not_before = now + min(self._recent) / share
         return gauges

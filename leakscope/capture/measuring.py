@@ -165,9 +165,16 @@ class Measuring:
                 self._guard.call("own memory", None, self._own_memory.charge, gauges)
         return Due.RECORD if census is None else _done(census)
 
-    def spare(self) -> None:
-        """Take less of the program's time from now on: it is a server, with answers due."""
-        self._slow.part = policy.SERVED_SLOW_PART
+    def spare(self, *, reads_ahead: bool) -> None:
+        """Take less of the program's time from now on: it is a server, with answers due.
+
+        ``reads_ahead`` if :meth:`read_ahead` is called from a thread of ours.
+        """
+        self._slow.part, self._slow.reads_ahead = policy.SERVED_SLOW_PART, reads_ahead
+
+    def read_ahead(self, now: float) -> None:
+        """Read what is slow to read for the next boundary, while the program goes on."""
+        self._costs.note("gauges", self._slow.read_ahead(now))
 
     def uncounted_seconds(self, done: Due) -> float:
         """Return the seconds of what was just done that say nothing of the next time it is done.
@@ -229,7 +236,7 @@ class Measuring:
         self._writer.write(record, sync=True)
         self._keep_sources()
         self._guard.call("own memory", None, self._own_memory.charge, gauges)
-        self._costs.charge_request("on request", self._clock() - began)
+        self._costs.note("on request", self._clock() - began)
 
     def keep_failure(self, record: OutOfMemoryRecord) -> None:
         """Write down that memory ran out, and wait for the disk."""

@@ -199,7 +199,7 @@ class Session:
         Return False, with nothing arranged, where there is no such thread.
         """
         if self._time is not None:
-            self._time.on_wake = call
+            self._time.on_wake.append(call)
         return self._time is not None
 
     def take_snapshot(self) -> None:
@@ -330,9 +330,15 @@ class Session:
         def now() -> float:
             return 0.0 if (alive := session()) is None else alive._now()
 
+        def read_ahead() -> None:
+            if (alive := session()) is not None and alive.is_live:
+                alive._measuring.read_ahead(alive._now())
+
         is_child = self._floor is CHILD_FLOOR
         patience = policy.TIME_IDLE_SECONDS_OF_CHILD if is_child else None
-        return BoundaryClock(reach, idle, now, patience)
+        clock = BoundaryClock(reach, idle, now, patience)
+        clock.on_wake.append(read_ahead)
+        return clock
 
     def _reach_by_time(self) -> None:
         self._guard.call("time", None, self._reach, BoundaryKind.TIME, None, "")
@@ -436,7 +442,7 @@ class Session:
             self._guard.call("ranks", None, self._look_for_ranks)
         self._schedule.serves = serves = self.events.served >= policy.SERVED_FROM
         if serves:
-            self._measuring.spare()
+            self._measuring.spare(reads_ahead=self._time is not None)
         began = self._work_clock()
         done = self._measuring.at(boundary, due)
         resident = self._measuring.resident

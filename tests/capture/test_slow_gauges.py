@@ -190,3 +190,36 @@ def test_the_own_memory_of_a_child_is_read_throughout_as_children_are(name):
         assert len(read_at) >= 6
         assert read_at[-1] >= 0.7 * seconds
         assert probe.reads * probe.seconds <= 0.05 * seconds
+
+
+def test_pages_are_divided_among_processes_where_there_are_others():
+    alone, with_children = (FakeProbe(FakeClock(), gauge.PSS, slow=True) for _ in range(2))
+    alone.seconds = with_children.seconds = 0.01
+    assert len(read_at(alone, 60, between=True)) <= 0.05 * BUDGET * 60 / alone.seconds + 3
+    children = FakeChildren(with_children.clock)
+    pass_of(60, children, with_children)
+    assert with_children.reads == len(children.read_at)
+
+
+def test_nobody_who_is_answered_waits_for_sums_over_mappings():
+    probe = FakeProbe(FakeClock(), gauge.MAPPED_ANONYMOUS, slow=True)
+    probe.seconds = 0.02
+    slow = SlowGauges([probe], probe.clock, Guard(), BUDGET)
+    assert slow.read(0.0, everything=False) == {probe.name: probe.value}
+    assert slow.read_ahead(1.0) == 0.0
+    slow.reads_ahead = True
+    found, ahead = [], 0
+    for at in range(1, 6000):
+        now = at / 100
+        before = probe.reads
+        assert slow.read_ahead(now) == pytest.approx((probe.reads - before) * probe.seconds)
+        ahead += probe.reads - before
+        before = probe.reads
+        found += [now] * (probe.name in slow.read(now, everything=False))
+        assert slow.last_seconds == 0.0
+        assert probe.reads == before
+    assert len(found) == ahead >= 6
+    assert found[-1] >= 36
+    before = probe.reads
+    assert slow.read(60.0, everything=True) == {probe.name: probe.value}
+    assert probe.reads == before + 1

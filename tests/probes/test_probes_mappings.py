@@ -26,6 +26,7 @@ from leakscope.probes.mappings import (
     classed,
     read_mappings,
 )
+from leakscope.probes.process import MappingProbe
 
 MB = 1 << 20
 ARENA = 64 * MB
@@ -45,6 +46,13 @@ def test_the_kinds_add_up_to_resident_memory() -> None:
     found = probe.read()
     resident = int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
     assert sum(found[kind] for kind in gauge.MAPPING_KINDS) == pytest.approx(resident, abs=4 * MB)
+
+
+@linux
+def test_what_is_shared_and_what_is_not_are_the_sums_that_the_kernel_makes() -> None:
+    found, sums = MappingKindsProbe().read(), MappingProbe().read()
+    for name in (gauge.PRIVATE, gauge.PRIVATE_DIRTY, gauge.SHARED, gauge.HUGE_PAGES):
+        assert found[name] == pytest.approx(sums[name], abs=MB)
 
 
 def test_what_mimalloc_has_named_is_reported_of_other_memory(
@@ -213,8 +221,15 @@ Size:               1024 kB
 KernelPageSize:        4 kB
 Rss:                 512 kB
 Pss:                 300 kB
+Shared_Clean:        400 kB
+Shared_Dirty:          0 kB
+Private_Clean:       104 kB
 Private_Dirty:         8 kB
+Referenced:          100 kB
 Anonymous:            12 kB
+KSM:                   0 kB
+AnonHugePages:         4 kB
+ShmemPmdMapped:        0 kB
 THPeligible:           0
 VmFlags: rd ex mr
 """
@@ -225,7 +240,8 @@ def test_any_name_is_read(name: str, tmp_path: Path) -> None:
     table = tmp_path / "smaps"
     table.write_text(SMAPS.format(spaces=" " * 20, name=name))
     (mapping,) = read_mappings(table)
-    assert mapping == Mapping(0x400000, 0x500000, b"r-xp", name, 512 << 10, 12 << 10)
+    sizes = (size << 10 for size in (512, 12, 112, 8, 4))
+    assert mapping == Mapping(0x400000, 0x500000, b"r-xp", name, *sizes)
 
 
 def test_thousands_of_mappings_are_all_read(tmp_path: Path) -> None:
