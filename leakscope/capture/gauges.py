@@ -157,12 +157,11 @@ class SlowGauges:
             self._work_from = now
         age = now - self._work_from
         for reader in self._readers:
-            if self.reads_ahead and reader.divides_memory and not everything:
+            if not everything and self._is_put_off(reader):
                 continue
             is_due = everything or now >= self._turn_of(reader)
             share = self._share_of(reader) * self.part
             is_bearable = between and reader.is_bearable(now, age, share)
-            is_bearable = is_bearable and (self._is_shared or not reader.divides_shared)
             if is_due or is_bearable or reader.is_due_in_short_run(now, age, self.part):
                 gauges.update(reader.read(now, self._budget * SLOW_SHARE))
                 self.last_seconds += reader.seconds
@@ -189,10 +188,11 @@ class SlowGauges:
                 taken += reader.seconds
         return taken
 
-    @property
-    def _is_shared(self) -> bool:
-        """Whether another process may map the same pages: a child of this one, or its parent."""
-        return self._in_child or self._tree_from < inf
+    def _is_put_off(self, reader: _SlowReader) -> bool:
+        """Return whether a source is read elsewhere, or divides pages that nobody shares."""
+        is_shared = self._in_child or self._tree_from < inf
+        is_read_ahead = self.reads_ahead and reader.divides_memory
+        return is_read_ahead or (reader.divides_shared and not is_shared)
 
     def _turn_of(self, reader: _SlowReader) -> float:
         """Return when a source is read again: those of children together, for they add up."""
@@ -250,14 +250,15 @@ class _SlowReader:
         cheapest = min(self._recent, default=0.0)
         if (self._readings + 1) * cheapest <= policy.SLOW_FLOOR_SECONDS + share * now:
             return True
-        return self._is_rested(now, age, policy.SLOW_FLOOR_COST)
+        return self._is_rested(now, policy.SLOW_FLOOR_SPACING * age, policy.SLOW_FLOOR_COST)
 
     def is_due_in_short_run(self, now: float, age: float, part: float) -> bool:
         """Say whether what divides memory is read once more before the budget has paid for it."""
-        return self.divides_memory and self._is_rested(now, age, part * policy.MAPPINGS_FLOOR_COST)
+        spacing, cost = policy.MAPPINGS_FLOOR_SPACING, part * policy.MAPPINGS_FLOOR_COST
+        return self.divides_memory and self._is_rested(now, spacing * age, cost)
 
-    def _is_rested(self, now: float, age: float, cost: float) -> bool:
-        apart = max(policy.SLOW_FLOOR_SPACING * age, min(self._recent, default=0.0) / cost)
+    def _is_rested(self, now: float, spacing: float, cost: float) -> bool:
+        apart = max(spacing, min(self._recent, default=0.0) / cost)
         return now - self._read_at >= apart
 
     def read(self, now: float, share: float, *, is_guarded: bool = True) -> dict[str, int]:
