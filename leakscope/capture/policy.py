@@ -158,6 +158,9 @@ SERVED_AFTER_SECONDS = 120.0
 SERVED_SHARE = 0.004
 """Part of the time after those seconds that may be spent where each pause is felt by whoever waits
 for an answer: as many requests feel one, and one in a hundred is what a p99 looks at."""
+SERVED_FURTHER = 1.5
+"""What ``TIME_FURTHER`` is for a server. A census of 10 ms delays those who ask meanwhile and those
+behind them: at 400 requests a second ten or so, and one in a hundred is a p99."""
 SERVED_SLOW_PART = 0.2
 """Part of what slow gauges may take otherwise at once and in proportion to the run. The kernel adds
 up all pages for two of them: 11 and 21 ms of a core in a process with torch, on a machine that was

@@ -288,7 +288,8 @@ class Schedule:
             granted = self._grant_floor(key, now, inside=True)
         granted = granted or self._grant_paid(_BY_TIME, key, now)
         if granted:
-            self._next_by_time = now * policy.TIME_FURTHER
+            further = policy.SERVED_FURTHER if self.serves else policy.TIME_FURTHER
+            self._next_by_time = now * further
         return granted or Due.RECORD
 
     def _at_end(self, now: float) -> Due:
