@@ -939,6 +939,12 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     environment: dict[str, str]
     ended: str
     """How the program ended, in words: ``completed``, ``killed (no closing record)``, …"""
+    ending: str = ""
+    """The same as a main clause, ``the run was killed by SIGKILL``; empty where it just ended."""
+    ended_regularly: bool = True
+    """Whether it ended by itself and not in failure, as far as is known."""
+    goes_on: bool = False
+    """Whether it was still running."""
     limit_bytes: int | None = None
     leakscope_version: str = ""
 

@@ -18,7 +18,6 @@ from urllib.parse import quote
 
 import msgspec
 
-from leakscope.analysis.processes.endings import in_a_sentence
 from leakscope.model.documents import (
     COURSE_POINTS,
     HistoryStep,
@@ -110,7 +109,7 @@ class _Timeline(msgspec.Struct):
 class _Facts(msgspec.Struct):
     script: str = ""
     created: float | None = None
-    ended: str = ""
+    ending: str = ""
     environment: dict[str, Any] = {}
 
 
@@ -161,7 +160,7 @@ def read_listed(report: Path, *, name: str, path: str, page: str) -> ListedRun:
         verdict=seen.verdict,
         headline=seen.headline,
         ran_out_of_memory=seen.out_of_memory is not None,
-        ended=in_a_sentence(seen.run.ended),
+        ended=seen.run.ending,
         script=seen.run.script,
         created=seen.run.created or 0.0,
         duration_s=seen.work.duration_s,

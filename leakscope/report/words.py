@@ -10,7 +10,6 @@ import time
 from collections.abc import Mapping, Sequence
 
 from leakscope.analysis.accounting.phases import COMPONENT_NAMES
-from leakscope.analysis.processes.endings import in_a_sentence
 from leakscope.analysis.verdict.wording import per_event
 from leakscope.model.comparison import (
     ANOTHER_SCRIPT,
@@ -336,7 +335,7 @@ def leading_suspect(report: Report) -> Culprit | Finding | None:
 
 def ending_words(report: Report) -> str:
     """Return how the program ended, if not by itself and the headline doesn't say so."""
-    how = in_a_sentence(report.run.ended)
+    how = report.run.ending
     if not how or report.out_of_memory is not None or how in report.headline:
         return ""
     return f"{how[0].upper()}{how[1:]}{'' if how.endswith('.') else '.'}"

@@ -304,7 +304,10 @@ def test_components_are_compared_by_name_and_device() -> None:
         ({"run": {"environment": {"python": "3.12"}}}, "Python differs: 3.11"),
         ({"run": {"environment": {"torch": "2.2"}}}, "torch differs"),
         ({"run": {"environment": {"machine": "b"}}}, "machine differs"),
-        ({"run": {"ended": "killed (no closing record)"}}, "did not end by itself: killed"),
+        (
+            {"run": {"ended": "killed (no closing record)", "ended_regularly": False}},
+            "did not end by itself: killed",
+        ),
         ({"run": {"limit_bytes": 64 << 30}}, "memory limits differ"),
         ({"budget": 0.1}, "budgets differ"),
     ],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from leakscope.analysis.processes.endings import in_a_sentence
 from leakscope.analysis.verdict.wording import listed, with_other_holders
 from leakscope.model.report import Remedy
 
@@ -28,21 +27,3 @@ def test_a_remedy_for_what_nobody_else_holds_stays() -> None:
 )
 def test_names_are_listed_as_in_a_sentence(names: list[str], text: str) -> None:
     assert listed(names) == text
-
-
-CAUGHT = "OSError: Caught OSError in DataLoader worker process 0"
-TRACEBACK = 'Original Traceback (most recent call last):\n  File "worker.py", line 374\n    ^^^^\n'
-
-
-@pytest.mark.parametrize(
-    ("message", "text"),
-    [
-        ("ValueError: no such batch", "ValueError: no such batch"),
-        ("RuntimeError: sizes differ\n  in fc.weight\n", "RuntimeError: sizes differ"),
-        (f"{CAUGHT}.\n{TRACEBACK}OSError: truncated\n", f"{CAUGHT}: OSError: truncated"),
-        (f'{CAUGHT}.\n{TRACEBACK}  File "cut/sho', f"{CAUGHT}."),
-    ],
-    ids=["one line", "several", "of a worker", "cut short"],
-)
-def test_what_ended_a_program_is_reported_in_a_line(message: str, text: str) -> None:
-    assert in_a_sentence(f"exception: {message}") == f"the program ended by {text}"

@@ -103,13 +103,13 @@ def test_a_rate_in_workers_is_reported_as_theirs(workers: int, where: str, tmp_p
 
 
 def ended(report: Report, how: str) -> Report:
-    return msgspec.structs.replace(report, run=msgspec.structs.replace(report.run, ended=how))
+    return msgspec.structs.replace(report, run=msgspec.structs.replace(report.run, ending=how))
 
 
 @pytest.mark.parametrize("rate", [4.0 * MIB, None])
 def test_a_kill_is_reported_in_the_list(rate: float | None, tmp_path: Path) -> None:
-    put(tmp_path / "killed", ended(report_of(rate), "killed by SIGKILL"))
-    put(tmp_path / "whole", ended(report_of(rate), "completed"))
+    put(tmp_path / "killed", ended(report_of(rate), "the run was killed by SIGKILL"))
+    put(tmp_path / "whole", ended(report_of(rate), ""))
     reported = "the run was killed by SIGKILL"
     assert invoke("runs", tmp_path).stdout.count(reported) == 1
     invoke("runs", tmp_path, "--out", tmp_path / "index.html")
@@ -118,7 +118,7 @@ def test_a_kill_is_reported_in_the_list(rate: float | None, tmp_path: Path) -> N
 
 def test_a_leak_that_ended_for_want_of_memory_is_listed_as_both(tmp_path: Path) -> None:
     shortage = OutOfMemory(device="host", cause="exception", shortage="", sentence="", evidence="")
-    report = ended(report_of(4.0 * MIB), "exception: MemoryError")
+    report = ended(report_of(4.0 * MIB), "the program ended by MemoryError")
     put(tmp_path / "full", msgspec.structs.replace(report, out_of_memory=shortage))
     (run,) = listed(tmp_path).runs
     assert run.ran_out_of_memory

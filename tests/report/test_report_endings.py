@@ -92,13 +92,13 @@ def test_other_faults_are_reported_as_they_are() -> None:
     assert wording.problem_words(Problem(where="gauge", message="OSError: no")) == "OSError: no"
 
 
-def killed(report: Report, how: str = "killed by SIGKILL") -> Report:
-    return msgspec.structs.replace(report, run=msgspec.structs.replace(report.run, ended=how))
+def killed(report: Report, how: str = "the run was killed by SIGKILL") -> Report:
+    return msgspec.structs.replace(report, run=msgspec.structs.replace(report.run, ending=how))
 
 
 def test_a_kill_is_reported_under_the_headline() -> None:
     assert report_page(killed(samples.leaking())).ended == "The run was killed by SIGKILL."
     text = " ".join(read_page(render_html(killed(samples.clean()))).text.split())
     assert "The run was killed by SIGKILL." in text
-    assert not report_page(killed(samples.leaking(), "completed")).ended
+    assert not report_page(killed(samples.leaking(), "")).ended
     assert not report_page(killed(samples.out_of_memory())).ended, "the headline tells"

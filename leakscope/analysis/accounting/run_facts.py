@@ -33,7 +33,7 @@ MOST_TAKEN = 1000
 
 def find_facts(run: Run, recording: Recording) -> RunFacts:
     """Return which run a report is about."""
-    manifest = run.manifest
+    manifest, ending = run.manifest, how_all_ended(run, recording)
     return RunFacts(
         run_id=manifest.run_id,
         path=run.path.name,
@@ -41,7 +41,10 @@ def find_facts(run: Run, recording: Recording) -> RunFacts:
         command=list(manifest.command),
         created=manifest.created,
         environment=dict(manifest.environment),
-        ended=how_all_ended(run, recording),
+        ended=ending.text,
+        ending=ending.clause,
+        ended_regularly=ending.is_regular,
+        goes_on=ending.goes_on,
         limit_bytes=manifest.memory_limit or manifest.memory_total,
         leakscope_version=manifest.leakscope_version,
     )

@@ -7,7 +7,6 @@ from pathlib import PurePath
 
 import numpy as np
 
-from leakscope.analysis.processes.endings import STILL_RUNNING, WATCHED_ENDED
 from leakscope.model.comparison import Topic, WorkFact
 from leakscope.model.report import Report, Work
 from leakscope.model.text import human_bytes, plural
@@ -27,7 +26,6 @@ ENVIRONMENT = {
     "PYTORCH_ALLOC_CONF": "PYTORCH_ALLOC_CONF",
     "PYTORCH_CUDA_ALLOC_CONF": "PYTORCH_CUDA_ALLOC_CONF",
 }
-_ENDED_BY_ITSELF = frozenset({"", "completed", "detached", "exit code 0", WATCHED_ENDED})
 _LONGER = 3.0
 
 
@@ -157,9 +155,9 @@ def _conditions(before: Report, after: Report) -> Iterator[str]:
     if before.overhead.budget != after.overhead.budget:
         yield "leakscope's budgets differ: the runs were measured more and less densely."
     for which, report in (("first", before), ("second", after)):
-        if report.run.ended == STILL_RUNNING:
+        if report.run.goes_on:
             yield f"The {which} run is still running."
-        elif report.run.ended not in _ENDED_BY_ITSELF:
+        elif not report.run.ended_regularly:
             yield f"The {which} run did not end by itself: {report.run.ended}."
 
 

@@ -623,7 +623,7 @@ def _ended(run: Run, recording: Recording) -> str:
     """Return how a process ended; a child without a closing record was terminated or killed."""
     header = recording.header
     if header.child is None:
-        return how_it_ended(run, recording)
+        return how_it_ended(run, recording).text
     died = [e for r in run.recordings for e in r.process_ends if e.pid == header.pid]
     if died:
         code = died[-1].exit_code
@@ -632,4 +632,4 @@ def _ended(run: Run, recording: Recording) -> str:
         return f"died by signal {-code}" if code < 0 else f"exit code {code}"
     if recording.end is None and not recording.goes_on:
         return KILLED_WITH
-    return how_it_ended(run, recording)
+    return how_it_ended(run, recording).text

@@ -10,25 +10,22 @@ import re
 import signal
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from leakscope.analysis.growth import policy
 from leakscope.analysis.verdict.wording import listed
 from leakscope.model import gauge
-from leakscope.model.record import HeaderRecord
+from leakscope.model.record import EndRecord, HeaderRecord
 from leakscope.model.report import RankAttempt
 from leakscope.model.run import REQUESTS_TO_END, Recording, Run
 from leakscope.model.text import clipped, human_bytes, plural
 
-STILL_RUNNING = "still running"
-WATCHED_ENDED = "ended"
-"""What a process that was watched from outside did: how is its parent's to know."""
+WATCHED_NO_LONGER = "watched no longer"
+"""What became of a watched process that outlived the watching."""
 EXCEPTION, KILLED, WORKER_KILLED = "exception", "killed", "worker_killed"
 OOM_KILLED = "killed by the kernel's out-of-memory killer"
 LONGEST = 160
 """Characters of an exception's message in a sentence."""
-OTHER_RANK = "; rank "
-"""Between what became of other ranks and how the first one ended."""
 _CAUGHT = re.compile(r"\bCaught \w+ in ")
 """How torch begins the message of an exception that was raised elsewhere: its traceback follows."""
 _RAISED = re.compile(r"[A-Za-z_][\w.]*: ")
@@ -68,54 +65,70 @@ def outcome_of(run: Run, recording: Recording) -> dict[str, str | int]:
     return run.outcomes.get((header.attempt, header.rank), {})
 
 
-def how_it_ended(run: Run, recording: Recording) -> str:
-    """Return how the program ended, in words."""
+@dataclass(frozen=True)
+class Ending:
+    """How a program ended."""
+
+    text: str
+    """``completed``, ``exit code 3``, ``killed (no closing record)``, …"""
+    predicate: str = ""
+    """``ended by ValueError: no such batch``, the rest of a sentence; empty where it just ended."""
+    subject: str = "the program"
+    before: str = ""
+    """What became of other ranks before."""
+    goes_on: bool = False
+
+    @property
+    def clause(self) -> str:
+        """The ending as a main clause; empty where the program just ended."""
+        own = f"{self.subject} {self.predicate}" if self.predicate else ""
+        return f"{self.before}; then {own}" if self.before and own else self.before or own
+
+    @property
+    def is_regular(self) -> bool:
+        """Whether the program ended by itself, as far as is known, and not in failure."""
+        return not (self.clause or self.goes_on) and self.text != WATCHED_NO_LONGER
+
+
+def how_it_ended(run: Run, recording: Recording) -> Ending:
+    """Return how the program of a recording ended."""
     outcome, end = outcome_of(run, recording), recording.end
     if outcome.get("oom_killed"):
-        return OOM_KILLED
-    if end is not None and end.status == "exception":
-        return f"exception: {end.exception}" if end.exception else "exception"
+        return _killed(OOM_KILLED)
     if end is not None:
-        return f"exit code {end.exit_code}" if end.status == "exit" else end.status
+        return _closed(end)
     memory = _memory_at_end(run, recording) if is_nearly_full(run, recording) else ""
     memory = f"; memory stood at {memory}" if memory else ""
     if outcome.get("signal") == signal.SIGKILL:
-        return f"killed by SIGKILL{memory}"
+        return _killed(f"killed by SIGKILL{memory}")
     if outcome.get("signal"):
-        return f"killed by signal {outcome['signal']}"
+        return _killed(f"killed by signal {outcome['signal']}")
     if "exit_code" in outcome:
-        return f"ended with exit code {outcome['exit_code']} (no closing record)"
+        how = f"ended with exit code {outcome['exit_code']} (no closing record)"
+        return Ending(how, how)
     if recording.goes_on:
-        return STILL_RUNNING
+        return Ending("still running", goes_on=True)
     if recording.goes_on is None:
-        return f"killed, or still running on {recording.header.host} (no closing record){memory}"
-    return f"killed (no closing record){memory}"
+        return _killed(
+            f"killed, or still running on {recording.header.host} (no closing record){memory}"
+        )
+    return _killed(f"killed (no closing record){memory}")
 
 
-def in_a_sentence(ended: str) -> str:
-    """Return ``the program ended by ValueError: no such batch``; empty where it just ended.
+def _closed(end: EndRecord) -> Ending:
+    if end.status == "exception":
+        if not end.exception:
+            return Ending("exception", "ended by an exception")
+        message = clipped(_in_brief(end.exception), LONGEST)
+        return Ending(f"exception: {end.exception}", f"ended by {message}")
+    if end.status == "exit":
+        how = f"exit code {end.exit_code}"
+        return Ending(how, f"ended with {how}" if end.exit_code else "")
+    return Ending(end.status, "was interrupted" if end.status == "interrupted" else "")
 
-    Args:
-        ended: What :func:`how_it_ended` says, or what :func:`killed.how_all_ended` does.
 
-    """
-    if ended.startswith("rank ") and OTHER_RANK in ended:
-        killed, _, own = ended.partition(OTHER_RANK)
-        rank, _, how = own.partition(": ")
-        sentence = re.sub("^the (program|run)", f"rank {rank}", in_a_sentence(how))
-        return f"{killed}; then {sentence}" if sentence else killed
-    ended = clipped(_in_brief(ended), LONGEST)
-    if ended.startswith(f"{EXCEPTION}: "):
-        return f"the program ended by {ended.removeprefix(f'{EXCEPTION}: ')}"
-    if ended == EXCEPTION:
-        return "the program ended by an exception"
-    if ended.startswith("exit code ") and ended != "exit code 0":
-        return f"the program ended with {ended}"
-    if ended.startswith("ended with exit code "):
-        return f"the program {ended}"
-    if ended == "interrupted":
-        return "the program was interrupted"
-    return f"the run was {ended}" if ended.startswith(KILLED) else ""
+def _killed(how: str) -> Ending:
+    return Ending(how, f"was {how}", "the run")
 
 
 def _in_brief(ended: str) -> str:
@@ -167,13 +180,14 @@ def _memory_at_end(run: Run, recording: Recording) -> str:
 MOST_NAMED = 8
 
 
-def how_all_ended(run: Run, recording: Recording) -> str:
+def how_all_ended(run: Run, recording: Recording) -> Ending:
     """Return how the program ended, other ranks that were killed before the first one's ending."""
-    how, killed = how_it_ended(run, recording), killed_ranks(run)
+    own, killed = how_it_ended(run, recording), killed_ranks(run)
     killed.pop(recording.header.rank, None)
     if not killed:
-        return how
-    return f"{_list_killed(killed)}{OTHER_RANK}{recording.header.rank}: {how}"
+        return own
+    rank, before = f"rank {recording.header.rank}", _list_killed(killed)
+    return replace(own, text=f"{before}; {rank}: {own.text}", subject=rank, before=before)
 
 
 def killed_notes(run: Run) -> tuple[str, ...]:
@@ -404,5 +418,5 @@ def _how_it_ended(run: Run) -> str:
     first = min(
         failed, key=lambda r: (is_supervised and not _has_known_reason(run, r), _last_moment(r))
     )
-    how = how_it_ended(run, first)
+    how = how_it_ended(run, first).text
     return f"rank {first.header.rank} first: {how}" if first.header.world_size > 1 else how

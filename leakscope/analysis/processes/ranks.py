@@ -254,7 +254,7 @@ def _row(case: RunContext, culprits: list[Culprit]) -> RankMemory:
         bytes_per_unit=trend.bytes_per_unit,
         unit=trend.unit,
         grows=[c.name for c in culprits if c.severity is not Severity.NOTE],
-        ended=how_it_ended(case.run, case.recording),
+        ended=how_it_ended(case.run, case.recording).text,
         began=header.started + _first_work(case),
     )
 

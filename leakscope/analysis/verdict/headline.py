@@ -14,9 +14,8 @@ from leakscope.analysis.processes.children import MAIN, explain_children
 from leakscope.analysis.processes.endings import (
     ENDINGS,
     EXCEPTION,
-    STILL_RUNNING,
+    Ending,
     how_all_ended,
-    in_a_sentence,
 )
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.verdict.cleared import Undecided, most_of_named
@@ -151,10 +150,10 @@ def _never_trained(case: RunContext) -> bool:
     return is_whole and kinds <= {BoundaryKind.RUN_BEGIN, BoundaryKind.RUN_END}
 
 
-def _no_training(ended: str) -> list[str]:
-    if ended == STILL_RUNNING:
+def _no_training(ended: Ending) -> list[str]:
+    if ended.goes_on:
         return ["Nothing of its work was seen yet."]
-    if how := in_a_sentence(ended):
+    if how := ended.clause:
         seen = f"Nothing of its work was seen before {how}{'' if how.endswith('.') else '.'}"
         return [seen, "A run that gets to its work."]
     seen = (
