@@ -160,8 +160,7 @@ class SlowGauges:
             if not everything and self._is_put_off(reader):
                 continue
             is_due = everything or now >= self._turn_of(reader)
-            share = self._share_of(reader) * self.part
-            is_bearable = between and reader.is_bearable(now, age, share)
+            is_bearable = between and reader.is_bearable(now, age, self.part)
             if is_due or is_bearable or reader.is_due_in_short_run(now, age, self.part):
                 gauges.update(reader.read(now, self._budget * SLOW_SHARE))
                 self.last_seconds += reader.seconds
@@ -199,11 +198,6 @@ class SlowGauges:
         is_timed = reader.is_of_tree and self._tree_from < inf
         return self._tree_from if is_timed else reader.not_before
 
-    def _share_of(self, reader: _SlowReader) -> float:
-        """Return the part of a short run that a source may take between phases."""
-        is_of_tree = reader.is_of_tree and self._tree_from < inf
-        return TREE_FIRST_COST if is_of_tree else policy.SLOW_FLOOR_SHARE
-
     def _plan_tree(self, now: float, children: int, seconds: float) -> None:
         """Schedule the next reading of child processes by what this one has cost."""
         if not children:
@@ -236,19 +230,20 @@ class _SlowReader:
         self._clock = clock
         self._guard = guard
 
-    def is_bearable(self, now: float, age: float, share: float) -> bool:
+    def is_bearable(self, now: float, age: float, part: float) -> bool:
         """Say whether a run as short as this one so far can bear one more reading between phases.
 
         Args:
             now: When it would be.
             age: How long the program has been at work.
-            share: The part of the run that it may take.
+            part: Of what it may take otherwise.
 
         """
         if self.divides_memory:
             return False
+        in_proportion = part * policy.SLOW_FLOOR_SHARE * min(now, policy.SLOW_FLOOR_UNTIL)
         cheapest = min(self._recent, default=0.0)
-        if (self._readings + 1) * cheapest <= policy.SLOW_FLOOR_SECONDS + share * now:
+        if (self._readings + 1) * cheapest <= policy.SLOW_FLOOR_SECONDS + in_proportion:
             return True
         return self._is_rested(now, policy.SLOW_FLOOR_SPACING * age, policy.SLOW_FLOOR_COST)
 

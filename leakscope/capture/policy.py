@@ -184,9 +184,11 @@ SPARSE_SECONDS = 60.0
 
 SLOW_FLOOR_SECONDS = 0.03
 SLOW_FLOOR_SHARE = 0.01
-"""Seconds at once, and part of the run so far, that each such source may take between phases, at
-what one costs once what it needs is imported: thirty readings of most, some of the sums over
-mappings."""
+SLOW_FLOOR_UNTIL = 30.0
+"""Seconds at once, and part of the run so far up to so many seconds, that each such source may take
+between phases, at what one costs once what it needs is imported: thirty readings of most, some of
+the sums over mappings. In a training of an hour, each of whose epochs takes less than a second, the
+budget pays alone."""
 SLOW_FLOOR_SPACING = 1 / 3
 SLOW_FLOOR_COST = 1 / 15
 """Beyond these it is read again after so much of the time since the first boundary, and such that

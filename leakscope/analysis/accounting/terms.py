@@ -52,6 +52,7 @@ class Term:
     is_open_pool: bool = False
     """Whether nobody can say that private memory as a whole goes on growing."""
     is_pool_bounded: bool = False
+    is_pool_growing: bool = False
     excluded_by: str = ""
     """The rule by which its growth is none."""
     is_handed_out: bool = False
@@ -70,7 +71,14 @@ class Term:
         is_open = self.trend.reason in _OPEN_REASONS or (
             self.kind in _WEIGHED_TERMS and not self.trend.is_bounded and not self.is_pool_bounded
         )
-        return is_open and self.is_much and not self.excluded_by
+        return is_open and (self.is_much or self._is_the_growth) and not self.excluded_by
+
+    @property
+    def _is_the_growth(self) -> bool:
+        """Whether memory grows, and what the program's names hold is most of that."""
+        is_most = self.share >= policy.MOST_SHARE
+        is_seen = self.trend.net_bytes >= policy.GAUGE_NOISE_BYTES
+        return self.kind == "named" and self.is_pool_growing and is_most and is_seen
 
     @property
     def is_much(self) -> bool:
@@ -188,7 +196,12 @@ def _term(case: RunContext, kind: str, x: FloatArray, y: FloatArray) -> Term:
         grown = float(since[-1] - since[0]) if len(since) else 0.0
     share = trend.net_bytes / grown if grown > 0 else 0.0
     return Term(
-        kind, trend, share, is_open_pool=case.pool.is_open, is_pool_bounded=case.pool.is_bounded
+        kind,
+        trend,
+        share,
+        is_open_pool=case.pool.is_open,
+        is_pool_bounded=case.pool.is_bounded,
+        is_pool_growing=case.pool.is_growing,
     )
 
 

@@ -170,27 +170,31 @@ def declares_a_bound(case: RunContext, grower: Grower) -> Figure | None:
     neither chosen its bound nor anything of it. A method's cache that alone keeps the objects on
     which the method was called has no useful bound either: nobody can call it on them again.
     """
-    row = case.table.latest[grower.path]
-    full = bytes_when_full(row, grower)
+    return bound_of(case, grower.path, grower.device, float(grower.y[-1]))
+
+
+def bound_of(case: RunContext, path: int, device: str, size: float) -> Figure | None:
+    """Return what a container of some bytes comes to at the bound that it declares, if harmless."""
+    row = case.table.latest[path]
+    full = bytes_when_full(row, size)
     if full is None or row.length is None:
         return None
     if row.hits == 0 and not row.user and row.length >= policy.UNANSWERED_CALLS:
         return None
-    if _keeps_callers(case.table, grower):
+    if _keeps_callers(case.table, path, device, size):
         return None
     limit = policy.CONSIDERABLE_SHARE * (case.limit_bytes or float("inf"))
     return Figure(full, limit) if full < limit else None
 
 
-def _keeps_callers(table: RowTable, grower: Grower) -> bool:
+def _keeps_callers(table: RowTable, path: int, device: str, size: float) -> bool:
     """Return whether a cached method's arguments, of which ``self`` is the first, are its bytes."""
-    row = table.latest[grower.path]
+    row = table.latest[path]
     callers = table.number.get(f"{row.path}[*][0]")
     is_method = row.kind == "lru_cache" and "." in row.path.partition("·")[2]
     if callers is None or not is_method or table.latest[callers].kind not in ("module", "object"):
         return False
-    kept = float(np.nan_to_num(table.retained[grower.device][callers, grower.columns[-1]]))
-    return kept >= policy.MAIN_SHARE * float(grower.y[-1])
+    return table.highest(callers, device)[1] >= policy.MAIN_SHARE * size
 
 
 def first_touch(case: RunContext, term: Term, growers: Sequence[Grower]) -> Figure | None:

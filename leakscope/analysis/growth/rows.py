@@ -14,6 +14,7 @@ import numpy as np
 from leakscope.analysis.columns.series import (
     HOST,
     INNER,
+    BoolArray,
     BoundaryTable,
     FloatArray,
     IntArray,
@@ -81,7 +82,7 @@ class Observations:
         What a running function holds can be seen from its first call on. When it has returned for
         good nobody knows what became of it, and nothing was released; where it is called again
         later it had let go of everything in between. What is there when the work has ended was
-        kept; what is not was dropped because functions returned.
+        kept; what is not was dropped because functions returned, unless what it is in kept all.
         """
         table = self.table
         shown = table.covered(path)
@@ -94,8 +95,15 @@ class Observations:
         if alive[-1] < np.flatnonzero(working)[-1]:
             return seen
         later = np.flatnonzero(shown & (table.at > self.track.last_work))
-        retained = sum(np.nan_to_num(values[path]) for values in table.retained.values())
-        return np.append(seen, later[retained[later] >= max(retained[seen[-1]], 1.0)])
+        was_kept = self._is_kept(path, later, since=int(seen[-1]))
+        if above := table.ancestors(path):
+            was_kept |= self._is_kept(above[-1], later, since=int(seen[-1]))
+        return np.append(seen, later[was_kept])
+
+    def _is_kept(self, path: int, later: IntArray, *, since: int) -> BoolArray:
+        """Return at which of some censuses a path retained no less than at an earlier one."""
+        retained = sum(np.nan_to_num(values[path]) for values in self.table.retained.values())
+        return np.asarray(retained[later] >= max(retained[since], 1.0))
 
     def series(self, path: int, device: str) -> tuple[IntArray, FloatArray, float]:
         """Return censuses, what a path retained there, and by how much that may be wrong.
@@ -201,11 +209,13 @@ def _varying(table: RowTable, device: str) -> list[int]:
     return np.flatnonzero((np.ptp(known, axis=1) > policy.ROW_NOISE_BYTES) & ~garbage).tolist()
 
 
-def bytes_when_full(row: CensusRow, grower: Grower) -> float | None:
-    """Return what a container that declares a bound comes to there; None where it declares none."""
+def bytes_when_full(row: CensusRow, size: float) -> float | None:
+    """Return what a container of ``size`` bytes that declares a bound comes to there; None where it
+    declares none.
+    """
     if row.capacity is None or not row.length:
         return None
-    return float(grower.y[-1] / row.length * row.capacity * max(row.count, 1))
+    return float(size / row.length * row.capacity * max(row.count, 1))
 
 
 def grower_of(

@@ -41,6 +41,7 @@ from leakscope.analysis.columns.series import HOST, FloatArray, IntArray, RowTab
 from leakscope.analysis.growth import judge, policy, theil_sen
 from leakscope.analysis.growth.exclusions import (
     MOVED,
+    bound_of,
     excludes,
     with_rules_applied,
     without_excluded,
@@ -49,7 +50,7 @@ from leakscope.analysis.growth.rows import Grower, find_across, find_within, gro
 from leakscope.analysis.run_context import RunContext
 from leakscope.model.path_pattern import Steps, parse_steps
 from leakscope.model.record import NativeOwner
-from leakscope.model.trend import Trend
+from leakscope.model.trend import Reason, Trend, TrendVerdict
 
 MOST_NOTED = 100
 """Paths of which the model's judgement is recorded."""
@@ -105,6 +106,8 @@ class SearchResult:
     """Of each path large enough to be judged across phases."""
     owners: list[Grower] = field(default_factory=list)
     """All that grows, at its accumulation point or above: across phases by the boundary."""
+    at_bound: set[int] = field(default_factory=set)
+    """What may or may not grow, and fills a bound that it declares."""
     terms: dict[str, Term] = field(default_factory=dict)
     """What private memory is made of without a name, by kind; empty where it is bounded."""
     native: dict[int, NativeGrowth] = field(default_factory=dict)
@@ -126,6 +129,7 @@ def search_growth(case: RunContext) -> SearchResult:
     grown |= carriers
     grown = {k: g for k, g in grown.items() if not excludes(case, MOVED, g)}
     _note_trends(case, trends)
+    at_bound = _bounded_by_declaration(case, trends)
     across: list[Grower] = []
     for device in table.retained:
         mine = {path: g for (path, on), g in grown.items() if on == device}
@@ -147,13 +151,37 @@ def search_growth(case: RunContext) -> SearchResult:
     deep = _deep_graph(case, terms, growers) if table.truncated.any() else None
     own = next((g for g in across if deep and _is_about(table, g.path, deep.path)), None)
     if deep is None or own is None:
-        return SearchResult(growers, filling, trends, owners, terms, deep=deep)
+        return SearchResult(growers, filling, trends, owners, at_bound, terms, deep=deep)
     # What was seen too seldom to be judged by itself is what grows in that which holds it.
     inner = deep.path if table.paths[deep.path].startswith(table.paths[own.path]) else own.path
     whole = replace(with_contents(case, own, deep.trend), path=inner)
     growers = [whole if g is own else g for g in growers]
     deep = replace(deep, path=inner, is_counted=True)
-    return SearchResult(growers, filling, trends, owners, terms, deep=deep)
+    return SearchResult(growers, filling, trends, owners, at_bound, terms, deep=deep)
+
+
+def _bounded_by_declaration(case: RunContext, trends: dict[int, Trend]) -> set[int]:
+    """Return the undecided paths that gain items towards a harmless bound of their own; their
+    trends are bounded from here on.
+    """
+    found = set()
+    for path, trend in trends.items():
+        length = case.table.length[path]
+        known = length[np.isfinite(length)]
+        if not trend.is_open or len(known) < 2 or known[-1] <= known[0]:
+            continue
+        bound = bound_of(case, path, HOST, case.table.highest(path, HOST)[1])
+        if bound is None:
+            continue
+        case.decisions.add(
+            case.table.latest[path].name, "declares_a_bound", "it stops at a bound of its own",
+            figure=bound.value, threshold=bound.threshold, path=case.table.paths[path],
+        )  # fmt: skip
+        trends[path] = msgspec.structs.replace(
+            trend, verdict=TrendVerdict.BOUNDED, reason=Reason.SETTLED
+        )
+        found.add(path)
+    return found
 
 
 def _deep_graph(

@@ -177,7 +177,7 @@ class Undecided:
 def find_undecided(case: RunContext, growth: SearchResult) -> list[Undecided]:
     """Return paths that may leak, outermost, the largest first: what every census looks into."""
     table = case.table
-    judged = {g.path for g in (*growth.growers, *growth.filling)}
+    judged = {g.path for g in (*growth.growers, *growth.filling)} | growth.at_bound
     kin = judged | {above for path in judged for above in table.ancestors(path)}
     found: dict[int, Undecided] = {}
     waiting = [path for path, trend in growth.trends.items() if may_leak(case, path, trend)]

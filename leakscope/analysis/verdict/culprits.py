@@ -278,7 +278,7 @@ def _note_floor(case: RunContext, g: Grower, comes_to: float) -> None:
 
 def _forecast(case: RunContext, g: Grower, times: float) -> Forecast | None:
     """Return when the limit is reached if all goes on that grows: so many times this culprit."""
-    full = bytes_when_full(case.table.latest[g.path], g)
+    full = bytes_when_full(case.table.latest[g.path], float(g.y[-1]))
     if g.device != HOST or (full is not None and full < (case.limit_bytes or full)):
         return None
     ahead = forecast(

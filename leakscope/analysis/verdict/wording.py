@@ -74,7 +74,7 @@ def _growth(row: CensusRow, grower: Grower, share: float, total: float, peak: fl
 
 
 def _bound(row: CensusRow, grower: Grower) -> str:
-    full = bytes_when_full(row, grower)
+    full = bytes_when_full(row, float(grower.y[-1]))
     if full is None:
         return ""
     return f" It ends at {human_count(float(row.capacity or 0))} entries, some {human_bytes(full)}."
