@@ -596,7 +596,6 @@ RULES = (
         ),
         "Without those processes it ends.",
         floor=policy.HARMLESS_BYTES,
-        noise=policy.HARMLESS_BYTES,
         to_finding=_children,
     ),
 )
