@@ -438,6 +438,8 @@ class Schedule:
                 kind = Due.FOCUSED
         if key.censuses >= policy.FLOOR_AT_KEY and not inside:
             return Due.NOTHING
+        if inside and self._inside_since is None:
+            self._inside_since = now
         part = self._part_at_once(now) if is_endless else 1.0
         within = policy.FLOOR_INSIDE * (self._floor.share * now + part * at_once)
         fits = not inside or self._floor_inside + expected <= within
@@ -451,10 +453,8 @@ class Schedule:
 
     def _part_at_once(self, now: float) -> float:
         """Return which part of what is there at once a phase without an end may use by now."""
-        if self._inside_since is None:
-            self._inside_since = now
         first = policy.FLOOR_AT_FIRST_SECONDS
-        passed = log1p((now - self._inside_since) / first)
+        passed = log1p((now - (self._inside_since or now)) / first)
         return min(passed / log1p(policy.FLOOR_WHOLE_SECONDS / first), 1.0)
 
     def _affords_full(self, key: _Key, expected: float, allowed: float, now: float) -> bool:

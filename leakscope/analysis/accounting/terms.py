@@ -103,7 +103,7 @@ def judge_terms(
     Args:
         case: The run.
         growers: What grows by a name.
-        named: The same with what a rule excludes.
+        named: The same with what a rule excludes, and what took over what another name lost.
         trends: Of each path that was judged by itself.
 
     """

@@ -82,7 +82,8 @@ class Observations:
         What a running function holds can be seen from its first call on. When it has returned for
         good nobody knows what became of it, and nothing was released; where it is called again
         later it had let go of everything in between. What is there when the work has ended was
-        kept; what is not was dropped because functions returned, unless what it is in kept all.
+        kept; what is not was dropped because functions returned, unless what it is in kept all
+        that it had.
         """
         table = self.table
         shown = table.covered(path)
@@ -95,15 +96,19 @@ class Observations:
         if alive[-1] < np.flatnonzero(working)[-1]:
             return seen
         later = np.flatnonzero(shown & (table.at > self.track.last_work))
-        was_kept = self._is_kept(path, later, since=int(seen[-1]))
+        retained = self._retained(path)
+        was_kept = retained[later] >= max(retained[seen[-1]], 1.0)
         if above := table.ancestors(path):
-            was_kept |= self._is_kept(above[-1], later, since=int(seen[-1]))
+            around = self._retained(above[-1])
+            was_kept |= (retained[later] > 0) & (around[later] >= max(around[seen[-1]], 1.0))
         return np.append(seen, later[was_kept])
 
-    def _is_kept(self, path: int, later: IntArray, *, since: int) -> BoolArray:
-        """Return at which of some censuses a path retained no less than at an earlier one."""
-        retained = sum(np.nan_to_num(values[path]) for values in self.table.retained.values())
-        return np.asarray(retained[later] >= max(retained[since], 1.0))
+    def _retained(self, path: int) -> FloatArray:
+        """Return what a path retained on all devices, by census."""
+        total = np.zeros(len(self.table.at))
+        for retained in self.table.retained.values():
+            total += np.nan_to_num(retained[path])
+        return total
 
     def series(self, path: int, device: str) -> tuple[IntArray, FloatArray, float]:
         """Return censuses, what a path retained there, and by how much that may be wrong.

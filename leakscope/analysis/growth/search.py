@@ -127,7 +127,8 @@ def search_growth(case: RunContext) -> SearchResult:
     grown, trends = find_across(case.observations)
     carriers = find_carriers(case, trends)
     grown |= carriers
-    grown = {k: g for k, g in grown.items() if not excludes(case, MOVED, g)}
+    moved = {k: g for k, g in grown.items() if excludes(case, MOVED, g)}
+    grown = {k: g for k, g in grown.items() if k not in moved}
     _note_trends(case, trends)
     at_bound = _bounded_by_declaration(case, trends)
     across: list[Grower] = []
@@ -146,7 +147,9 @@ def search_growth(case: RunContext) -> SearchResult:
     within, _ = without_excluded(case, _on_main_device(found))
     owners = [*grown.values(), *(g for kept in climbing for g in kept.values())]
     growers = across + within
-    terms = judge_terms(case, growers, named, trends)
+    from_elsewhere = {path: g for (path, on), g in moved.items() if on == HOST}
+    known = [*named, *(from_elsewhere[p] for p in accumulation_points(table, from_elsewhere))]
+    terms = judge_terms(case, growers, known, trends)
     terms = with_rules_applied(case, terms, growers, filling)
     deep = _deep_graph(case, terms, growers) if table.truncated.any() else None
     own = next((g for g in across if deep and _is_about(table, g.path, deep.path)), None)

@@ -63,7 +63,9 @@ class Series:
         valleys = _valleys(y, released[released < len(y)])
         kept = np.flatnonzero(y - least <= step)
         if scatter > 0 and len(valleys) >= policy.FEWEST_GROWING:
-            kept, scatter = valleys, max(scatter, scatter_of(x[valleys], y[valleys]))
+            since = kept[kept > valleys[-1]]  # longer than any stretch between releases
+            kept = np.concatenate((valleys, since))
+            scatter = max(scatter, scatter_of(x[valleys], y[valleys]))
         kept = thinned(kept, MOST_READINGS)
         return Series(x, y, noise, scatter, x[kept], y[kept], least[kept], valleys)
 
