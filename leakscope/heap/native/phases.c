@@ -160,9 +160,7 @@ static void uncount_leaf(Unreached *u, PyObject *graph_node, const TypeFacts *fa
 
 static void uncount_payload(Unreached *u, PyObject *object, const TypeFacts *facts) {
     Walk *w = u->walk;
-    if (facts->rank == RANK_GRAPH) {
-        uncount_leaf(u, object, facts);
-    } else if (facts->flags & TYPE_TENSOR) {
+    if (facts->flags & TYPE_TENSOR) {
         int is_leaf = is_true(read_getset(w->access.is_leaf, object));
         uncount_owned(u, gradient_of(w, object, is_leaf));
         uncount_owned(u, read_getset(w->access.base, object));
@@ -192,6 +190,13 @@ static void count_references(Unreached *u, size_t count) {
         if (facts->type->tp_traverse != NULL && PyObject_IS_GC(object))
             facts->type->tp_traverse(object, uncount, u);
         uncount_payload(u, object, facts);
+    }
+    /* A node that a graph in C++ holds as well is no garbage: what it refers to is held through it. */
+    for (size_t i = 0; i < count; i++) {
+        const Node *node = &w->nodes[u->base + i];
+        const TypeFacts *facts = &w->types[node->type];
+        if (node->phase == PHASE_UNREACHED && facts->rank == RANK_GRAPH && u->references[i] <= 0)
+            uncount_leaf(u, (PyObject *)node->key, facts);
     }
 }
 

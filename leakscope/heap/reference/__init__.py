@@ -183,6 +183,11 @@ class Walker:
         for storage in {id(s) for s in map(self.reader.storage_of, left) if s is not None}:
             if storage in references:  # held once by the memory that all its tensors share
                 references[storage] -= 1
+        for value in left:  # one that a graph in C++ holds as well is no garbage
+            if self.reader.facts(value).rank is Rank.GRAPH and references[id(value)] <= 0:
+                for leaf in self.reader.leaf_alone(value):
+                    if id(leaf) in references:
+                        references[id(leaf)] -= 1
         return [o for o in left if references[id(o)] > 0]
 
     def _is_kept_by_torch(self, value: object) -> bool:
@@ -201,8 +206,7 @@ class Walker:
 
     def _everything_below(self, value: object) -> list[object]:
         if self.reader.facts(value).rank is Rank.GRAPH:
-            # All else belongs to C++, as the node itself.
-            return gc.get_referents(value) + self.reader.leaf_alone(value)
+            return gc.get_referents(value)  # all else belongs to C++, as the node itself
         found = self.reader.referents(value, everything=True)
         if self.reader.facts(value).tensor and self._may_query_graph():
             found.append(self.reader.maker(value))
