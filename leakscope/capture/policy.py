@@ -96,8 +96,8 @@ FLOOR_INSIDE = 0.7
 FLOOR_AT_FIRST_SECONDS = 0.05
 FLOOR_WHOLE_SECONDS = 10.0
 """Seconds since the first census inside a phase from which and up to which what one without an end
-may use at once becomes available, with the logarithm of time: nobody knows how long the run will be, and censuses of its
-first ten steps alone tell nothing of the three hundred that follow."""
+may use at once becomes available, with the logarithm of time: nobody knows how long the run will
+be, and censuses of its first ten steps alone tell nothing of the three hundred that follow."""
 FLOOR_RECORDS = 200
 """Boundaries that are recorded before their part of the budget spaces them."""
 LATE_AT_KEY = 3

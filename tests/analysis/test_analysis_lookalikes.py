@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from synthetic_runs import KIB, MIB, Program, Size, State, Thing
@@ -122,6 +123,29 @@ def test_a_declared_bound_beyond_memory_clears_nothing() -> None:
     assert (
         report_of(Program(epochs=8, limit=16 * 1024 * MIB).plant(thing)).verdict is RunVerdict.LEAK
     )
+
+
+def test_a_declared_bound_clears_what_may_or_may_not_grow() -> None:
+    """Looked at early and at the end, a deque that filled on the way has no trend by itself."""
+
+    def kept(state: State) -> int:
+        return min(state.step, 600)
+
+    thing = Thing(
+        "Trainer.replay", lambda s: kept(s) * 40 * KIB, "deque", "collections.deque",
+        length=kept, capacity=600,
+    )  # fmt: skip
+    run = Program(endless=True, steps=700).plant(thing).build()
+    recorded = run.main.measurements
+    for place, m in enumerate(recorded):
+        if 60 < m.boundary.step < 690:
+            recorded[place] = replace(m, census=None)
+    report = analyse(run)
+    assert [d.rule for d in report.decisions if d.subject == "Trainer.replay"] == [
+        "growth",
+        "declares_a_bound",
+    ]
+    assert_clean(report)
 
 
 def test_a_full_deque() -> None:

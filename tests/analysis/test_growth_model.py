@@ -227,3 +227,19 @@ def test_what_rose_as_before_while_nobody_looked_grows() -> None:
     assert judged(EARLY * 65_536, EARLY, noise=4096).is_growing
     in_steps = np.floor(EARLY / 9) * 589_824
     assert judged(in_steps, EARLY, noise=4096).reason is not Reason.SETTLING
+
+
+def test_a_rise_after_the_last_release_is_followed_where_readings_scatter() -> None:
+    """Once no valley comes any more, what is read is what is kept."""
+    teeth = [227.0 - 4 * (n % 9 == 0) + 0.4 * (n % 2) for n in range(200)]
+    rise = [227.0 + 0.08 * n + 0.4 * (n % 2) for n in range(0, 220, 10)]
+    x = np.array([*range(200), *range(200, 420, 10)], dtype=float)
+    growth = judged(np.array([*teeth, *rise]), x, noise=1.0)
+    assert growth.verdict is TrendVerdict.GROWING
+    assert growth.tail_from >= 150
+    assert growth.rate.rate == pytest.approx(0.08, rel=0.1)
+
+
+def test_teeth_that_go_on_to_the_end_do_not_grow() -> None:
+    y = [227.0 - 4 * (n % 9 == 0) + 0.4 * (n % 2) for n in range(420)]
+    assert judged(y, noise=1.0).is_bounded

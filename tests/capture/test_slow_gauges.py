@@ -56,6 +56,19 @@ def test_they_cost_their_part_of_the_budget_after_a_while():
     assert sum(children.seconds for _ in children.read_at) < 0.25 * BUDGET * 600
 
 
+def test_ends_of_short_epochs_do_not_each_read_them():
+    """In a training of ten minutes with an epoch in each 0.2 s the budget pays, not the floor."""
+    clock = FakeClock()
+    children = FakeChildren(clock)
+    slow = SlowGauges([children], clock, Guard(), BUDGET)
+    for _ in range(3000):
+        slow.read(clock.now, everything=False, between=True)
+        clock.sleep(0.2)
+    spent = [children.seconds for _ in children.read_at]
+    assert len(spent) > 20
+    assert sum(spent) < BUDGET * 600 / 4
+
+
 def test_children_that_are_dear_to_read_are_read_seldom_at_first_too():
     children = FakeChildren(FakeClock())
     children.seconds = 0.8

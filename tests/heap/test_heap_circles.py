@@ -268,8 +268,8 @@ def test_one_whose_graph_is_kept_is_not(run_program: RunProgram, no_collection: 
 LEARNERS = """
 import torch
 def learn():
-    layer = torch.nn.Linear(500, 500, bias=False)
-    layer(torch.ones(1, 500)).square().sum().backward(create_graph=True)
+    layer = torch.nn.Linear(500, 500, bias=False, dtype=torch.float64)
+    layer(torch.ones(1, 500, dtype=torch.float64)).square().sum().backward(create_graph=True)
 for _ in range(3):
     learn()
     look()
@@ -282,10 +282,10 @@ def test_leaves_of_graphs_in_native_code_are_held_by_it_however_often_it_was_loo
 ) -> None:
     """Torch keeps the Python object of each node that a walk has read."""
     taken = run_program(LEARNERS, scope=CensusScope.FULL)
-    (held,) = (row for row in taken.last.rows if row.type.endswith("Parameter"))
+    (held,) = (row for row in taken.last.rows if row.path.endswith("Parameter float64"))
     assert held.root is RootKind.NATIVE
     assert held.count == 3
-    assert held.host_bytes > 6 * 500 * 500 * 4 - 1000
+    assert held.host_bytes > 6 * 500 * 500 * 8 - 1000
 
 
 EDGES = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=25)

@@ -14,7 +14,6 @@ import numpy as np
 from leakscope.analysis.columns.series import (
     HOST,
     INNER,
-    BoolArray,
     BoundaryTable,
     FloatArray,
     IntArray,
