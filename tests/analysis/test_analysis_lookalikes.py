@@ -148,6 +148,25 @@ def test_a_declared_bound_clears_what_may_or_may_not_grow() -> None:
     assert_clean(report)
 
 
+def test_a_variable_of_varying_size_is_not_open_where_memory_gained_nothing() -> None:
+    """Of documents that are read one after the other the last one looked at was the largest."""
+    sizes = [1, 3, 2, 1, 4, 2, 1, 3, 1, 5, 2, 6, 1, 4, 3, 6, 2, 5, 7, 6]
+
+    def body(state: State) -> float:
+        return sizes[min(state.step // 15, 19)] * 500 * KIB
+
+    program = Program(endless=True, steps=300).plant(Thing("main()·content", body, "dict", "dict"))
+    run = program.build()
+    for m in run.main.measurements:
+        m.gauges[gauge.RSS] = 500 * MIB
+        m.gauges[gauge.MALLOC_IN_USE] = 300 * MIB
+    report = analyse(run)
+    assert "inconclusive: scattered" in [
+        d.outcome for d in report.decisions if d.subject == "main.content"
+    ]
+    assert_clean(report)
+
+
 def test_a_full_deque() -> None:
     thing = Thing(
         "Trainer.recent", lambda s: min(s.step, 30) * 500 * KIB, "deque", "collections.deque",

@@ -13,6 +13,7 @@ from leakscope.analysis.growth.rows import Grower
 from leakscope.analysis.growth.search import SearchResult
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.verdict.culprits import signature
+from leakscope.model import gauge
 from leakscope.model.census import CensusRow
 from leakscope.model.report import Cleared
 from leakscope.model.text import human_bytes, human_count
@@ -229,4 +230,13 @@ def may_leak(case: RunContext, path: int, trend: Trend | None) -> bool:
     if trend.reason is Reason.SCATTERED:
         # What ends near where it began has lost again what it gained in between.
         least = policy.MOST_SHARE * highest if row.user else math.inf
+        if _gained_little(case, policy.MOST_SHARE * gained):
+            return False
     return gained >= max(policy.LITTLE_BYTES, least) and highest >= policy.LITTLE_BYTES
+
+
+def _gained_little(case: RunContext, least: float) -> bool:
+    """Return whether neither private memory nor what malloc hands out gained so much."""
+    in_use = case.gauge_gain(gauge.MALLOC_IN_USE)
+    gained = case.pool.net_bytes + case.pool.gained_before
+    return case.pool.is_bounded and gained < least and in_use is not None and in_use < least
