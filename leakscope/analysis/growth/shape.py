@@ -63,8 +63,11 @@ class Series:
         valleys = _valleys(y, released[released < len(y)])
         kept = np.flatnonzero(y - least <= step)
         if scatter > 0 and len(valleys) >= policy.FEWEST_GROWING:
-            since = kept[kept > valleys[-1]]  # longer than any stretch between releases
-            kept = np.concatenate((valleys, since))
+            # Garbage that awaits the collector longer than before is a tooth as well.
+            between = float(np.diff(x[[0, *released[released < len(y)]]]).max())
+            alone = max(policy.REST_FACTOR * between, policy.CONSIDERABLE_SHARE * np.ptp(x))
+            is_past = x[-1] - x[valleys[-1]] > alone
+            kept = np.concatenate((valleys, kept[kept > valleys[-1]])) if is_past else valleys
             scatter = max(scatter, scatter_of(x[valleys], y[valleys]))
         kept = thinned(kept, MOST_READINGS)
         return Series(x, y, noise, scatter, x[kept], y[kept], least[kept], valleys)
