@@ -159,12 +159,11 @@ SERVED_SHARE = 0.004
 """Part of the time after those seconds that may be spent where each pause is felt by whoever waits
 for an answer: as many requests feel one, and one in a hundred is what a p99 looks at."""
 SERVED_FURTHER = 1.5
-"""What ``TIME_FURTHER`` is for a server. A census of 10 ms delays those who ask meanwhile and those
-behind them: at 400 requests a second ten or so, and one in a hundred is a p99."""
+"""The same as ``TIME_FURTHER``, for a server. A census of 10 ms delays the requests that come
+meanwhile and those behind them, some ten at 400 a second: one in a hundred makes a p99."""
 SERVED_SLOW_PART = 0.2
-"""Part of what slow gauges may take otherwise at once and in proportion to the run. The kernel adds
-up all pages for two of them: 11 and 21 ms of a core in a process with torch, on a machine that was
-busy; no answer is given meanwhile."""
+"""Part of what slow gauges may take otherwise at once and in proportion to the run, where they are
+read at boundaries: no answer is given meanwhile."""
 FRACTIONS = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Where in a phase of known length censuses lie: the same places each time."""
 EARLY_MARKS = 100
@@ -186,9 +185,8 @@ SLOW_FLOOR_SECONDS = 0.03
 SLOW_FLOOR_SHARE = 0.01
 SLOW_FLOOR_UNTIL = 30.0
 """Seconds at once, and part of the run so far up to so many seconds, that each such source may take
-between phases, at what one costs once what it needs is imported: thirty readings of most, some of
-the sums over mappings. In a training of an hour, each of whose epochs takes less than a second, the
-budget pays alone."""
+between phases, at the cost of one reading once its imports are done: thirty readings of most. Later
+the budget pays: a training of an hour may have thousands of epochs."""
 SLOW_FLOOR_SPACING = 1 / 3
 SLOW_FLOOR_COST = 1 / 15
 """Beyond these it is read again after so much of the time since the first boundary, and such that

@@ -454,7 +454,8 @@ class Schedule:
     def _part_at_once(self, now: float) -> float:
         """Return which part of what is there at once a phase without an end may use by now."""
         first = policy.FLOOR_AT_FIRST_SECONDS
-        passed = log1p((now - (self._inside_since or now)) / first)
+        since = now if self._inside_since is None else self._inside_since
+        passed = log1p((now - since) / first)
         return min(passed / log1p(policy.FLOOR_WHOLE_SECONDS / first), 1.0)
 
     def _affords_full(self, key: _Key, expected: float, allowed: float, now: float) -> bool:

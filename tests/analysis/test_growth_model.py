@@ -243,3 +243,12 @@ def test_a_rise_after_the_last_release_is_followed_where_readings_scatter() -> N
 def test_teeth_that_go_on_to_the_end_do_not_grow() -> None:
     y = [227.0 - 4 * (n % 9 == 0) + 0.4 * (n % 2) for n in range(420)]
     assert judged(y, noise=1.0).is_bounded
+
+
+def test_garbage_that_waits_somewhat_longer_than_before_does_not_grow() -> None:
+    """The last tooth is half as long again as the others, and as high."""
+    releases = [30, 60, 90, 120, 150]
+    y = [
+        200 + 0.2 * min(n - r for r in [0, *releases] if r <= n) + 0.3 * (n % 2) for n in range(195)
+    ]
+    assert not judged(y, noise=1.0).is_growing

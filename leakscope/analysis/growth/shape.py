@@ -63,7 +63,7 @@ class Series:
         valleys = _valleys(y, released[released < len(y)])
         kept = np.flatnonzero(y - least <= step)
         if scatter > 0 and len(valleys) >= policy.FEWEST_GROWING:
-            # Garbage that awaits the collector longer than before is a tooth as well.
+            # Garbage that waits somewhat longer for the collector than before is a tooth too.
             between = float(np.diff(x[[0, *released[released < len(y)]]]).max())
             alone = max(policy.REST_FACTOR * between, policy.CONSIDERABLE_SHARE * np.ptp(x))
             is_past = x[-1] - x[valleys[-1]] > alone
