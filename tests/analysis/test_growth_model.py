@@ -247,8 +247,8 @@ def test_teeth_that_go_on_to_the_end_do_not_grow() -> None:
 
 def test_garbage_that_waits_somewhat_longer_than_before_does_not_grow() -> None:
     """The last tooth is half as long again as the others, and as high."""
-    releases = [30, 60, 90, 120, 150]
-    y = [
-        200 + 0.2 * min(n - r for r in [0, *releases] if r <= n) + 0.3 * (n % 2) for n in range(195)
-    ]
+    releases = np.array([0, 30, 60, 90, 120, 150])
+    n = np.arange(195)
+    since = n - releases[np.searchsorted(releases, n, side="right") - 1]
+    y = 200 + 0.2 * since + 0.3 * (n % 2)
     assert not judged(y, noise=1.0).is_growing

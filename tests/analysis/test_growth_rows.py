@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 from synthetic_runs import KIB, MIB, Program, State, Thing
 
+from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.verdict.analyse import analyse
+from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.census import RootKind
 from leakscope.model.report import Report, RunVerdict, Severity
@@ -98,3 +100,38 @@ def stacked_in_each_step(until: int) -> Report:
 def test_a_variable_that_each_step_makes_again_does_not_leak_by_its_first_values() -> None:
     assert stacked_in_each_step(150).culprits == []
     assert [c.name for c in stacked_in_each_step(399).culprits] == ["learn.states"]
+
+
+def test_a_part_that_shrank_in_what_went_on_growing_is_judged_by_its_last_reading() -> None:
+    """Of a buffer that is full other parts have taken the place of these."""
+
+    def part(state: State) -> float:
+        return 10 * KIB * state.step if state.step < 200 else 1300 * KIB
+
+    kept = Thing("main()·rows", lambda s: 60 * KIB * min(s.step, 300), "deque", "deque",
+                 length=lambda s: min(s.step, 300), capacity=300)  # fmt: skip
+    first = Thing("main()·rows[*][0]", part, "tensor", "torch.Tensor", "main()·rows",
+                  count=lambda s: min(s.step, 180))  # fmt: skip
+    run = Program(endless=True, steps=400).plant(kept, first).build()
+    recorded = run.main.measurements
+    at_end = next(m.census for m in reversed(recorded) if m.census is not None)
+    for place, m in enumerate(recorded):
+        if m.boundary.step > 180:
+            recorded[place] = replace(m, census=None)
+    recorded[-1] = replace(recorded[-1], census=at_end)
+    case = RunContext(run, run.main)
+    columns, sizes, _ = case.observations.series(case.table.number[first.path], "host")
+    assert case.table.at[columns[-1]] > case.track.last_work
+    assert sizes[-1] == 1300 * KIB < sizes[-2]
+
+
+def test_what_took_over_from_another_name_is_no_growth_of_names() -> None:
+    """A list of work that is done grows by what the list of work to do loses."""
+    todo = Thing("main()·pipeline.todo", lambda s: (1000 - s.step) * 100 * KIB)
+    done = Thing("main()·pipeline.done", lambda s: s.step * 100 * KIB)
+    run = Program(endless=True, steps=300).plant(todo, done).build()
+    for m in run.main.measurements:  # a late rise, so that the terms are judged
+        m.gauges[gauge.RSS] = 500 * MIB + (3 * MIB // 2 if m.boundary.step > 270 else 0)
+    report = analyse(run)
+    (named,) = (d for d in report.decisions if d.subject == "named" and d.rule == "growth")
+    assert abs(named.figure or 0) < MIB

@@ -9,12 +9,13 @@ import msgspec
 import pytest
 from synthetic_runs import KIB, MIB, Program, Thing
 
-from leakscope.analysis.accounting.terms import judge_unnamed, unnamed_series
+from leakscope.analysis.accounting.terms import Term, judge_unnamed, unnamed_series
 from leakscope.analysis.growth.search import search_growth
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.verdict.analyse import analyse
 from leakscope.model.census import Site
 from leakscope.model.run import Run
+from leakscope.model.trend import Reason, Trend, TrendVerdict
 
 EPOCHS = 8
 
@@ -196,3 +197,16 @@ def test_what_ends_at_a_bound_is_not_forecast_to_fill_memory(
     culprit = analyse(few_looks(1.0, **bound).run).culprits[0]
     assert ("It ends at 640 entries, some 31" in culprit.sentence) is is_bounded
     assert (culprit.forecast is None) is is_bounded
+
+
+@pytest.mark.parametrize("is_pool_growing", [True, False])
+def test_a_little_that_names_hold_is_open_where_it_is_most_of_what_memory_gains(
+    is_pool_growing: bool,
+) -> None:
+    trend = Trend(
+        verdict=TrendVerdict.INCONCLUSIVE, reason=Reason.SETTLING, bytes_per_unit=4096.0,
+        interval=(0.0, 8192.0), unit="step", points=9, net_bytes=1.8 * MIB,
+    )  # fmt: skip
+    term = Term("named", trend, share=0.85, is_pool_growing=is_pool_growing)
+    assert not term.is_much
+    assert term.may_grow == is_pool_growing
