@@ -406,6 +406,8 @@ class Looker:
         self._ownership = Ownership(root)
         self._definitions = Definitions(self._ownership)
         self._seal, self._roots, self._rows = Seal(), SealedRoots(), SealedRows()
+        self.own: list[object] = []
+        """Objects of ours that the next walks are given."""
 
     def whole(self) -> Answer:
         return self._look(None, None, None)
@@ -428,7 +430,7 @@ class Looker:
         roots = find_roots(self._ownership, self._definitions, full=True, sealed=sealed)
         base = len(sealed.modules) - len(roots.library_objects) if sealed else 0
         request = replace(
-            walk_request(roots, full=True, own=[self]),
+            walk_request(roots, full=True, own=[self, *self.own]),
             cutoff_bytes=CUTOFF,
             max_selected=20_000,
             folds=seal is not None,

@@ -179,6 +179,35 @@ def test_what_lies_where_a_dict_was_is_not_taken_for_one() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "20000\n", "")
 
 
+def test_what_a_library_keeps_where_an_object_of_ours_lay_is_counted() -> None:
+    run, looker = program(5), Looker("/nowhere")
+    made: list[list[object]] = []
+    looker.own.append(["ours"])
+    place = id(looker.own[0])
+    for _ in range(3):
+        looker.sealed()
+    looker.own.clear()
+    made.extend([n] for n in range(100_000))
+    found = [item for item in made if id(item) == place]
+    made.clear()
+    assert found, "the allocator gave the place to nobody"
+    found[0].append("x" * 40_000)
+    run.module.thing.extra = found.pop()
+    assert looker.differences() == []
+
+
+def test_what_is_ours_where_something_else_lay_has_one_entry() -> None:
+    run, looker = program(6), Looker("/nowhere")
+    run.module.registry.append(["x" * 40_000])
+    for _ in range(3):
+        looker.sealed()
+    looker.own = [run.module.registry.pop()]  # as if it had been made in that place
+    for _ in range(3):
+        looker.sealed()
+    run.module.thing.extra = looker.own.pop()
+    assert looker.differences() == []
+
+
 OURS_GROWS = """
 import sys
 sys.path.insert(0, sys.argv[1])

@@ -50,18 +50,30 @@ void note_opaque(Walk *w, uint32_t node) {
         push(w, &w->opaque, node);
 }
 
+/* Hide an object of ours, also where the collector was seen to track it. */
+static void hide(Walk *w, PyObject *object) {
+    uint64_t entry = find_entry(&w->index, key_of(w, object));
+    Node *node = entry ? &w->nodes[node_of(entry)] : NULL;
+    if (node == NULL) {
+        reserve(w, object, PHASE_HIDDEN);
+    } else if (node->phase == PHASE_UNREACHED) {
+        node->phase = PHASE_HIDDEN;
+        node->root = root_of_phase(PHASE_HIDDEN);
+    }
+}
+
 /* What we were given is nobody's, and leads nowhere. */
 void hide_parts(Walk *w) {
     PyObject *key, *parts;
     Py_ssize_t at = 0;
-    reserve(w, w->parts, PHASE_HIDDEN);
+    hide(w, w->parts);
     while (PyDict_Next(w->parts, &at, &key, &parts)) {
-        reserve(w, parts, PHASE_HIDDEN);
+        hide(w, parts);
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(parts); i++) {
-            reserve(w, PyTuple_GET_ITEM(parts, i), PHASE_HIDDEN);
+            hide(w, PyTuple_GET_ITEM(parts, i));
             PyObject *storage = PyTuple_GET_ITEM(PyTuple_GET_ITEM(parts, i), 0);
             if (storage != Py_None)
-                reserve(w, storage, PHASE_HIDDEN);
+                hide(w, storage);
         }
     }
 }

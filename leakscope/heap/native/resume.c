@@ -98,6 +98,14 @@ void drop_resumed(Walk *w) {
 
 int is_sealed(const Walk *w, PyObject *object) { return sealed_at(w->seal, (uintptr_t)object) != NONE; }
 
+/* Say whether an object to which something of that phase refers lies where one of ours was: nothing names
+ * those, so nothing else tells that they were freed. */
+static int is_no_longer_ours(const Walk *w, uint32_t entry, int phase) {
+    const Sealed *sealed = &w->seal->entries[entry];
+    return (phase == PHASE_LIBRARY || phase == PHASE_OTHER) && SEALED_PHASE(sealed) == PHASE_HIDDEN &&
+           (sealed->word & SEALED_ROOT_FLAG) && !has_bit(w->resumed->ours, entry);
+}
+
 /* Say whether a walk may make a node of an object: it isn't sealed, or the user's names have reached it.
  * The way to sealed types, modules, and objects of our own is cut for those. */
 int takes_sealed(Walk *w, PyObject *object) {
@@ -107,6 +115,10 @@ int takes_sealed(Walk *w, PyObject *object) {
         return 1;
     const Sealed *sealed = &seal->entries[entry];
     if (seal->types[SEALED_TYPE(sealed)] != Py_TYPE(object)) {
+        forget(seal, entry);
+        return 1;
+    }
+    if (is_no_longer_ours(w, entry, w->phase)) {
         forget(seal, entry);
         return 1;
     }
@@ -140,12 +152,18 @@ uint32_t checksum_of(PyObject *object) {
     return (uint32_t)(sum >> 32) ^ (uint32_t)sum;
 }
 
-/* Note that an object is our own; say whether it is sealed as such, so that it needs no node. */
+/* Note that an object is our own; say whether it is sealed as such, so that it needs no node. What was sealed
+ * in its place as something else is gone: to keep that as well would leave two entries of one address. */
 int is_sealed_ours(Walk *w, PyObject *object) {
     uint32_t entry = sealed_at(w->seal, (uintptr_t)object);
-    if (entry == NONE || SEALED_PHASE(&w->seal->entries[entry]) != PHASE_HIDDEN ||
-        !(w->seal->entries[entry].word & SEALED_ROOT_FLAG))
+    if (entry == NONE)
         return 0;
+    const Sealed *sealed = &w->seal->entries[entry];
+    if (SEALED_PHASE(sealed) != PHASE_HIDDEN || !(sealed->word & SEALED_ROOT_FLAG) ||
+        w->seal->types[SEALED_TYPE(sealed)] != Py_TYPE(object)) {
+        forget(w->seal, entry);
+        return 0;
+    }
     set_bit(w->resumed->ours, entry);
     return 1;
 }
@@ -419,14 +437,15 @@ static uint32_t entry_at(Walk *w, PyObject *object) {
     return NONE;
 }
 
-/* Return the entry that a look may take for what it refers to. What only native code held isn't that any
- * more where something else refers to it: it is new. */
+/* Return the entry that a look may take for what it refers to. What only native code held, or was ours,
+ * isn't that any more where something else refers to it: it is new. */
 static uint32_t entry_for(const Look *look, PyObject *object) {
     Walk *w = look->walk;
     uint32_t entry = entry_at(w, object);
     int phase = SEALED_PHASE(&w->seal->entries[look->entry]);
-    if (entry == NONE || SEALED_PHASE(&w->seal->entries[entry]) != PHASE_NATIVE ||
-        (phase != PHASE_LIBRARY && phase != PHASE_OTHER))
+    if (entry == NONE || (phase != PHASE_LIBRARY && phase != PHASE_OTHER))
+        return entry;
+    if (SEALED_PHASE(&w->seal->entries[entry]) != PHASE_NATIVE && !is_no_longer_ours(w, entry, phase))
         return entry;
     forget(w->seal, entry);
     if (has_bit(w->resumed->seen, entry))
