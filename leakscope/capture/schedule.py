@@ -199,9 +199,9 @@ class Schedule:
 
     # What kind of census
 
-    def _kind(self, now: float) -> Due:
-        """Return what a census looks at now."""
-        if not self._floor.has_full:
+    def _kind(self, now: float, *, disturbs: bool = True) -> Due:
+        """Return what a census looks at now; ``disturbs`` says whether anyone waits meanwhile."""
+        if not self._floor.has_full or (disturbs and self._spares_answers):
             return Due.FOCUSED
         if self._costs.is_sealed:
             checks = self._checks(now, policy.CHECK_AFTER) and self._pauses.allows(Due.CHECK)
@@ -233,9 +233,22 @@ class Schedule:
         return spent <= policy.CHECK_SHARE * self._budget * now
 
     @property
+    def _spares_answers(self) -> bool:
+        """Whether a census is to be short, as many requests would wait for a longer one.
+
+        What is new is weighed without a look at libraries: that follows where more is needed.
+        """
+        if not self.serves or self._growth.is_unnamed:
+            return False
+        longest = policy.FULL_CHEAP * self._costs.expect(Due.FOCUSED)
+        return self._costs.expect(self._costs.full) > longest
+
+    @property
     def _usual(self) -> Due:
         """What most censuses are, whole walks and checks apart."""
-        return self._pauses.usual if self._floor.has_full else Due.FOCUSED
+        if not self._floor.has_full or self._spares_answers:
+            return Due.FOCUSED
+        return self._pauses.usual
 
     def _expected(self) -> float:
         return self._costs.expect(self._usual)
@@ -301,7 +314,7 @@ class Schedule:
             return Due.FOCUSED if is_short else Due.RECORD
         if self._costs.is_sealed and self._checks(now, policy.CHECK_AFTER_AT_END):
             return Due.CHECK
-        kind = self._kind(now)
+        kind = self._kind(now, disturbs=False)
         rises = self._growth.is_unnamed or self._growth.has_much_unexplained
         if kind is Due.FOCUSED and rises and self._floor.has_full:
             kind = self._costs.full  # nothing else tells a short run what rose

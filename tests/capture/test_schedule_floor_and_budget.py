@@ -562,15 +562,19 @@ def test_censuses_that_took_in_imports_while_a_program_was_set_up_forbid_no_late
     assert looks_inside(imports) >= looks_inside(usual) - 1
 
 
-def session_of_passes(requests: int) -> FakeSession:
-    """A minute of passes of a model, a hundred a second, after so many requests."""
-    run = FakeSession()
+def session_of_passes(requests: int, *, rises: int = 0) -> FakeSession:
+    """A minute of passes of a model, a hundred a second, after so many requests; memory without a
+    name rises by so many bytes a pass.
+    """
+    run = FakeSession(max_pause=10_000)
     dispatch, external = run.session.gate.dispatch, run.session.tracker.external
     run.session.events._counts["request"] = requests
     phase = dispatch(external.begin, "inference")
     for _ in range(6000):
         dispatch(external.batch, phase)
+        run.fast.value += rises
         run.clock.sleep(0.01)
+    run.taken_while_it_served = [*run.taker.taken]
     run.close()
     return run
 
@@ -579,3 +583,15 @@ def test_the_passes_of_a_server_are_measured_as_rarely_as_by_time():
     served, alone = session_of_passes(100), session_of_passes(0)
     assert 30 <= len(served.writer.boundaries) <= 70 < len(alone.writer.boundaries)
     assert 8 <= len(served.writer.of(CensusRecord)) <= 20
+
+
+@pytest.mark.parametrize(
+    ("requests", "rises", "walks"),
+    [(100, 0, False), (100, 50_000, True), (0, 0, True)],
+    ids=["a server", "a server whose memory rises without a name", "no server"],
+)
+def test_no_answer_waits_for_a_walk_of_the_whole_heap_unless_it_is_needed(requests, rises, walks):
+    run = session_of_passes(requests, rises=rises)
+    long = {Due.WHOLE, Due.FULL, Due.CHECK}
+    assert bool(long & {*run.taken_while_it_served}) is walks
+    assert long & {*run.taker.taken}, "nobody waits at the end"
