@@ -364,7 +364,7 @@ class EventRate(msgspec.Struct, frozen=True, kw_only=True):
     noun: str
     """What a person calls it."""
     is_work: bool
-    """Whether it is a unit of work; else it is an event."""
+    """Whether it is the work that growth is measured by; else it is an event, or other work."""
     bytes_each: float
     count: int
     """How often it happened in the stretch that the rate is of."""

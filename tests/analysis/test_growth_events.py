@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from synthetic_runs import KIB, MIB, Program, State
+from synthetic_runs import KIB, MIB, Program, State, Thing
 
 from leakscope.analysis.columns.series import FloatArray
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.events import EventFit, Regressor, fit_events
 from leakscope.analysis.verdict.analyse import analyse
-from leakscope.model.boundary import SERVED, Event
+from leakscope.model.boundary import SERVED, BoundaryKind, Event
 from leakscope.model.report import Report, RunVerdict
 
 STEPS = 3000
@@ -346,3 +346,21 @@ def test_growth_in_time_is_not_reported_by_requests_that_come_unevenly() -> None
     requests = np.floor(100 * np.minimum(minutes, 10) + 5 * np.maximum(minutes - 10, 0))
     found = fit(1e6 * minutes, minutes, request=requests)
     assert not found.is_by_event
+
+
+def test_what_comes_between_passes_is_reported_by_passes_though_no_pass_follows_the_last() -> None:
+    """A callback that prepares the next epoch does so before the loop over its batches begins."""
+
+    def prepared(state: State) -> int:
+        follows = state.kind is BoundaryKind.PHASE_END
+        return min(state.epochs_done + 1 + follows, 16)
+
+    made = Program(epochs=16, steps=40, inner=20, validation=0)
+    made.plant(Thing("main()·hooks", lambda s: prepared(s) * 2 * MIB, length=prepared))
+    found = report(made.event("loader_iterator", prepared))
+    (culprit,) = found.culprits
+    assert culprit.per_event is not None
+    (rate,) = culprit.per_event.rates
+    assert (rate.event, rate.bytes_each) == ("epoch", EXACT(2 * MIB))
+    assert "grows by 2 MiB per epoch" in found.headline
+    assert "loader" not in found.headline

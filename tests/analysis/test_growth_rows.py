@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from synthetic_runs import KIB, MIB, Program, State, Thing
 
+from leakscope.analysis.columns.series import HOST
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.verdict.analyse import analyse
 from leakscope.model import gauge
@@ -14,6 +15,7 @@ from leakscope.model.boundary import BoundaryKind
 from leakscope.model.census import RootKind
 from leakscope.model.report import Report, RunVerdict, Severity
 from leakscope.model.run import Run
+from leakscope.model.trend import TrendVerdict
 
 EPOCHS, LATE = 12, 8
 
@@ -135,3 +137,61 @@ def test_what_took_over_from_another_name_is_no_growth_of_names() -> None:
     report = analyse(run)
     (named,) = (d for d in report.decisions if d.subject == "named" and d.rule == "growth")
     assert abs(named.figure or 0) < MIB
+
+
+def with_teeth(at_the_end: int) -> RunContext:
+    """Return a run whose metrics are gathered and reset, looked at seldom and at its end."""
+    looked_at = {1, 3, 7, 14, 30, 60, 72, 220, 300, 430, 490, 545}
+    program = Program(endless=True, steps=700)
+    program.plant(Thing("metrics", lambda s: 40 * KIB + (s.step % 70) * 100 * KIB))
+    ended = Program().plant(Thing("metrics", lambda _: at_the_end)).census_at(State())
+    run = program.build()
+    for place, m in enumerate(recorded := run.main.measurements):
+        is_read = m.boundary.kind is BoundaryKind.STEP and m.boundary.step in looked_at
+        census = program.census_at(State(step=m.boundary.step)) if is_read else None
+        is_end = m.boundary.kind is BoundaryKind.RUN_END
+        recorded[place] = replace(m, census=ended if is_end else census)
+    return RunContext(run, run.main)
+
+
+@pytest.mark.parametrize(
+    ("at_the_end", "verdict"),
+    [(40 * KIB, TrendVerdict.BOUNDED), (5 * MIB, TrendVerdict.INCONCLUSIVE)],
+)
+def test_what_rises_and_falls_is_bounded_if_it_is_released_once_more_at_the_end(
+    at_the_end: int, verdict: TrendVerdict
+) -> None:
+    case = with_teeth(at_the_end)
+    growth, _, _ = case.observations.judge(case.table.number["metrics"], HOST)
+    assert growth.verdict is verdict
+
+
+def test_what_only_rose_is_not_acquitted_by_being_dropped_at_the_end() -> None:
+    program = Program(endless=True, steps=700).leak("kept", 40 * KIB)
+    run = program.build()
+    last = run.main.measurements[-1]
+    ended = Program().leak("kept", 40 * KIB).census_at(State())
+    run.main.measurements[-1] = replace(last, census=ended)
+    assert analyse(run).verdict is RunVerdict.LEAK
+
+
+@pytest.mark.parametrize("full", [350, 410])
+def test_what_rests_while_memory_goes_on_is_undecided_and_not_accused(full: int) -> None:
+    """A memo that is full, and something without a name that begins to grow as fast."""
+    looked_at = {2, 10, 30, 60, 120, 200, 300, 400, 420, 470}
+    program = Program(endless=True, steps=500, rss_noise=0.05 * MIB)
+    program.plant(
+        Thing(
+            "memo", lambda s: min(s.step, full) * 40 * KIB, "dict", "dict",
+            length=lambda s: min(s.step, full),
+        )
+    ).swell(lambda s: max(0, s.step - full) * 40 * KIB)  # fmt: skip
+    run = program.build()
+    for place, m in enumerate(recorded := run.main.measurements):
+        is_read = m.boundary.step in looked_at
+        census = program.census_at(State(step=m.boundary.step)) if is_read else None
+        recorded[place] = replace(m, census=census)
+    report = analyse(run)
+    assert report.verdict is RunVerdict.INCONCLUSIVE
+    assert report.culprits == []
+    assert "memo grew by" in report.headline

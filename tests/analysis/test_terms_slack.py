@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from synthetic_runs import KIB, MIB, Program, State, Thing
 
+from leakscope.analysis.accounting.terms import unexplained_series
+from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.verdict.analyse import analyse
 from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind
@@ -116,3 +119,20 @@ def test_a_culprit_that_is_swapped_out_is_explained_by_name() -> None:
     assert entries["named"] == pytest.approx(-entries["swapped"], rel=0.05)
     assert abs(entries["unexplained"]) < 0.05 * entries["named"]
     assert ledger.total_bytes < 0.05 * entries["named"]
+
+
+def test_free_memory_between_readings_that_differ_much_is_not_known() -> None:
+    """The heap is read at 49 and at 51 of 50 steps, and is full of free memory at the first."""
+
+    def free(state: State) -> float:
+        return 60 * MIB if state.step % 50 == 49 else 4 * MIB
+
+    program = Program(endless=True, steps=619, rss_noise=0.0).swell(free)
+    run = program.gauge(gauge.MALLOC_FREE, free).build()
+    for m in run.main.measurements:
+        if m.boundary.step % 50 == 0:
+            m.gauges.pop(gauge.MALLOC_FREE, None)
+    case = RunContext(run, run.main)
+    assert (case.track.step[case.table.at] % 50 == 0).sum() > 5
+    _, left = unexplained_series(case)
+    assert np.ptp(left) < MIB

@@ -495,16 +495,17 @@ def unexplained_series(
 ) -> tuple[FloatArray, FloatArray]:
     """Return units done and private memory without all that is measured.
 
-    It is taken at censuses; where these don't reach to the end of the work where free memory in
-    the C heap was read. What grows by a name is taken to have gone on at its rate since it was seen
-    last.
+    It is taken at censuses, those left out where free memory in the C heap is not known; where
+    these don't reach to the end of the work where that was read. What grows by a name is taken to
+    have gone on at its rate since it was seen last.
     """
     table, private = case.table, case.private
     read = case.working[np.isfinite(private[case.working])]
     if HOST not in table.retained or not len(table.at) or not len(read):
         return case.pool_series()
     least = policy.MAIN_SHARE * np.ptp(case.track.work[read])
-    looked_at = (read[np.isin(read, p)] for p in (table.at, case.track.known(gauge.MALLOC_FREE)))
+    places = (_with_known_slack(case, table.at), table.at, case.track.known(gauge.MALLOC_FREE))
+    looked_at = (read[np.isin(read, place)] for place in places)
     enough = (at for at in looked_at if len(at) >= policy.FEW_READINGS)
     at = next((at for at in enough if np.ptp(case.track.work[at]) >= least), read)
     left = _without_known(case, at, private[at], growers)
@@ -517,6 +518,18 @@ def unexplained_series(
             trend = case.gauge_trend(name)
             left = left - since * (trend.bytes_per_unit if trend.is_growing else 0.0)
     return case.work_done[at], left
+
+
+def _with_known_slack(case: RunContext, at: IntArray) -> IntArray:
+    """Return the measurements between readings of free memory in the C heap that are much alike."""
+    known = case.track.known(gauge.MALLOC_FREE)
+    if not len(known):
+        return at
+    free = case.track.gauge(gauge.MALLOC_FREE)[known]
+    after = np.searchsorted(known, at).clip(max=len(known) - 1)
+    before = (np.searchsorted(known, at, side="right") - 1).clip(min=0)
+    is_alike = np.abs(free[after] - free[before]) < policy.NOTEWORTHY_BYTES
+    return at[np.flatnonzero(is_alike)]
 
 
 def _without_known(

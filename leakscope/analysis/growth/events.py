@@ -74,7 +74,8 @@ class EventFit:
     work: CounterRate
     """That of the unit of work alongside them; 0 where it brings nothing."""
     is_by_event: bool
-    """Whether an event explains the series better than any work does."""
+    """Whether an event explains the series better than any work does, or other work better than the
+    unit of its rate."""
     indistinct: tuple[Regressor, ...]
     """Other counters that explain it as well as the first: this run can't tell them apart."""
 
@@ -111,11 +112,14 @@ def fit_events(y: FloatArray, counters: list[Regressor], noise: float) -> EventF
         CounterRate(tried[place], rate, rate * tried[place].total / gained)
         for place, rate in zip(places, found, strict=True)
     ]
-    by_work = min(
-        (c for c, each in zip(single, tried, strict=True) if each.is_work), default=np.inf
-    )
-    is_better = is_served or cost + policy.BREAK_COST <= by_work
-    is_by_event = is_better and _are_events(rates)
+    unit, has_event = counters[0].name, any(not rate.counter.is_work for rate in rates)
+    rivals = [
+        each
+        for each, counter in zip(single, tried, strict=True)
+        if (counter.is_work if has_event else counter.name == unit)
+    ]
+    is_better = is_served or cost + policy.BREAK_COST <= min(rivals, default=np.inf)
+    is_by_event = is_better and _are_others(rates, unit, has_event=has_event)
     rates.sort(key=lambda rate: -rate.share)
     work = next((rate for rate in rates if rate.counter.name == counters[0].name), None)
     return EventFit(
@@ -183,16 +187,24 @@ def _explicit_collections(track: BoundaryTable, at: IntArray) -> list[Regressor]
     return [Regressor(Event.EXPLICIT_COLLECTION.value, explicit)] if len(known) else []
 
 
-def _passes(track: BoundaryTable, phase: str, at: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Return the passes through a phase that had ended at each reading, and at the one before.
+def _passes(track: BoundaryTable, phase: str, at: IntArray) -> list[FloatArray]:
+    """Return the passes through a phase that had ended at each reading, and at the one before;
+    those that had begun; and those after which another had come or was to come.
 
-    What follows a pass, as the lines after its loop, is seen after the boundary that ends it.
+    What follows a pass, as the lines after its loop, is seen after the boundary that ends it. What
+    prepares the next, as a callback's hooks, is seen before the boundary that begins that, and
+    after the last pass there is none.
     """
     ended = track.completed(phase)[at].astype(np.float64)
-    just = (track.phase[at] == track.phase_code(phase)) & (
-        track.kind[at] == code_of(BoundaryKind.PHASE_END)
+    is_inside = track.phase[at] == track.phase_code(phase)
+    is_end = track.kind[at] == code_of(BoundaryKind.PHASE_END)
+    counts = (
+        ended,
+        ended - (is_inside & is_end),
+        ended + (is_inside & ~is_end),
+        np.minimum(ended, ended.max(initial=0.0) - 1),
     )
-    return ended, np.maximum.accumulate(ended - just) if len(ended) else ended
+    return [np.maximum.accumulate(count) if len(at) else count for count in counts]
 
 
 class _Costs:
@@ -264,12 +276,18 @@ def _within(costs: list[float], least: float) -> list[int]:
     return [n for n, cost in enumerate(costs) if cost <= least + policy.ALIKE_COST]
 
 
-def _are_events(rates: list[CounterRate]) -> bool:
-    """Return whether rates account for the growth, and those of events for most of that."""
+def _are_others(rates: list[CounterRate], unit: str, *, has_event: bool) -> bool:
+    """Return whether rates account for the growth, and those of events, where there are any, or of
+    other work than the unit for most of that.
+    """
     whole = sum(rate.share for rate in rates)
-    by_event = sum(rate.share for rate in rates if not rate.counter.is_work)
+    by_others = sum(
+        rate.share
+        for rate in rates
+        if (not rate.counter.is_work if has_event else rate.counter.name != unit)
+    )
     is_whole = policy.MAIN_SHARE <= whole <= 1 / policy.MAIN_SHARE
-    return is_whole and by_event >= policy.MOST_SHARE * whole
+    return is_whole and by_others >= policy.MOST_SHARE * whole
 
 
 @dataclass(frozen=True)

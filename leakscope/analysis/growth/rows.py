@@ -121,9 +121,26 @@ class Observations:
         return columns, np.nan_to_num(values), max(policy.ROW_NOISE_BYTES, float(least))
 
     def judge(self, path: int, device: str) -> tuple[GrowthJudgement, IntArray, FloatArray]:
-        """Return how a path grows over boundaries, with the readings that this was judged by."""
+        """Return how a path grows over boundaries, with the readings that this was judged by.
+
+        What rises and falls, and was released once more as the work ended, is judged with that: the
+        last rise was one of many.
+        """
         columns, y, noise = self.series(path, device)
-        return judge_growth(self.work(columns), y, noise=noise), columns, y
+        growth = judge_growth(self.work(columns), y, noise=noise)
+        if growth.reason is Reason.SCATTERED and _was_released(y):
+            later = self._at_the_end(path, columns)
+            ended = np.append(columns, later)
+            with_end = np.append(y, np.nan_to_num(self.table.retained[device][path, later]))
+            judged = judge_growth(self.work(ended), with_end, noise=noise)
+            if judged.verdict is TrendVerdict.BOUNDED:
+                return judged, ended, with_end
+        return growth, columns, y
+
+    def _at_the_end(self, path: int, columns: IntArray) -> IntArray:
+        """Return the censuses after the last that tells of a path, while what holds it ran."""
+        shown = self.table.covered(path) & self.table.alive(path)
+        return np.flatnonzero(shown & (np.arange(len(shown)) > columns[-1]))
 
     def work(self, columns: IntArray) -> FloatArray:
         """Return the index of the boundary up to which the program had worked at some censuses.
@@ -132,6 +149,11 @@ class Observations:
         """
         at = np.minimum(self.table.at[columns], self.track.last_work + 1)
         return self.track.work[at].astype(np.float64)
+
+
+def _was_released(y: FloatArray) -> bool:
+    """Return whether most of what there was at some reading was gone at a later one."""
+    return bool((y < (1 - policy.MOST_SHARE) * np.maximum.accumulate(y)).any())
 
 
 def find_across(

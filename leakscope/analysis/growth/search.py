@@ -313,7 +313,9 @@ def find_carriers(case: RunContext, trends: dict[int, Trend]) -> dict[tuple[int,
     read = case.working[np.isfinite(private[case.working])]
     for path, trend in trends.items():
         is_user = case.table.latest[path].user
-        if not trend.is_open or not (_goes_on(pool) if is_user else elsewhere.grows):
+        if not trend.is_open or trend.reason is Reason.SHORT_REST:
+            continue  # what rests is not what memory goes on to gain
+        if not (_goes_on(pool) if is_user else elsewhere.grows):
             continue
         columns, y = _carried_readings(case, path)
         rises = np.diff(y)

@@ -224,8 +224,8 @@ def may_leak(case: RunContext, path: int, trend: Trend | None) -> bool:
         return False
     _, highest = case.table.highest(path, HOST)
     gained = trend.net_bytes
-    if case.recording.header.child is not None and trend.reason is Reason.SHORT_REST:
-        gained += trend.gained_before  # a child may only wait at its end, for whoever gives it work
+    if trend.reason is Reason.SHORT_REST and _may_only_wait(case, trend):
+        gained += trend.gained_before
     least = 0.0
     if trend.reason is Reason.SCATTERED:
         # What ends near where it began has lost again what it gained in between.
@@ -233,6 +233,16 @@ def may_leak(case: RunContext, path: int, trend: Trend | None) -> bool:
         if _gained_little(case, policy.MOST_SHARE * gained):
             return False
     return gained >= max(policy.LITTLE_BYTES, least) and highest >= policy.LITTLE_BYTES
+
+
+def _may_only_wait(case: RunContext, trend: Trend) -> bool:
+    """Return whether what rests may go on: in a child, whoever gives it work may be at its end, and
+    where it made most of what memory gained, memory itself may go on growing.
+    """
+    pool = case.pool
+    made_most = trend.gained_before >= policy.MOST_SHARE * pool.net_bytes
+    is_carrier = pool.is_growing and pool.net_bytes >= policy.GAUGE_NOISE_BYTES and made_most
+    return case.recording.header.child is not None or is_carrier
 
 
 def _gained_little(case: RunContext, least: float) -> bool:

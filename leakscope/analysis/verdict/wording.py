@@ -173,6 +173,8 @@ def event_growth(fit: EventFit, unit: str, compiled: str = "") -> EventGrowth:
     ``compiled`` says what was compiled again and why.
     """
     rates, work = [_event_rate(rate) for rate in fit.rates], _event_rate(fit.work)
+    if fit.is_by_event and all(rate.is_work for rate in rates):
+        rates = [msgspec.structs.replace(rate, is_work=rate.event == unit) for rate in rates]
     alike = [counter for counter in fit.indistinct if counter.name not in {"step", "epoch", unit}]
     text = _by_event(rates, work, alike) if fit.is_by_event else _with_work(fit, alike)
     if compiled and any(rate.counter.name == Event.RECOMPILATION.value for rate in fit.rates):
