@@ -823,3 +823,22 @@ def test_ever_more_figures_settle_what_memory_alone_leaves_open(
     terms = {**growth.terms, "unexplained": replace(term, trend=judged)}
     (found,) = diagnose_gauges(case, replace(growth, terms=terms), [])
     assert (found.kind, found.severity) == ("open_figures", severity)
+
+
+@pytest.mark.parametrize(
+    ("each", "severity"), [(1 * MIB, Severity.WARNING), (16 * KIB, Severity.NOTE)]
+)
+def test_what_figures_were_seen_to_keep_is_theirs_however_little_it_is(
+    each: int, severity: Severity
+) -> None:
+    """Two walks of the heap show what pyplot keeps, too few to judge that by itself."""
+    figs = Thing(
+        "matplotlib._pylab_helpers·Gcf.figs", lambda s: 64 * KIB + s.epochs_done * each,
+        "ordereddict", "collections.OrderedDict", user=False,
+    )  # fmt: skip
+    program = Program(epochs=12, full_every=8, weighs=False).plant(figs)
+    run = program.gauge(gauge.FIGURES, lambda s: s.epochs_done).build()
+    case = RunContext(run, run.main)
+    (found,) = diagnose_gauges(case, replace(search_growth(case), growers=[]), [])
+    assert (found.kind, found.severity) == ("open_figures", severity)
+    assert ("They hold 1 MiB each." in found.text) is (severity is Severity.WARNING)

@@ -28,13 +28,19 @@ GRAPH = (
 )
 
 
-def report_of(*loop: LoopStep, source: str = SOURCE, type_: str = "OrderedDict") -> Report:
+def report_of(
+    *loop: LoopStep,
+    source: str = SOURCE,
+    type_: str = "OrderedDict",
+    each: int = MIB,
+    full_every: int = 1,
+) -> Report:
     """Return what is concluded where objects of one loop each pile up, four an epoch."""
     held = Thing(
-        f"<held by native code>·{type_}", lambda s: s.epochs_done * 4 * MIB, "object", type_,
+        f"<held by native code>·{type_}", lambda s: s.epochs_done * 4 * each, "object", type_,
         root=RootKind.NATIVE, user=False, count=lambda s: s.epochs_done * 4, loop=loop,
     )  # fmt: skip
-    run = Program(epochs=10, full_every=1).plant(held).build()
+    run = Program(epochs=10, full_every=full_every).plant(held).build()
     run.main.sources[FILE] = source
     return analyse(run)
 
@@ -64,6 +70,14 @@ def test_a_hook_that_keeps_what_came_of_its_tensor_is_reported_as_a_loop() -> No
     assert "handle = hidden.register_hook(…)" in found.remedy.text
     assert "weakref.ref(out)" in found.remedy.text
     assert found.bytes_per_unit == pytest.approx(4 * MIB, rel=0.05)
+
+
+@pytest.mark.parametrize(("loop", "leaks"), [((NOTE, OUT, *GRAPH), True), ((), False)])
+def test_little_in_loops_is_a_leak_and_as_little_elsewhere_may_be_a_librarys(
+    loop: tuple[LoopStep, ...], leaks: bool
+) -> None:
+    report = report_of(*loop, each=MIB // 12, full_every=9)
+    assert (report.verdict is RunVerdict.LEAK) is leaks
 
 
 def test_a_lambda_is_found_by_its_line() -> None:

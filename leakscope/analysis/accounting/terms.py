@@ -22,6 +22,7 @@ from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.rows import Grower
 from leakscope.analysis.run_context import RunContext
 from leakscope.model import gauge
+from leakscope.model.census import RootKind
 from leakscope.model.trend import Reason, Trend, TrendVerdict
 
 _OPEN_REASONS = frozenset({Reason.SHORT_RISE, Reason.SETTLING})
@@ -29,13 +30,16 @@ _WEIGHED_TERMS = frozenset({"elsewhere", "named"})
 """Terms that are weighed object by object: what isn't seen to end may go on."""
 
 
-def floor_of(kind: str) -> tuple[float, float]:
+def floor_of(kind: str, *, is_in_loops: bool = False) -> tuple[float, float]:
     """Return what a term must have gained, and its share of what private memory did.
 
-    Of ``elsewhere`` every object is weighed, so that it tells also where private memory rests.
+    Of ``elsewhere`` every object is weighed, so that it tells also where private memory rests. What
+    is in loops through C++ is no library's cache: nothing ever frees it.
     """
     if kind == "slack":
         return policy.GROWTH_BYTES, policy.MOST_SHARE
+    if is_in_loops:
+        return policy.GAUGE_NOISE_BYTES, 0.0
     return policy.HARMLESS_BYTES, 0.0 if kind == "elsewhere" else policy.UNNAMED_SHARE
 
 
@@ -57,6 +61,8 @@ class Term:
     """The rule by which its growth is none."""
     is_handed_out: bool = False
     """Whether it is what malloc has handed out, and not what is resident of that."""
+    is_in_loops: bool = False
+    """Whether most of it is in loops through C++, which nothing frees."""
     pinned_bytes: float = 0.0
     """What it costs beyond its size: free memory that lies between its parts and grew with it."""
 
@@ -83,7 +89,7 @@ class Term:
     @property
     def is_much(self) -> bool:
         """Whether a leak would be missed."""
-        least, share = floor_of(self.kind)
+        least, share = floor_of(self.kind, is_in_loops=self.is_in_loops)
         if self.is_open_pool and share > 0:
             least = max(least, policy.NOTEWORTHY_BYTES)
         return self.trend.net_bytes + self.pinned_bytes >= least and self.share >= share
@@ -124,6 +130,9 @@ def judge_terms(
         }
     terms = {kind: _term(case, kind, *xy) for kind, xy in series.items()}
     terms["elsewhere"] = _going_with_memory(case, terms["elsewhere"])
+    least = policy.MOST_SHARE * terms["elsewhere"].trend.net_bytes
+    if _bytes_in_loops(case) >= max(least, policy.GAUGE_NOISE_BYTES):
+        terms["elsewhere"] = replace(terms["elsewhere"], is_in_loops=True)
     if "slack" in terms:
         terms["slack"] = _inconclusive_if_pinned(case, terms["slack"])
         terms["garbage"] = _undecided_until_freed(case, terms["garbage"])
@@ -134,13 +143,19 @@ def judge_terms(
     return terms
 
 
+def _bytes_in_loops(case: RunContext) -> float:
+    """Return what loops through C++ held that were found more than once: one may be at work."""
+    rows = [row for row in case.table.latest if row.loop and row.root is RootKind.NATIVE]
+    return float(sum(row.host_bytes for row in rows if row.count >= policy.FEWEST_RISES))
+
+
 def _record(case: RunContext, term: Term) -> None:
     """Record what the model concluded on a term, and whether it is too little to matter."""
     trend = term.trend
     outcome = f"{trend.verdict.value}: {trend.reason.value}"
     case.decisions.add(term.kind, "growth", outcome, figure=trend.net_bytes)
     if not (term.grows or term.may_grow or trend.is_bounded):
-        floor, _ = floor_of(term.kind)
+        floor, _ = floor_of(term.kind, is_in_loops=term.is_in_loops)
         case.decisions.add(
             term.kind, "floor", "too little", figure=trend.net_bytes, threshold=floor
         )

@@ -10,7 +10,7 @@ than its gauge has a function of its own that makes the finding, or none.
 | ``private_pools`` | pools of CUDA graphs and MemPool, per device | 32 MiB | warning |
 | ``outside_allocator`` | this process's memory outside torch's allocator | 32 MiB | warning |
 | ``outside_allocator`` | that of all processes on a device | 32 MiB | note |
-| ``open_figures`` | figures of pyplot | 5 | note; warning with unexplained growth |
+| ``open_figures`` | figures of pyplot | 5 | note; warning if they keep much |
 | ``open_files`` | open files | 20 | note |
 | ``threads`` | threads | 8 | note |
 | ``processes`` | child processes | 8 | note |
@@ -80,6 +80,8 @@ class GaugeRule:
     """Whether it counts things, not bytes."""
     holds_memory: bool = False
     """Whether memory that nothing else explains may be theirs."""
+    kept_in: str = ""
+    """The container that has them all: what each keeps is what it gained for each."""
     snapshot_field: str = ""
     """The sum of a device's blocks that stands for the gauge where that was not read."""
     made_by: frozenset[str] = frozenset()
@@ -148,7 +150,12 @@ def _gauge_finding(
     if rule.counts:
         total = without_name(case, growth, ledgers) if rule.holds_memory else 0.0
         shown_trend = imputed_trend(trend, total)
-    if rule.holds_memory and total >= policy.NOTEWORTHY_BYTES:
+    each = _bytes_of_each(case, rule)
+    if min(total, each * trend.net_bytes) >= policy.HARMLESS_BYTES:
+        total, severity = each * trend.net_bytes, Severity.WARNING
+        shown_trend = imputed_trend(trend, total)
+        text += f" They hold {human_bytes(each)} each."
+    elif rule.holds_memory and total >= policy.NOTEWORTHY_BYTES:
         severity = Severity.WARNING
         text += f" They may hold the {human_bytes(total)} that nothing else explains (estimate)."
     resident = case.gauge_gain(case.host_metric) or 0.0
@@ -169,6 +176,22 @@ def _gauge_finding(
         known=case.known_by(rule.library) if rule.library else None,
         falsifier=(rule.falsifier, None),
     )
+
+
+def _bytes_of_each(case: RunContext, rule: GaugeRule) -> float:
+    """Return what one of the things that are counted keeps, by the last two looks at all of them;
+    0 where there weren't two, or they don't show that memory grew with the number.
+    """
+    table, path = case.table, case.table.number.get(rule.kept_in)
+    if path is None or HOST not in table.retained:
+        return 0.0
+    retained = table.retained[HOST][path]
+    seen = np.flatnonzero(np.isfinite(retained))[-2:]
+    counts = [case.nearest(rule.gauge, int(table.at[column])) or 0.0 for column in seen]
+    if len(seen) < 2 or counts[1] <= counts[0]:
+        return 0.0
+    gained = float(retained[seen[1]] - retained[seen[0]])
+    return max(gained / (counts[1] - counts[0]), 0.0)
 
 
 def _shared_descriptors(
@@ -484,6 +507,7 @@ RULES = (
             ),
         ),
         holds_memory=True,
+        kept_in="matplotlib._pylab_helpers·Gcf.figs",
         made_by=frozenset({"figure", "subplots", "subplot_mosaic"}),
         library="matplotlib",
     ),
