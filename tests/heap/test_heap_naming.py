@@ -96,6 +96,29 @@ main()
         "main()·trainer.history",
         RootKind.LOCAL,
     ),
+    "what a method is bound to, and lies deeper too": (
+        """
+class Model:
+    def __init__(self):
+        self.history = [item() for _ in range(5)]
+    def generate(self):
+        pass
+class Tuner:
+    def __init__(self, model):
+        self.model = model
+class Wrapper:
+    def __init__(self, model):
+        self.generate = model.generate
+        self.base = Tuner(model)
+def main():
+    wrapper = Wrapper(Model())
+    look()
+main()
+""",
+        "Model.history",
+        "main()·wrapper.base.model.history",
+        RootKind.LOCAL,
+    ),
     "slot of an instance": (
         """
 class Trainer:

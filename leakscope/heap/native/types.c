@@ -208,8 +208,8 @@ static void study(Walk *w, TypeFacts *facts) {
     } else if (type == &PyFrame_Type) {
         facts->rank = RANK_CODE;
         facts->flags |= TYPE_FRAME;
-    } else if (type == &PyTraceBack_Type) {
-        facts->rank = RANK_CODE;
+    } else if (type == &PyTraceBack_Type || type == &PyMethod_Type) {
+        facts->rank = RANK_CODE; /* what a method is bound to has a better name as a rule */
     } else if (PyType_FastSubclass(type, Py_TPFLAGS_TYPE_SUBCLASS) ||
                PyType_IsSubtype(type, &PyModule_Type)) {
         facts->rank = RANK_CUT;

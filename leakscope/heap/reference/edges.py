@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 from enum import Enum, IntEnum
-from types import FrameType, FunctionType, ModuleType, TracebackType
+from types import FrameType, FunctionType, MethodType, ModuleType, TracebackType
 from typing import Any, NamedTuple
 
 from leakscope.heap.adapters.buffers import (
@@ -88,7 +88,8 @@ class TypeFacts(NamedTuple):
     """Index of the marked class it is an instance of; -1 for none."""
 
 
-_CODE = (FunctionType, FrameType, TracebackType)
+_CODE = (FunctionType, FrameType, TracebackType, MethodType)
+"""What names things only where nothing else does: most has a name of its own."""
 _NOTHING = frozenset(id(x) for x in (None, True, False, ..., NotImplemented))
 
 
@@ -374,7 +375,7 @@ def _without_namespaces(value: Any, found: list[object]) -> list[object]:
 
     That is a root. From 3.11 on the collector doesn't look into running frames either.
     """
-    if type(value) is TracebackType:
+    if type(value) is TracebackType or type(value) is MethodType:
         return found
     if type(value) is FrameType and sys.version_info < (3, 11) and _is_running(value):
         return []
