@@ -313,9 +313,7 @@ def find_carriers(case: RunContext, trends: dict[int, Trend]) -> dict[tuple[int,
     read = case.working[np.isfinite(private[case.working])]
     for path, trend in trends.items():
         is_user = case.table.latest[path].user
-        if not trend.is_open or trend.reason is Reason.SHORT_REST:
-            continue  # what rests is not what memory goes on to gain
-        if not (_goes_on(pool) if is_user else elsewhere.grows):
+        if not trend.is_open or not (_goes_on(pool) if is_user else elsewhere.grows):
             continue
         columns, y = _carried_readings(case, path)
         rises = np.diff(y)
@@ -328,7 +326,7 @@ def find_carriers(case: RunContext, trends: dict[int, Trend]) -> dict[tuple[int,
         else:
             whole = unnamed_at(case, columns)
         least = max(policy.MOST_SHARE * float(whole[-1] - whole[0]), policy.GAUGE_NOISE_BYTES)
-        if y[-1] - y[0] < least:
+        if y[-1] - y[0] < least or _grew_without(whole, y, case.track.work[at[columns]]):
             continue
         observed = np.union1d(case.observations.columns(path), columns)
         grower = grower_of(case.observations, path, HOST, trend, observed, columns)
@@ -354,6 +352,16 @@ def _carried_readings(case: RunContext, path: int) -> tuple[IntArray, FloatArray
         return np.flatnonzero(shown), retained[shown]
     columns = columns[shown[columns]]
     return columns, retained[columns]
+
+
+def _grew_without(whole: FloatArray, y: FloatArray, work: IntArray) -> bool:
+    """Return whether memory grew on while a path rested at its last readings: what comes in jumps
+    rests as well, but then memory does so with it.
+    """
+    first = int(np.flatnonzero(y < y[-1] - policy.ROW_NOISE_BYTES)[-1]) + 1
+    rested = (work[-1] - work[first]) / max(int(work[-1] - work[0]), 1)
+    least = policy.LITTLE_SHARE * rested * float(whole[-1] - whole[0])
+    return bool(whole[-1] - whole[first] >= max(least, policy.GAUGE_NOISE_BYTES))
 
 
 def _jumps(rises: FloatArray, work: IntArray) -> bool:
