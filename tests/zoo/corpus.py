@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eleventh_truth import ELEVENTH
+from fourteenth_truth import FOURTEENTH
 from kinds_truth import KINDS
 from native_truth import NATIVE
 from ninth_truth import NINTH
@@ -44,7 +45,9 @@ class Case:
     @property
     def was_unseen(self) -> bool:
         """Whether it was written without knowing how verdicts are made."""
-        return self.name in UNSEEN or self.name in (NINTH | TENTH | ELEVENTH | TWELFTH | THIRTEENTH)
+        return self.name in UNSEEN or self.name in (
+            NINTH | TENTH | ELEVENTH | TWELFTH | THIRTEENTH | FOURTEENTH
+        )
 
     @property
     def is_real(self) -> bool:
@@ -73,7 +76,7 @@ def cases() -> list[Case]:
     own = [
         Case(name, HERE / "cases" / f"{name}.py", truth)
         for name, truth in (
-            TRUTHS | KINDS | NINTH | TENTH | ELEVENTH | TWELFTH | THIRTEENTH | NATIVE
+            TRUTHS | KINDS | NINTH | TENTH | ELEVENTH | TWELFTH | THIRTEENTH | FOURTEENTH | NATIVE
         ).items()
     ]
     trainers = [

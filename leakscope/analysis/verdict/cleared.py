@@ -224,7 +224,7 @@ def may_leak(case: RunContext, path: int, trend: Trend | None) -> bool:
         return False
     _, highest = case.table.highest(path, HOST)
     gained = trend.net_bytes
-    if trend.reason is Reason.SHORT_REST and _may_only_wait(case, trend):
+    if trend.reason is Reason.SHORT_REST and _may_only_wait(case, path):
         gained += trend.gained_before
     least = 0.0
     if trend.reason is Reason.SCATTERED:
@@ -235,14 +235,18 @@ def may_leak(case: RunContext, path: int, trend: Trend | None) -> bool:
     return gained >= max(policy.LITTLE_BYTES, least) and highest >= policy.LITTLE_BYTES
 
 
-def _may_only_wait(case: RunContext, trend: Trend) -> bool:
+def _may_only_wait(case: RunContext, path: int) -> bool:
     """Return whether what rests may go on: in a child, whoever gives it work may be at its end, and
-    where it made most of what memory gained, memory itself may go on growing.
+    where it made most of what memory goes on to gain, memory may show that it does.
     """
+    if case.recording.header.child is not None:
+        return True
     pool = case.pool
-    made_most = trend.gained_before >= policy.MOST_SHARE * pool.net_bytes
-    is_carrier = pool.is_growing and pool.net_bytes >= policy.GAUGE_NOISE_BYTES and made_most
-    return case.recording.header.child is not None or is_carrier
+    columns, y, _ = case.observations.series(path, HOST)
+    if not pool.is_growing or pool.net_bytes < policy.GAUGE_NOISE_BYTES or not len(columns):
+        return False
+    before = np.interp(pool.tail_from, case.work_done[case.table.at[columns]], y)
+    return bool(y[-1] - before >= policy.MOST_SHARE * pool.net_bytes)
 
 
 def _gained_little(case: RunContext, least: float) -> bool:
