@@ -567,3 +567,18 @@ def test_what_a_call_of_a_library_gathers_is_held_while_it_runs_alone() -> None:
     inside = [size for at, size in held.items() if phases[at] == "validation"]
     assert outside == [pytest.approx(3 * MIB, abs=MIB / 100)] * len(outside)
     assert max(inside) == pytest.approx(13 * MIB, abs=MIB / 10)
+
+
+@pytest.mark.parametrize(("resident", "booked"), [(True, True), (False, False)])
+def test_shared_memory_of_other_processes_explains_nothing(resident: bool, booked: bool) -> None:
+    """Files come to /dev/shm while this process maps pages of code: neither is shared memory."""
+
+    def grows(state: State) -> float:
+        return state.epochs_done * MIB
+
+    program = Program(epochs=8).leak("kept", MIB, per="epoch").swell(grows)
+    program.gauge(gauge.SHM, grows).gauge(gauge.SHARED, grows)
+    program.gauge(gauge.MAPPED_SHARED, grows if resident else lambda _: 0)
+    (ledger,) = [each for each in report_of(program).ledgers if each.metric == gauge.RSS]
+    shared = [entry.bytes for entry in ledger.entries if entry.kind == "shm"]
+    assert bool(sum(shared)) is booked

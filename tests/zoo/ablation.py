@@ -64,6 +64,13 @@ OTHERS: dict[str, tuple[str, Callable[..., Any]]] = {
     "pinned_by_unnamed": ("growth.exclusions:_pinned_by_unnamed", second_argument),
     "fills_a_librarys_bound": ("growth.exclusions:_filling", second_argument),
     "goes_with_memory": ("accounting.terms:_going_with_memory", second_argument),
+    "known_slack": ("accounting.terms:_with_known_slack", second_argument),
+    "in_loops": ("accounting.terms:_bytes_in_loops", returns(0.0)),
+    "released_at_the_end": ("growth.rows:_was_released", returns(False)),
+    "grew_without": ("growth.search:_grew_without", returns(False)),
+    "waits": ("verdict.cleared:_may_only_wait", returns(False)),
+    "kept_by_each": ("findings.gauge_rules:_bytes_of_each", returns(0.0)),
+    "gained_little": ("verdict.cleared:_gained_little", returns(False)),
 }
 """What is no entry of a list, by the function that stands for it, and what it does when off."""
 

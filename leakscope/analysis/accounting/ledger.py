@@ -273,9 +273,14 @@ def _slack(case: RunContext, window: MeasuredWindow) -> float:
 
 
 def _shared(case: RunContext, window: MeasuredWindow) -> float:
-    """Return growth of shared memory that is part of resident memory and in no row."""
+    """Return growth of shared memory that is part of resident memory and in no row.
+
+    Files in ``/dev/shm`` may be other processes', and resident shared pages may be of code.
+    """
     files, mapped = case.gauge_gain(gauge.SHM), case.gauge_gain(gauge.SHARED)
     grown = 0.0 if files is None or mapped is None else min(files, mapped)
+    resident = case.gauge_gain(gauge.MAPPED_SHARED)
+    grown = grown if resident is None else min(grown, resident)
     return max(grown - named_shared_memory(case, window), 0.0)
 
 
