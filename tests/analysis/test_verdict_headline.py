@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from leakscope.analysis import analyse
@@ -52,7 +53,10 @@ def finding(title: str, severity: Severity = Severity.WARNING) -> Finding:
         (
             ["A.xs", "B.ys", "C.zs"],
             [],
-            "Memory leaks: A.xs grows by 2 KiB per step (train.py:7). 2 more culprits below.",
+            (
+                "Memory leaks: A.xs grows by 2 KiB per step (train.py:7). "
+                "The same line feeds 2 more: 6 KiB per step in all."
+            ),
         ),
         (
             ["A.xs"],
@@ -72,6 +76,15 @@ def test_of_a_leak_it_names_all_that_matters(
     found = [*map(culprit, culprits), culprit("small", Severity.NOTE)]
     diagnosed = [*map(finding, findings), finding("Slack", Severity.NOTE)]
     assert headline(RunVerdict.LEAK, found, diagnosed, [], WORK) == text
+
+
+def test_culprits_that_other_lines_feed_are_counted_apart() -> None:
+    found = [*map(culprit, ["A.xs", "B.ys", "C.zs", "D.vs"])]
+    found[2:] = [msgspec.structs.replace(each, fed_at=["train.py:9"]) for each in found[2:]]
+    assert headline(RunVerdict.LEAK, found, [], [], WORK) == (
+        "Memory leaks: A.xs grows by 2 KiB per step (train.py:7). The same line feeds 1 more: "
+        "4 KiB per step in all. 2 more culprits below."
+    )
 
 
 def untrained(end: EndRecord | None, **outcome: str | int) -> Report:

@@ -380,9 +380,26 @@ def _accusation(culprits: list[Culprit], findings: list[Finding]) -> str:
         return f"{text} {by_event.text}" if by_event and is_untold else text
     text = _describe(serious[0])
     text += _also(diagnosed)
-    if len(serious) > 1:
-        text += f" {plural(len(serious) - 1, 'more culprit')} below."
+    alike = [c for c in serious[1:] if _are_fed_alike(c, serious[0])]
+    if alike:
+        rate = sum(culprit.bytes_per_unit for culprit in serious[:1] + alike)
+        text += (
+            f" The same line feeds {len(alike)} more: "
+            f"{human_bytes(rate)} per {serious[0].unit} in all."
+        )
+    if further := len(serious) - 1 - len(alike):
+        text += f" {plural(further, 'more culprit')} below."
     return text
+
+
+def _are_fed_alike(left: Culprit, right: Culprit) -> bool:
+    """Return whether one line feeds two culprits, by the same work and in the same processes."""
+
+    def how(culprit: Culprit) -> tuple[object, ...]:
+        processes = (*culprit.processes, culprit.process, culprit.workers)
+        return culprit.fed_at[:1], culprit.growth, culprit.unit, *processes
+
+    return bool(left.fed_at) and how(left) == how(right)
 
 
 def _beginning(text: str) -> str:
