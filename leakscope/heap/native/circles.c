@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-#define MOST_ASKED 32
-#define MOST_EDGES ((size_t)1 << 18) /* followed for all that are asked about */
+#define MOST_TRIED 32
+#define MOST_EDGES ((size_t)1 << 18) /* followed for all that are tried */
 
 typedef struct {
     Walk *walk;
@@ -150,11 +150,11 @@ void find_circles(Walk *w, const Tree *t, Choice *c, Numbers *named) {
     if (bytes == 0 || bytes < w->request.circle_bytes)
         return;
     Search s = {.walk = w, .tree = t};
-    c->circles = fresh(w, MOST_ASKED, sizeof *c->circles);
+    c->circles = fresh(w, MOST_TRIED, sizeof *c->circles);
     if (c->circles != NULL && turn_edges(&s) == 0) {
-        int asked = 0;
-        for (size_t i = 0; i < c->n_chosen && asked < MOST_ASKED; i++)
-            if (is_garbage(w, c->chosen[i].node) && ++asked)
+        int tried = 0;
+        for (size_t i = 0; i < c->n_chosen && tried < MOST_TRIED; i++)
+            if (is_garbage(w, c->chosen[i].node) && ++tried)
                 find_circle(&s, c, c->chosen[i].node);
     }
     for (size_t i = 0; i < c->n_circles; i++)

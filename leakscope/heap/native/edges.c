@@ -227,7 +227,7 @@ static void traverse(Walk *w, PyObject *object, const TypeFacts *facts) {
     }
 }
 
-/* Find where an edge leads that an accessor told of; steals the reference, keeping it where it's
+/* Find where an edge leads that an accessor returned; steals the reference, keeping it where it's
  * news. */
 static uint32_t settle_owned(Walk *w, uint32_t source, PyObject *object) {
     if (object == NULL)

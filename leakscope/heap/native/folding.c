@@ -82,7 +82,7 @@ static int is_plain_container(const PyTypeObject *type) {
            strcmp(type->tp_name, "collections.defaultdict") == 0;
 }
 
-/* Only of these types all that they refer to is told, in order, and theirs alone. */
+/* Of these types all that they refer to is visited, in order, and nothing else is theirs. */
 static int may_fold_type(Walk *w, const TypeFacts *facts) {
     PyTypeObject *type = facts->type;
     if (facts->rank != RANK_PLAIN || facts->mark >= 0 || (facts->flags & ~(TYPE_DICT | TYPE_INLINE_VALUES)))
@@ -175,7 +175,7 @@ static inline int take_entries(Parcel *p, PyObject *const *entries, Py_ssize_t c
     return 0;
 }
 
-/* Contents are told in the order of edges.c, but for the keys of a dict. */
+/* Contents are visited in the order of edges.c, but for the keys of a dict. */
 static int take_contents(Parcel *p, PyObject *object, const TypeFacts *facts) {
     Py_ssize_t count;
     PyObject *const *entries;

@@ -71,7 +71,7 @@ static int gathers(const PyTypeObject *type) {
     return 0;
 }
 
-static int is_asked_about(const Walk *w, const Tree *t, uint32_t number) {
+static int is_candidate(const Walk *w, const Tree *t, uint32_t number) {
     uint64_t shared = shared_bytes(w, t, number);
     return shared >= w->request.cutoff && shared >= worth_of(w, t, number) / SHARED_PART;
 }
@@ -106,7 +106,7 @@ static void take_samples(Walk *w, const Tree *t, Choice *c) {
         if (gathers(w->types[node->type].type))
             c->shared[c->n_shared++] = (Shared){.container = number, .object = number};
         int has_folded = node->n_edges && is_batch(w, t->node[w->edges[node->first_edge + node->n_edges - 1]]);
-        if ((node->n_edges >= FEWEST_ITEMS || has_folded) && is_asked_about(w, t, number))
+        if ((node->n_edges >= FEWEST_ITEMS || has_folded) && is_candidate(w, t, number))
             sample_items(w, t, c, number);
     }
 }
@@ -128,9 +128,9 @@ static int may_hold(const Walk *w, const Tree *t, uint32_t number) {
 static void add_holder(const Walk *w, Shared *shared, uint32_t holder) {
     uint32_t n = shared->n_holders;
     uint32_t named_by = w->nodes[shared->object].parent;
-    int told = (named_by != NONE && container_of(w, named_by) == holder) || shared->object == holder ||
+    int is_known = (named_by != NONE && container_of(w, named_by) == holder) || shared->object == holder ||
                (n && shared->holders[n - 1] == holder); /* edges of a node come in a row */
-    if (!told && n < MAX_HOLDERS)
+    if (!is_known && n < MAX_HOLDERS)
         shared->holders[shared->n_holders++] = holder;
 }
 

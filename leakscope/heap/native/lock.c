@@ -63,7 +63,7 @@ static void have_them_wait(void) {
     pthread_mutex_unlock(&gil->mutex);
 }
 
-/* Find the lock. A release whose structures are others than those of the headers is told by what it says. */
+/* Find the lock. A release whose structures are others than those of the headers is recognised by what it holds. */
 int prepare_lock(void) {
 #if PY_VERSION_HEX >= 0x030C0000
     struct _gil_runtime_state *gil = PyInterpreterState_Get()->ceval.gil;

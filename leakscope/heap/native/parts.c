@@ -1,5 +1,5 @@
-/* Tensors that consist of others, such as sparse ones. Only operations tell of their parts, and those
- * release the GIL: a walk reports whom it met, and the next is told what they consist of.
+/* Tensors that consist of others, such as sparse ones. Only operations show their parts, and those
+ * release the GIL: a walk reports which it met, and the next is given their parts.
  */
 #include "walk.h"
 
@@ -16,7 +16,7 @@ PyObject *parts_of(const Walk *w, PyObject *tensor) {
     return parts;
 }
 
-/* Follow the edge to the memory of a part, told by storage, address and, without a storage, size. */
+/* Follow the edge to the memory of a part, given by storage, address and, without a storage, size. */
 static void follow_part(Walk *w, uint32_t source, PyObject *part) {
     PyObject *storage = PyTuple_GET_ITEM(part, 0);
     uintptr_t address = (uintptr_t)PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(part, 1));
@@ -78,7 +78,7 @@ void hide_parts(Walk *w) {
     }
 }
 
-/* Return the tensors whose memory was not told. */
+/* Return the tensors whose memory is not known. */
 PyObject *opaque_as_list(const Walk *w) {
     PyObject *list = PyList_New((Py_ssize_t)w->opaque.count);
     for (size_t i = 0; list && i < w->opaque.count; i++) {

@@ -69,7 +69,7 @@ void walk_waiting(Walk *w, int waiting, int phase) {
 typedef struct {
     Walk *walk;
     int64_t *references; /* of each unreached object: those that nobody unreached accounts for */
-    uint8_t *told;       /* of each unreached object of a storage: whether a tensor told of it */
+    uint8_t *counted;    /* of each unreached object of a storage: whether a tensor led to it */
     size_t base, count;
 } Unreached;
 
@@ -136,8 +136,8 @@ static void uncount_storage(Unreached *u, PyObject *tensor) {
     PyObject *storage = PyObject_CallOneArg(u->walk->access.untyped_storage, tensor);
     PyErr_Clear();
     size_t place = storage ? place_of(u, storage) : SIZE_MAX;
-    if (place != SIZE_MAX && !u->told[place]) {
-        u->told[place] = 1;
+    if (place != SIZE_MAX && !u->counted[place]) {
+        u->counted[place] = 1;
         u->references[place]--;
     }
     Py_XDECREF(storage);
@@ -200,8 +200,8 @@ static void count_references(Unreached *u, size_t count) {
     }
 }
 
-/* Say whether torch keeps the Python object of something that lives in C++ and is told of by others:
- * it does so of each that was ever asked for. */
+/* Say whether torch keeps the Python object of something that lives in C++ and that others lead to:
+ * it does so of each that was ever requested. */
 static int is_kept_by_torch(const Walk *w, const Node *node) {
     const TypeFacts *facts = &w->types[node->type];
     return facts->rank == RANK_GRAPH || (facts->flags & TYPE_STORAGE_OBJECT);
@@ -248,10 +248,10 @@ static void walk_garbage(Unreached *u, size_t count, int kept) {
 void walk_unreached(Walk *w, size_t base, size_t count) {
     Unreached u = {.walk = w, .base = base, .count = count};
     u.references = fresh(w, count, sizeof(int64_t));
-    u.told = fresh(w, count, sizeof(uint8_t));
-    if (u.references == NULL || u.told == NULL || w->failed)
+    u.counted = fresh(w, count, sizeof(uint8_t));
+    if (u.references == NULL || u.counted == NULL || w->failed)
         goto out;
-    memset(u.told, 0, count);
+    memset(u.counted, 0, count);
     count_references(&u, count);
     begin_phase(w, PHASE_NATIVE);
     if (w->resumed)
@@ -262,7 +262,7 @@ void walk_unreached(Walk *w, size_t base, size_t count) {
     walk_garbage(&u, count, 0);
     walk_garbage(&u, count, 1);
 out:
-    drop(w, u.told);
+    drop(w, u.counted);
     drop(w, u.references);
 }
 

@@ -34,7 +34,7 @@ struct Resumed {
     uint64_t *kept;     /* it has a node */
     uint64_t *looked;   /* what it refers to was looked at */
     uint64_t *changed;  /* and is not what it was */
-    uint64_t *ours;     /* it is one of our own objects, of which the walk was told */
+    uint64_t *ours;     /* it is one of our own objects, given with the request */
     uint64_t *met;      /* what names it was looked at, and still refers to it */
     uint32_t *nodes;    /* by entry: its node + 1; when all is done, that of the nearest dominator */
     uint64_t *retained; /* by entry */
@@ -842,7 +842,7 @@ void resume_phase(Walk *w, int phase) {
  * same. What nobody seems to refer to is taken to be held by native code; where that is much, all that is
  * sealed is asked whether it refers to it, and looked at again at the next walk. */
 
-#define UNTOLD_CUTOFFS 4 /* so many times what a row needs may be held by native code before that */
+#define UNNAMED_CUTOFFS 4 /* so many times what a row needs may be held by native code before that */
 
 static int find_native(PyObject *object, void *argument) {
     Look *look = argument;
@@ -889,7 +889,7 @@ int seals_native(const Walk *w) { return !w->resumed || !w->resumed->looks_at_al
 static void question_native(Walk *w) {
     Seal *seal = w->seal;
     uint64_t bytes = seal->native_bytes + new_native_bytes(w);
-    int is_much = bytes >= UNTOLD_CUTOFFS * w->request.cutoff && !seal->has_looked_at_all;
+    int is_much = bytes >= UNNAMED_CUTOFFS * w->request.cutoff && !seal->has_looked_at_all;
     seal->has_looked_at_all = w->resumed->looks_at_all = is_much;
     if (is_much) {
         look_at_all(w);

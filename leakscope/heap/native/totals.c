@@ -24,8 +24,8 @@ void count_object(Walk *w, uint32_t type, uint64_t bytes) {
 static void sum_payload(const Walk *w, uint32_t type, uint64_t *bytes) {
     for (size_t i = 0; i < w->order.count; i++) {
         const Node *node = &w->nodes[w->order.items[i]];
-        int is_asked_for = w->baseline ? node->phase == PHASE_NATIVE : node->phase != PHASE_HIDDEN;
-        if (node->type < MEMORY_TYPES && is_asked_for && w->nodes[node->parent].type == type)
+        int is_counted = w->baseline ? node->phase == PHASE_NATIVE : node->phase != PHASE_HIDDEN;
+        if (node->type < MEMORY_TYPES && is_counted && w->nodes[node->parent].type == type)
             bytes[node->device] += node->bytes;
     }
 }

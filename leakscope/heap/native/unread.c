@@ -253,15 +253,15 @@ static int64_t number_at(PyObject *numbers, Py_ssize_t i) {
     return PyLong_AsLongLong(PyTuple_GET_ITEM(numbers, i));
 }
 
-/* Find what a tensor reads, counted from where its storage begins; say whether that was told. */
+/* Find what a tensor reads, counted from where its storage begins; say whether it can be read. */
 static int tensor_reach(Walk *w, PyObject *tensor, Reach *reach) {
     const Access *access = &w->access;
     PyObject *shape = read_getset(access->shape, tensor);
     PyObject *strides = PyObject_CallOneArg(access->stride, tensor);
-    int told = shape && strides && PyTuple_Check(shape) && PyTuple_Check(strides) &&
+    int is_readable = shape && strides && PyTuple_Check(shape) && PyTuple_Check(strides) &&
                PyTuple_GET_SIZE(shape) == PyTuple_GET_SIZE(strides);
     uint64_t span = 0, distinct = 1, item;
-    for (Py_ssize_t i = 0; told && i < PyTuple_GET_SIZE(shape); i++) {
+    for (Py_ssize_t i = 0; is_readable && i < PyTuple_GET_SIZE(shape); i++) {
         uint64_t size = (uint64_t)number_at(shape, i), stride = (uint64_t)number_at(strides, i);
         span += size ? (size - 1) * stride : 0;
         distinct *= size == 0 || stride ? size : 1;
@@ -272,7 +272,7 @@ static int tensor_reach(Walk *w, PyObject *tensor, Reach *reach) {
     reach->begin = item * read_size(PyObject_CallOneArg(access->offset, tensor));
     reach->end = reach->begin + (distinct ? (span + 1) * item : 0);
     reach->bytes = distinct * item;
-    return told && !PyErr_Occurred() && item != 0;
+    return is_readable && !PyErr_Occurred() && item != 0;
 }
 
 static void add_reach(Search *s, uint32_t region, Reach reach) {

@@ -421,7 +421,7 @@ void follow_mapping(Walk *w, uint32_t node, PyObject *object);
 int backing_of(Walk *w, uintptr_t address);
 void follow_arrow(Walk *w, uint32_t node, PyObject *object);
 
-/* extents.c: memory that several objects have part in, told by its address. */
+/* extents.c: memory that several objects have part in, given by its address. */
 void add_extent(Walk *w, uint32_t node, uintptr_t address, uint64_t bytes, int is_foreign);
 void follow_memory(Walk *w, uint32_t source, uintptr_t address, uint64_t bytes);
 void settle_extents(Walk *w);

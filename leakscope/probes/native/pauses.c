@@ -45,7 +45,7 @@ typedef struct {
     long long objects, weighed, freed, most_freed;
 } Caller;
 
-static Times by_itself[GENERATIONS], asked;
+static Times by_itself[GENERATIONS], explicit_calls;
 static Caller callers[MOST_CALLERS + 1]; /* the last is of all for which there was no room */
 static int known_callers;
 static char **not_users; /* what the names of files begin with that are no user's, then NULL */
@@ -99,7 +99,7 @@ static long long heap_in_use(void) {
 }
 
 #if PY_VERSION_HEX < 0x030E0000
-static int is_asked(int generation) {
+static int is_explicit(int generation) {
     const struct _gc_runtime_state *state = &PyInterpreterState_Get()->gc;
     const struct gc_generation *its = &state->generations[generation];
     if (!state->enabled || its->count <= its->threshold)
@@ -108,7 +108,7 @@ static int is_asked(int generation) {
     return generation == GENERATIONS - 1 && state->long_lived_pending < state->long_lived_total / 4;
 }
 #else
-static int is_asked(int generation) {
+static int is_explicit(int generation) {
     (void)generation;
     int found = 0;
     PyFrameObject *frame = PyThreadState_GetFrame(PyThreadState_Get());
@@ -197,8 +197,8 @@ static void begins(PyObject *info) {
     if (!running.is_timed)
         return;
     running.generation = (int)generation;
-    running.caller = is_asked(running.generation) ? find_caller() : NULL;
-    running.is_weighed = running.caller != NULL && weighing_ns * WEIGHING_PART <= asked.ns;
+    running.caller = is_explicit(running.generation) ? find_caller() : NULL;
+    running.is_weighed = running.caller != NULL && weighing_ns * WEIGHING_PART <= explicit_calls.ns;
     if (running.is_weighed)
         weigh(&running.resident, &running.in_use);
     running.began = now_ns();
@@ -216,7 +216,7 @@ static void ends(PyObject *info) {
         add(&by_itself[running.generation], ns);
         return;
     }
-    add(&asked, ns);
+    add(&explicit_calls, ns);
     add(&caller->times, ns);
     caller->objects += number_in(info, "collected");
     if (!running.is_weighed)
@@ -307,7 +307,7 @@ PyObject *watch_collections(PyObject *Py_UNUSED(module), PyObject *args) {
         free(callers[i].file);
     memset(callers, 0, sizeof callers);
     memset(by_itself, 0, sizeof by_itself);
-    memset(&asked, 0, sizeof asked);
+    memset(&explicit_calls, 0, sizeof explicit_calls);
     known_callers = muted = running.is_timed = 0;
     weighing_ns = 0;
     if (callback == NULL && (callback = PyCFunction_New(&callback_method, NULL)) == NULL)
@@ -331,14 +331,14 @@ PyObject *mute_collections(PyObject *Py_UNUSED(module), PyObject *flag) {
 }
 
 static PyObject *times_of(Times *times) {
-    PyObject *told = Py_BuildValue("LLL", times->count, times->ns, times->longest);
+    PyObject *values = Py_BuildValue("LLL", times->count, times->ns, times->longest);
     times->longest = 0;
-    return told;
+    return values;
 }
 
 PyObject *collections(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
     return Py_BuildValue("NNNN", times_of(&by_itself[0]), times_of(&by_itself[1]), times_of(&by_itself[2]),
-                         times_of(&asked));
+                         times_of(&explicit_calls));
 }
 
 PyObject *collect_calls(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
