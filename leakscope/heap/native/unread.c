@@ -259,7 +259,7 @@ static int tensor_reach(Walk *w, PyObject *tensor, Reach *reach) {
     PyObject *shape = read_getset(access->shape, tensor);
     PyObject *strides = PyObject_CallOneArg(access->stride, tensor);
     int is_readable = shape && strides && PyTuple_Check(shape) && PyTuple_Check(strides) &&
-               PyTuple_GET_SIZE(shape) == PyTuple_GET_SIZE(strides);
+                      PyTuple_GET_SIZE(shape) == PyTuple_GET_SIZE(strides);
     uint64_t span = 0, distinct = 1, item;
     for (Py_ssize_t i = 0; is_readable && i < PyTuple_GET_SIZE(shape); i++) {
         uint64_t size = (uint64_t)number_at(shape, i), stride = (uint64_t)number_at(strides, i);
