@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 from typing import Any
@@ -39,7 +40,7 @@ def json_schema() -> dict[str, Any]:
         **reference,
         "$defs": dict(sorted(definitions.items())),
     }
-    result = _with_open_numbers(schema)
+    result = _normalized(schema)
     assert isinstance(result, dict)
     return result
 
@@ -54,14 +55,17 @@ def _representable(value: Any) -> Any:
     return [_representable(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def _with_open_numbers(schema: Any) -> Any:
+def _normalized(schema: Any) -> Any:
     if isinstance(schema, list):
-        return [_with_open_numbers(item) for item in schema]
+        return [_normalized(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    result = {key: _with_open_numbers(item) for key, item in schema.items()}
+    result = {key: _normalized(item) for key, item in schema.items()}
     if result.get("type") == "number":
         result["type"] = ["number", "null"]
+    if isinstance(description := result.get("description"), str):
+        # msgspec leaves the indentation of a docstring's later lines in before 0.23.
+        result["description"] = inspect.cleandoc(description)
     return result
 
 

@@ -201,6 +201,15 @@ def test_a_jump_and_a_rest_of_two_readings_may_be_the_first_steps_of_a_staircase
     assert single.more_work is not None
 
 
+def test_a_jump_as_what_filled_up_comes_to_rest_is_no_growth() -> None:
+    looks = [(0, 132055), (8, 137742), (23, 141169), (31, 142153), (38, 143008), (49, 144227),
+             (60, 145445), (88, 145449), (104, 145612), (138, 145614), (172, 145615),
+             (232, 145618), (296, 145618)]  # fmt: skip
+    x, kib = np.array(looks, dtype=np.float64).T
+    found = judged(1024 * kib, x, noise=65_536)
+    assert (found.verdict, found.reason) == (TrendVerdict.BOUNDED, Reason.STOPPED)
+
+
 def test_one_rise_at_the_last_look_is_no_growth_however_long_ago_the_one_before_was() -> None:
     work = np.array([1, 5, 6, 8, 10, 12, 13, 24, 25, 37, 46, 145, 481], dtype=float)
     assert not judged([0.0] * 12 + [5e6], work, noise=4096).is_growing

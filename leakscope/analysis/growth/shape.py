@@ -253,11 +253,15 @@ class Tail:
         earlier = series.kept_x <= begin
         step = series.step(rise)
         end = rest_begin(least, step)
+        is_flat = _is_flat(series, x, y, slope, before)
+        # All that it gained beyond noise came in one jump.
+        is_jump = is_flat and slope.rate * float(x[-1] - x[0]) <= series.noise
         return Tail(
             begin=begin,
             rises=rise > max(series.noise, ROUNDING * series.rise)
+            and not is_jump
             and _is_significant(series, begin),
-            is_flat=_is_flat(series, x, y, slope, before),
+            is_flat=is_flat,
             slope=slope,
             readings=len(x),
             rest=float(x[-1] - x[end]),
