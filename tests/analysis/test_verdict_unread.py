@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import msgspec
 import pytest
 from synthetic_runs import KIB, MIB, Program, State, Thing
 
@@ -70,6 +73,28 @@ def test_however_little_is_kept_without_a_name_it_is_no_acquittal_where_it_goes_
     report = analyse(program.build())
     assert report.verdict.value == verdict, report.headline
     assert ("code keep 1 KiB of new objects per step, " in report.headline) == bool(rate)
+
+
+@pytest.mark.parametrize(
+    ("at_the_end", "verdict"), [(82, "clean"), (300, "inconclusive"), (0, "inconclusive")]
+)
+def test_little_without_a_name_is_acquitted_where_the_last_look_shows_that_it_stopped(
+    at_the_end: int, verdict: str
+) -> None:
+    program = Program(endless=True, steps=320, validation=0).constant("main()·model", 60 * MIB)
+    program.plant(Thing("lib.nodes", lambda s: 20 * KIB + min(s.step, 100) * KIB, user=False))
+    run = program.build()
+    measured = run.main.measurements
+    looks = [n for n, m in enumerate(measured) if m.census is not None]
+    last = measured[looks[-1]].census
+    assert last is not None
+    for n in looks:
+        if measured[n].boundary.step > 100:
+            measured[n] = replace(measured[n], census=None)
+    final = msgspec.structs.replace(last, elsewhere_bytes=20 * KIB + at_the_end * KIB)
+    measured[-1] = replace(measured[-1], census=final)
+    report = analyse(run)
+    assert report.verdict.value == verdict, report.headline
 
 
 def scattered(in_use_rate: float) -> Program:

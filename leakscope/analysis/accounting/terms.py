@@ -378,6 +378,21 @@ def unnamed_readings(case: RunContext) -> tuple[IntArray, FloatArray]:
     return (all_known, all_values) if trend.is_growing else (known, values)
 
 
+def has_stopped_by_the_end(case: RunContext, unnamed: Term) -> bool:
+    """Return whether growth without a name has ended, as the last census of the run shows.
+
+    It may show more than the ones before, of what functions shared with a library, until they
+    returned. Where it shows less than those, what was released then is not known.
+    """
+    sizes = [c.elsewhere_bytes for c in case.table.censuses]
+    known, values = unnamed_readings(case)
+    if not len(known) or known[-1] == len(sizes) - 1 or sizes[-1] is None:
+        return False
+    done = case.work_done[case.table.at]
+    expected = unnamed.trend.bytes_per_unit * float(done[-1] - done[known[-1]])
+    return 0 <= float(sizes[-1]) - float(values[-1]) < policy.LITTLE_SHARE * expected
+
+
 def _had_names(case: RunContext) -> bool:
     """Return whether the user's names led to so much that it matters who has it at the end."""
     named = named_bytes(case, HOST) if HOST in case.table.retained else np.zeros(1)

@@ -6,7 +6,11 @@ import math
 
 import numpy as np
 
-from leakscope.analysis.accounting.terms import NextCollection, next_collection
+from leakscope.analysis.accounting.terms import (
+    NextCollection,
+    has_stopped_by_the_end,
+    next_collection,
+)
 from leakscope.analysis.findings.unnamed import LEAK_OR_SHAPES_TITLE
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.search import SearchResult
@@ -207,6 +211,8 @@ def _little_without_name(case: RunContext, growth: SearchResult) -> list[str]:
     """
     unnamed, slack = growth.terms.get("elsewhere"), growth.terms.get("slack")
     if unnamed is None or not unnamed.trend.is_growing or unnamed.excluded_by:
+        return []
+    if has_stopped_by_the_end(case, unnamed):
         return []
     kept = (
         f"libraries or native code keep {human_bytes(unnamed.trend.bytes_per_unit)} of new objects "
