@@ -382,6 +382,13 @@ def test_what_threads_of_a_library_keep_is_not_taken_for_the_items() -> None:
     assert f"train.py:{DECODED}" in finding(report, "unexplained").title
 
 
+def test_pages_that_a_library_allocates_and_never_writes_are_no_part_of_the_rate() -> None:
+    report = kept(DECODED, "decoder.Stream", grown=lambda s: s.step * 3 * MIB / 4)
+    (culprit,) = report.culprits
+    assert culprit.native is not None
+    assert culprit.bytes_per_unit == pytest.approx(3 * MIB / 4, rel=0.05)
+
+
 def test_native_memory_of_items_is_no_leak_while_memory_rests() -> None:
     report = kept(IN_CLASS, grown=lambda _: 0.0)
     assert report.verdict is RunVerdict.CLEAN

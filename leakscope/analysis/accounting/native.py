@@ -247,7 +247,42 @@ def contents_of_growers(case: RunContext, growers: Sequence[Grower]) -> dict[int
                 f"{each.name} allocates where its items are made", figure=each.gained_bytes,
                 threshold=policy.HARMLESS_BYTES, path=case.table.latest[most.path].path,
             )  # fmt: skip
-    return found
+    return _without_untouched_pages(case, growers, found)
+
+
+def _without_untouched_pages(
+    case: RunContext, growers: Sequence[Grower], found: dict[int, NativeGrowth]
+) -> dict[int, NativeGrowth]:
+    """Return native memory at the rate at which private memory grows beyond what has names.
+
+    A library allocates more than it writes to: the pages of a compressor's window that it never
+    touches are live for the allocator, and no memory of the machine's.
+    """
+    allocated = sum(each.trend.bytes_per_unit for each in found.values())
+    named = sum(g.per_boundary for g in growers if g.growth == "across" and g.device == HOST) / max(
+        _units_per_boundary(case), 1e-9
+    )
+    share = (case.pool.interval[1] - named) / allocated if allocated > 0 else 1.0
+    if not 0 < share < 1:
+        return found
+    return {path: _scaled(each, share) for path, each in found.items()}
+
+
+def _scaled(growth: NativeGrowth, share: float) -> NativeGrowth:
+    trend, (low, high) = growth.trend, growth.trend.interval
+    trend = msgspec.structs.replace(
+        trend,
+        bytes_per_unit=trend.bytes_per_unit * share,
+        interval=(low * share, high * share),
+        net_bytes=trend.net_bytes * share,
+    )
+    return replace(growth, trend=trend, gained_bytes=growth.gained_bytes * share)
+
+
+def _units_per_boundary(case: RunContext) -> float:
+    begin, end = case.working[0], case.track.last_work
+    boundaries = max(float(case.track.work[end] - case.track.work[begin]), 1.0)
+    return float(case.work_done[end] - case.work_done[begin]) / boundaries
 
 
 def _together(first: NativeGrowth, more: NativeGrowth) -> NativeGrowth:
@@ -268,9 +303,7 @@ def with_contents(case: RunContext, grower: Grower, more: Trend | None) -> Growe
         return grower
     if grower.per_boundary <= 0:
         return grower
-    begin, end = case.working[0], case.track.last_work
-    boundaries = max(float(case.track.work[end] - case.track.work[begin]), 1.0)
-    units_per_boundary = float(case.work_done[end] - case.work_done[begin]) / boundaries
+    units_per_boundary = _units_per_boundary(case)
     per_boundary = more.bytes_per_unit * units_per_boundary
     # Boundaries to one unit of the container's, by its own rate in both.
     factor = units_per_boundary * grower.trend.bytes_per_unit / grower.per_boundary
