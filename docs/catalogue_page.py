@@ -38,23 +38,23 @@ def _entry(entry: KnownCulprit) -> str:
         f"<{entry.link}>\n\n"
         f"{entry.cause}\n\n"
         f"**{entry.remedy.title}.** {entry.remedy.text}\n\n"
-        f"Told by {_match(entry.match)}.\n"
+        f"Recognised by {_match(entry.match)}.\n"
     )
 
 
 def _match(match: Match) -> str:
-    told = []
+    parts = []
     if match.path:
-        told.append(_any_of(match.path))
+        parts.append(_any_of(match.path))
     if match.type:
-        told.append(f"of type `{match.type}`")
+        parts.append(f"of type `{match.type}`")
     if match.holds:
-        told.append(f"with `{match.holds}` in it")
+        parts.append(f"with `{match.holds}` in it")
     if match.holder:
-        told.append(f"in {_any_of(match.holder)}")
-    told += [_GROWTHS[match.growth]] if match.growth else []
-    told += [_PLACES[match.device]] if match.device else []
-    told += [f"a finding {_any_of(match.finding)}"] if match.finding else []
+        parts.append(f"in {_any_of(match.holder)}")
+    parts += [_GROWTHS[match.growth]] if match.growth else []
+    parts += [_PLACES[match.device]] if match.device else []
+    parts += [f"a finding {_any_of(match.finding)}"] if match.finding else []
     conditions = [
         *(
             f"`{name}` {f'is `{text}`' if text else 'not set'}"
@@ -62,8 +62,9 @@ def _match(match: Match) -> str:
         ),
         *(f"`{name}` at {_size(name, least)} or more" for name, least in match.gauge.items()),
         *(f"`{name}` with {least:.0%} of the growth" for name, least in match.share.items()),
+        *([f"native memory of {_any_of(match.native)}"] if match.native else []),
     ]
-    return f"{' '.join(told)}{', with ' if conditions else ''}{', '.join(conditions)}"
+    return f"{' '.join(parts)}{', with ' if conditions else ''}{', '.join(conditions)}"
 
 
 def _size(name: str, least: float) -> str:

@@ -6,6 +6,7 @@ Every decision about a series is recorded with its rule, its figure and its thre
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -98,9 +99,13 @@ class RunContext:
         sighting = Sighting(row, above, growth, device)
         return find_known(sighting, self.catalogue, self.environment)
 
-    def known_of_finding(self, kind: str) -> KnownMatch | None:
-        """Return the catalogue entry for a finding of this run, if any."""
-        symptom = Symptom(kind, self._highest, self._share)
+    def known_of_finding(
+        self, kind: str, native: Callable[[], Mapping[str, float]]
+    ) -> KnownMatch | None:
+        """Return the catalogue entry for a finding of this run, if any; ``native`` returns what
+        native memory grew by, by the function that allocated it.
+        """
+        symptom = Symptom(kind, self._highest, self._share, native)
         return find_known_of_finding(symptom, self.catalogue, self.environment)
 
     def _highest(self, name: str) -> float:

@@ -85,6 +85,11 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The least that a gauge must have read at its highest, by its name."""
     share: dict[str, float] = {}
     """The least part of what resident memory gained that a gauge must have gained, by its name."""
+    native: list[Text] = []
+    """Native functions, ``*`` for any part: one of these must have allocated most of the sampled
+    native memory that grows."""
+    started_by: list[Text] = []
+    """Full names of what the program calls to start it: the report shows the lines that do."""
 
 
 class KnownRemedy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

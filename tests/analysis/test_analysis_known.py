@@ -566,12 +566,19 @@ class Ground:
     near: tuple[dict[str, str], ...]
     """Versions and settings of runs of which the entry doesn't speak."""
     gauges: dict[str, float] = field(default_factory=dict)
+    native: dict[str, float] = field(default_factory=dict)
+    """What native memory grew by, by function."""
 
     def find(self, ran: dict[str, str], gauges: dict[str, float] | None = None) -> str | None:
         read = self.gauges if gauges is None else gauges
         gains = self.gauges if gauges is None else {}
         part = dict.fromkeys(gains, 0.6)
-        symptom = Symptom(self.kind, lambda name: read.get(name, 0.0), lambda n: part.get(n, 0.0))
+        symptom = Symptom(
+            self.kind,
+            lambda name: read.get(name, 0.0),
+            lambda name: part.get(name, 0.0),
+            lambda: self.native,
+        )
         found = find_known_of_finding(symptom, shipped(), ran)
         return found.known.id if found else None
 
@@ -615,6 +622,10 @@ GROUND = {
     "torch-compile-nested-disable": Ground(
         "unexplained", {"torch": "2.6.0"}, ({"torch": "2.7.0"}, {"torch": "2.5.1"}),
         {"compiled_entries": 1.0},
+    ),
+    "torch-profiler-events": Ground(
+        "unexplained", {"torch": "2.13.0"}, ({"torch": "1.8.1"}, {}),
+        native={"torch::profiler::impl::ThreadLocalSubqueue::begin_op": 6e7, "deflateInit2_": 1e7},
     ),
 }  # fmt: skip
 """Entries that speak of findings."""
@@ -806,6 +817,13 @@ class TestWhatAnEntrySaysOfTheGround:
     def test_without_the_gauge_it_is_not(self, name: str) -> None:
         ground = GROUND[name]
         assert ground.find(ground.ran, dict.fromkeys(ground.gauges, 0.0)) is None
+
+    @pytest.mark.parametrize("name", [name for name in GROUND if GROUND[name].native])
+    def test_what_another_function_allocated_most_of_is_not(self, name: str) -> None:
+        ground = GROUND[name]
+        others = {function: size / 20 for function, size in ground.native.items()}
+        assert replace(ground, native={**others, "inflate": 6e7}).find(ground.ran) is None
+        assert replace(ground, native={}).find(ground.ran) is None
 
     def test_memory_that_is_large_but_has_not_grown_is_not(self) -> None:
         large = {"mapped_mimalloc": 500.0 * KIB * KIB}.get

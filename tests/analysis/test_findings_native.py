@@ -78,6 +78,60 @@ def test_the_container_that_gets_what_is_made_there_is_named(library: str, kept:
     assert (found.remedy.title == "Bound Shipper.streams, or close what it keeps") is kept
 
 
+PROFILED = """from torch.profiler import profile
+
+with profile(with_stack=True) as profiler:
+    for x in loader:
+        train_step(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "is_known"),
+    [("torch::profiler::impl::ThreadLocalSubqueue::begin_op", True), ("at::native::copy_", False)],
+)
+def test_a_profiler_that_never_stops_is_named_with_the_line_that_starts_it(
+    function: str, is_known: bool
+) -> None:
+    run = Program(epochs=14).swell(lambda s: s.step * MIB).build()
+    run.manifest.environment["torch"] = "2.13.0"
+    run.main.sources["/project/train.py"] = PROFILED
+    for measurement in run.main.measurements[::4]:
+        step = measurement.boundary.step
+        sites = [
+            site(step * MIB / 2, line, library="libtorch_cpu.so", function=function)
+            for line in (5, 6)
+        ]
+        run.main.native_allocations.append(
+            NativeAllocationsRecord(
+                boundary=measurement.boundary.index, interval_bytes=1 << 19, sites=sites
+            )
+        )
+    found = finding(analyse(run), "unexplained")
+    assert (found.known is not None) is is_known
+    assert ("started at train.py:3" in found.title) is is_known
+    assert (found.fed_at[0] == "train.py:3") is is_known
+    assert ("schedule" in found.remedy.title) is is_known
+
+
+def test_free_memory_between_native_blocks_that_grow_goes_with_them() -> None:
+    program = Program(epochs=14).swell(lambda s: s.step * 5 * MIB / 4)
+    program.gauge(gauge.MALLOC_FREE, lambda s: s.step * MIB)
+    program.gauge(gauge.MALLOC_IN_USE, lambda s: 300 * MIB + s.step * MIB / 4)
+    run = program.build()
+    for measurement in run.main.measurements[::4]:
+        record = NativeAllocationsRecord(
+            boundary=measurement.boundary.index,
+            interval_bytes=1 << 19,
+            sites=[site(measurement.boundary.step * MIB / 4, 31)],
+        )
+        run.main.native_allocations.append(record)
+    first, slack = analyse(run).findings[:2]
+    assert first.title == "Native memory grows in libdecoder.so, called at train.py:31"
+    assert "of free memory in the C heap lie between them" in first.text
+    assert (slack.kind, slack.severity) == ("allocator_slack", Severity.NOTE)
+
+
 def test_the_site_that_gains_most_comes_first() -> None:
     def sites(step: int) -> list[NativeSite]:
         return [site(step * MIB / 4, 12), site(step * MIB * 3 / 4, 31)]

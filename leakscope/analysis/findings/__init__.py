@@ -6,11 +6,13 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from leakscope.analysis.accounting.compiled_code import diagnose_compiled_code
+from leakscope.analysis.accounting.native import growing_allocations
 from leakscope.analysis.allocator import run_findings
 from leakscope.analysis.columns.series import HOST
 from leakscope.analysis.findings import (
@@ -22,8 +24,9 @@ from leakscope.analysis.findings import (
     unnamed,
 )
 from leakscope.analysis.growth.search import SearchResult
-from leakscope.analysis.remedies.catalogue import prefer_known_remedy
+from leakscope.analysis.remedies.catalogue import KnownMatch, prefer_known_remedy
 from leakscope.analysis.run_context import RunContext
+from leakscope.analysis.source.index import lines_that_call
 from leakscope.analysis.verdict.severity import SEVERITY_ORDER
 from leakscope.analysis.verdict.wording import finding_signature
 from leakscope.model.device import OutOfMemory
@@ -108,8 +111,27 @@ def _is_unexplained(finding: Finding) -> bool:
 
 def _recognised(case: RunContext, finding: Finding) -> Finding:
     """Return a finding with what the catalogue says of its kind, where it says more."""
-    match = case.known_of_finding(finding.kind) if finding.known is None else None
+    match = _known(case, finding)
     if match is None:
         return finding
-    remedy = prefer_known_remedy(match.known, finding.remedy)
-    return msgspec.structs.replace(finding, known=match.recognised, remedy=remedy)
+    known, remedy = match.known, prefer_known_remedy(match.known, finding.remedy)
+    title, fed_at = finding.title, finding.fed_at
+    if known.match.native:
+        started = lines_that_call(case.sources, known.match.started_by)
+        place = f", started at {started[0]}" if started else ""
+        title, fed_at = f"{known.title}{place}", list(dict.fromkeys([*started, *fed_at]))
+    return msgspec.structs.replace(
+        finding, title=title, fed_at=fed_at, known=match.recognised, remedy=remedy
+    )
+
+
+def _known(case: RunContext, finding: Finding) -> KnownMatch | None:
+    """Return the catalogue entry for a finding that has none yet, if any."""
+
+    def native() -> Mapping[str, float]:
+        grown: defaultdict[str, float] = defaultdict(float)
+        for each in growing_allocations(case):
+            grown[each.function] += each.gained_bytes
+        return grown
+
+    return case.known_of_finding(finding.kind, native) if finding.known is None else None

@@ -272,7 +272,7 @@ def _native(case: RunContext, term: Term, native: list[NativeGrowth], ledger: Le
         f"{human_bytes(left)} of growth ({human_share(min(term.share, 1.0))}) is in no Python "
         f"object. Of sampled native allocations these go on growing (estimates): {rows}."
         f"{_by_threads(native[:MOST_SITES])}"
-        f"{where_mapped(case, term.trend.tail_from)}{_other_growth(ledger)}",
+        f"{_pinned(term)}{where_mapped(case, term.trend.tail_from)}{_other_growth(ledger)}",
         _empty(keeper, first.location) if keeper else CALL_LESS,
         severity=Severity.WARNING,
         trend=term.trend,

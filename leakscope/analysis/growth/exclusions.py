@@ -227,9 +227,7 @@ def pinned_by_growth(case: RunContext, term: Term, growers: Sequence[Grower]) ->
     boundaries = float(case.track.work[case.track.last_work] - case.track.work[begin])
     across = [g for g in growers if g.growth == "across" and g.device == HOST]
     gained = sum(g.per_boundary * boundaries for g in across)
-    done, in_use = case.gauge_series(gauge.MALLOC_IN_USE)
-    in_tail = in_use[done >= term.trend.tail_from]
-    whole = float(in_tail[-1] - in_tail[0]) if len(in_tail) else 0.0
+    whole = _gained_in_use(case, term.trend.tail_from)
     least = max(policy.GAUGE_NOISE_BYTES, policy.MOST_SHARE * whole)
     return Figure(gained, least) if gained >= least else None
 
@@ -354,24 +352,39 @@ def _excluded(case: RunContext, term: Term, rule: str, reason: str, figure: Figu
 
 
 def _pinned_by_unnamed(case: RunContext, terms: dict[str, Term]) -> dict[str, Term]:
-    """Return the terms, without free memory where new objects without a name grow too.
+    """Return the terms, without free memory where new blocks or objects without a name grow too.
 
     These lie between the free blocks: they are the leak, and free memory is what it costs beyond
-    their size. A leak of a MiB of small objects may cost sixteen.
+    their size. A leak of a MiB of small objects may cost sixteen. Native blocks must be most of
+    what the C heap has more in use.
     """
-    slack, unnamed = terms.get("slack"), terms["elsewhere"]
-    if slack is None or not slack.grows or unnamed.excluded_by:
+    slack = terms.get("slack")
+    if slack is None or not slack.grows:
         return terms
-    gained = unnamed.trend.net_bytes
-    if not unnamed.trend.is_growing or gained < policy.GAUGE_NOISE_BYTES:
-        return terms
-    figure = Figure(gained, policy.GAUGE_NOISE_BYTES)
-    return terms | {
-        "slack": _excluded(
-            case, slack, PINNED, "it lies between new objects without a name", figure
-        ),
-        "elsewhere": replace(unnamed, pinned_bytes=slack.trend.net_bytes),
-    }
+    gained = _gained_in_use(case, slack.trend.tail_from)
+    least = {"elsewhere": 0.0, "unexplained": policy.MOST_SHARE * gained}
+    for kind, share in least.items():
+        between = terms[kind]
+        floor = max(policy.GAUGE_NOISE_BYTES, share)
+        if (
+            between.trend.is_growing
+            and not between.excluded_by
+            and (between.trend.net_bytes >= floor)
+        ):
+            figure = Figure(between.trend.net_bytes, floor)
+            reason = "it lies between what has no name and grows"
+            return terms | {
+                "slack": _excluded(case, slack, PINNED, reason, figure),
+                kind: replace(between, pinned_bytes=slack.trend.net_bytes),
+            }
+    return terms
+
+
+def _gained_in_use(case: RunContext, since: float) -> float:
+    """Return what the C heap has more in use since some work was done."""
+    done, in_use = case.gauge_series(gauge.MALLOC_IN_USE)
+    in_tail = in_use[done >= since]
+    return float(in_tail[-1] - in_tail[0]) if len(in_tail) else 0.0
 
 
 def may_come_with_shapes(

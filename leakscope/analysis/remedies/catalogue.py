@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from leakscope.analysis.growth import policy
 from leakscope.model import gauge
 from leakscope.model.census import CensusRow, Owner
 from leakscope.model.known import (
@@ -113,6 +114,8 @@ class Symptom:
     """Returns what a gauge read at its highest, 0 where it wasn't read."""
     share: Callable[[str], float]
     """Returns which part of what resident memory gained a gauge has gained, 0 likewise."""
+    native: Callable[[], Mapping[str, float]] = dict
+    """Returns what native memory grew by, by the function that allocated it."""
 
 
 @dataclass(frozen=True)
@@ -145,12 +148,25 @@ def find_known_of_finding(
         reads = all(symptom.highest(name) >= least for name, least in match.gauge.items())
         gains = all(symptom.share(name) >= least for name, least in match.share.items())
         is_there = symptom.kind in match.finding and reads and gains
-        if is_there and _is_set(entry, environment):
+        if is_there and _is_set(entry, environment) and _allocates(match, symptom):
             ran = _versions(entry.known, "", environment)
             if _speaks_of(entry.known.versions, ran):
                 recognised = _to_recognised(entry, ran, _evidence(match, symptom, environment))
                 return KnownMatch(entry.known, recognised)
     return None
+
+
+def _allocates(match: Match, symptom: Symptom) -> bool:
+    """Whether functions that an entry names allocate most of the native memory that grows."""
+    if not match.native:
+        return True
+    grown = symptom.native()
+    its = [
+        size
+        for function, size in grown.items()
+        if any(fnmatchcase(function, pattern) for pattern in match.native)
+    ]
+    return bool(its) and sum(its) >= policy.MOST_SHARE * sum(grown.values())
 
 
 def _evidence(match: Match, symptom: Symptom, environment: Mapping[str, str]) -> str:

@@ -48,7 +48,7 @@ from leakscope.analysis.source.program import (
     own_nodes,
 )
 from leakscope.analysis.source.references import References
-from leakscope.analysis.source.types import TypeInference, dotted
+from leakscope.analysis.source.types import TypeInference, dotted, imported_name
 from leakscope.model.census import CensusRow, Owner, Site
 from leakscope.model.registries import REGISTRIES, CountedRegistry
 from leakscope.model.report import Excerpt
@@ -465,6 +465,18 @@ def places_that_call(
         if not repeatedly or sources.heat.of(statement)
         for node in own_nodes(statement.node)
         if isinstance(node, ast.Call) and _is_one_of(node.func, owners, functions)
+    ]
+    return list(dict.fromkeys(found))
+
+
+def lines_that_call(sources: SourceIndex, names: Sequence[str]) -> list[str]:
+    """Return where functions or classes are called by their full names, however imported."""
+    found = [
+        sources.location(statement.scope.module.file, node.lineno)
+        for name in names
+        for statement in sources.program.mentioning(name.rpartition(".")[2])
+        for node in own_nodes(statement.node)
+        if isinstance(node, ast.Call) and imported_name(node.func, statement.scope) == name
     ]
     return list(dict.fromkeys(found))
 
