@@ -479,6 +479,17 @@ class TestLibraries:
         assert entry.value == wrapper
         assert sampling.state()["lost"] == 1
 
+    def test_sampling_goes_on_when_it_is_reached_again(
+        self, library: SimpleNamespace, started: Started
+    ) -> None:
+        """So the loader does that binds a library's calls as they come, at any interval."""
+        entry = ctypes.c_void_p.in_dll(library.handle, "kept_malloc")
+        real = entry.value
+        profile = started(interval=1 << 30)
+        entry.value = real
+        assert everything(profile).is_on
+        assert sampling.state()["running"]
+
 
 class TestDisturbances:
     def test_blocks_that_threads_hand_on_are_all_found_again(
