@@ -443,7 +443,10 @@ REGISTRIES = (
     CountedRegistry(
         "colormaps",
         "colormaps",
-        ("matplotlib:colormaps._cmaps", "matplotlib.units:registry"),
+        (
+            *("matplotlib:colormaps._cmaps", "matplotlib.cm:_colormaps._cmaps"),
+            "matplotlib.units:registry",
+        ),
         ("colormaps.register", "*.register_cmap"),
         "Register a colormap once; colormaps.unregister(name) takes it back.",
     ),
@@ -488,7 +491,11 @@ REGISTRIES = (
         "metrics",
         "metrics of a service",
         ("prometheus_client.registry:REGISTRY._collector_to_names",),
-        (".Counter", ".Gauge", ".Histogram", ".Summary"),
+        tuple(
+            f"{owner}.{metric}"
+            for metric in ("Counter", "Gauge", "Histogram", "Summary", "Info", "Enum")
+            for owner in ("", "prometheus_client")
+        ),
         "Make each metric once, at the top of a module; labels tell things apart.",
     ),
     CountedRegistry(
