@@ -400,11 +400,21 @@ REGISTRIES = (
         (
             "torch._dynamo.utils:compilation_time_metrics",
             "torch._dynamo.utils:guard_failures",
-            "torch._subclasses.fake_tensor:FakeTensorMode.cache",
             "torch._inductor.codecache:PyCodeCache.linemaps",
             "torch._dynamo.funcname_cache:cache",
         ),
         ("torch.compile", ".compile"),
+    ),
+    CountedRegistry(
+        "shape-results",
+        "results of operators for shapes of tensors",
+        ("torch._subclasses.fake_tensor:FakeTensorMode.cache",),
+        (
+            *("*.distribute_tensor", ".distribute_tensor", "DTensor.from_local"),
+            *("*.redistribute", "torch.compile", ".compile"),
+        ),
+        "Distributed tensors and torch.compile keep how operators treat a shape: pad what varies "
+        "to a few shapes.",
     ),
     CountedRegistry(
         "kernels",
