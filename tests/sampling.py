@@ -63,6 +63,7 @@ SLOW_SAMPLE: dict[str, tuple[str, ...]] = {
     "end_to_end/test_ranks.py": ("test_a_rank_that_leaks_alone_is_distinguished_from_the_others",),
     "end_to_end/test_registries.py": (
         "test_a_registry_that_grows_is_named_with_the_line_that_registers[finalizers]",
+        "test_every_registry_has_a_program",
     ),
     "end_to_end/test_sharded_training.py": (
         "test_what_keeps_them_is_named_with_line_and_rate[tensors_kept]",

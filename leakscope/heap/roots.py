@@ -219,6 +219,7 @@ def find_roots(
     if full:
         objects = sealed.objects(ownership) if sealed else _library_objects(ownership)
     hidden += [anatomy.module_dict(module) for module in ownership.own_modules()]
+    hidden += [finder for finder in list(sys.meta_path) if _is_own(finder)]
     loops = {id(loop): loop for loop in map(loop_of, tasks)}
     return Roots(
         user + library,

@@ -43,17 +43,48 @@ class CountedRegistry:
     counting: Counting = Counting.LENGTH
     is_bounded: bool = False
     """Whether it is emptied by itself when it is full: then it is counted, and no culprit."""
+    capacity: int = 0
+    """How many entries it has when it is full, where that is known."""
     is_newest_first: bool = False
     """Whether new entries are put at the beginning of a list."""
     but: tuple[str, ...] = ()
     """Places whose entries don't count."""
     keeper: str = ""
     """What keeps the entries, where it is called otherwise than its first place."""
+    filled_through: tuple[str, ...] = ()
+    """Calls through which entries are added as well as much else: they count where the program has
+    none of the others.
+    """
+    emptied_by: tuple[str, ...] = ()
+    """Calls that remove entries which count nevertheless: where the program makes them again and
+    again the number tells nothing.
+    """
 
     @property
     def kept_by(self) -> str:
         """What keeps the entries, as it is written in a sentence."""
         return self.keeper or self.places[0].replace(":", ".")
+
+    def has(self, path: str) -> bool:
+        """Return whether a path pattern leads to what lies at one of the places, into it, or to a
+        variable that has it.
+
+        Another module of the same package may have it under the same name.
+        """
+        if self.counting is Counting.SERVED:
+            return False
+        root, _, names = path.partition("·")
+        for place in self.places:
+            module, _, way = place.partition(":")
+            is_there = names.startswith(way) and names[len(way) :][:1] in _NEXT
+            is_there |= bool(names) and way.startswith(f"{names}.")
+            if is_there and root.partition(".")[0] == module.partition(".")[0]:
+                return True
+        return False
+
+
+_NEXT = frozenset(("", ".", "[", "⟨"))
+"""What a step of a path pattern begins with, or its end."""
 
 
 _LOGGED = (
@@ -69,6 +100,8 @@ REGISTRIES = (
         ("atexit:_ncallbacks",),
         ("atexit.register",),
         "atexit.unregister(function) takes back all calls of a function.",
+        # Until 3.13 the place of a function that was taken back stays, and is counted.
+        emptied_by=("atexit.unregister", ".unregister"),
         counting=Counting.CALL,
     ),
     CountedRegistry(
@@ -84,7 +117,9 @@ REGISTRIES = (
         "interned strings",
         ("sys:_getunicodeinternedsize", "sys:getunicodeinternedsize"),
         ("sys.intern", ".intern"),
+        "CPython 3.12 never lets go of one: intern names of which there is a fixed number.",
         counting=Counting.CALL,
+        keeper="the interpreter",
     ),
     CountedRegistry(
         "collector-callbacks",
@@ -110,17 +145,25 @@ REGISTRIES = (
     CountedRegistry(
         "picklers",
         "classes with picklers of their own",
-        ("copyreg:dispatch_table", "copyreg:_extension_registry"),
+        ("copyreg:dispatch_table", "copyreg:_extension_registry", "pickle:dispatch_table"),
         ("copyreg.pickle", "copyreg.add_extension"),
         "Make each class once.",
     ),
-    CountedRegistry("encodings", "encodings", ("encodings:_cache",)),
+    CountedRegistry(
+        "encodings",
+        "encodings",
+        ("encodings:_cache",),
+        ("codecs.lookup", "codecs.getdecoder", "codecs.getencoder", "codecs.getreader"),
+        "Every name of an encoding is kept, also one that there is not: accept names from a list.",
+        filled_through=("*.decode", "*.encode", "codecs.open", ".open"),
+    ),
     CountedRegistry(
         "overloads",
         "overloads of functions",
         ("typing:_overload_registry",),
         ("typing.overload", ".overload"),
         "typing.clear_overloads() empties it; import code under one name.",
+        filled_through=(".exec", "*.exec_module", "*.import_module", ".import_module"),
     ),
     CountedRegistry(
         "source-lines",
@@ -129,16 +172,29 @@ REGISTRIES = (
         ("linecache.getlines", "linecache.updatecache", "linecache.lazycache"),
         "linecache.clearcache() empties it; code that is made at run time is best given one name.",
     ),
-    CountedRegistry("patterns", "compiled patterns", ("re:_cache", "re:_cache2"), is_bounded=True),
+    CountedRegistry(
+        "patterns",
+        "compiled patterns",
+        ("re:_cache", "re:_cache2"),
+        is_bounded=True,
+        capacity=512,
+    ),
     CountedRegistry(
         "warning-filters",
         "filters of warnings",
-        ("warnings:filters",),
+        ("warnings:filters", "_warnings:filters"),
         ("warnings.filterwarnings", "warnings.simplefilter", ".filterwarnings", ".simplefilter"),
         "Filter once at the top of the program, or within `with warnings.catch_warnings()`.",
         is_newest_first=True,
     ),
-    CountedRegistry("warnings-once", "warnings that were shown", ("warnings:onceregistry",)),
+    CountedRegistry(
+        "warnings-once",
+        "warnings that were shown",
+        ("warnings:onceregistry", "_warnings:_onceregistry"),
+        ("warnings.warn_explicit", ".warn_explicit"),
+        "Leave what varies out of the text of a warning.",
+        filled_through=("warnings.warn", ".warn"),
+    ),
     CountedRegistry(
         "loggers",
         "loggers",
@@ -190,8 +246,12 @@ REGISTRIES = (
         "process-finalizers",
         "finalizers of multiprocessing",
         ("multiprocessing.util:_finalizer_registry", "multiprocessing.util:_afterfork_registry"),
-        ("*.Manager", ".Manager", "*.Queue", ".Queue", "*.Pool", ".Pool"),
-        "Close and join pools, queues and managers, or make them once.",
+        (
+            *("*.Manager", ".Manager", "*.Queue", ".Queue", "*.Pool", ".Pool"),
+            *("*.Finalize", ".Finalize", "*.register_after_fork", ".register_after_fork"),
+        ),
+        "Close and join pools, queues and managers, or make them once. A finalizer of no object is "
+        "kept until it is called, or taken back by its cancel().",
     ),
     CountedRegistry(
         "process-children",
@@ -199,17 +259,20 @@ REGISTRIES = (
         ("multiprocessing.process:_children",),
         ("*.Process", ".Process"),
         "join() them.",
+        filled_through=("*.start",),
     ),
     CountedRegistry(
         "sent-handles",
         "handles that wait for their receiver",
         ("multiprocessing.resource_sharer:_resource_sharer._cache",),
+        ("*.put", "*.put_nowait", "*.send"),
+        "Take out of a queue or pipe what was put in, or put less in.",
     ),
     CountedRegistry(
         "patches",
         "patches of mock that weren't stopped",
         ("unittest.mock:_patch._active_patches",),
-        ("*.patch",),
+        ("*.patch", ".patch", "patch.object", "patch.dict", "patch.multiple"),
         "Call mock.patch.stopall() when each round is over.",
     ),
     # torch.
@@ -231,6 +294,7 @@ REGISTRIES = (
             "torch.library:_impls",
             "torch.library:_keep_alive",
             "torch._library.custom_ops:OPDEF_TO_LIB",
+            "torch._library.simple_registry:singleton._data",
         ),
         ("*.custom_op", ".custom_op", "*.define", "*.impl", "*.register_kernel", "*.Library"),
         "Register each operator once when a module is imported; a Library that is let go takes its "
@@ -248,13 +312,13 @@ REGISTRIES = (
             "torch.nn.modules.module:_global_buffer_registration_hooks",
             "torch.nn.modules.module:_global_module_registration_hooks",
         ),
-        (
-            "*.register_module_forward_hook",
-            ".register_module_forward_hook",
-            "*.register_module_forward_pre_hook",
-            ".register_module_forward_pre_hook",
-            "*.register_module_full_backward_hook",
-            ".register_module_full_backward_hook",
+        tuple(
+            f"{owner}.register_module_{what}_hook"
+            for what in (
+                *("forward", "forward_pre", "backward", "full_backward", "full_backward_pre"),
+                *("parameter_registration", "buffer_registration", "module_registration"),
+            )
+            for owner in ("*", "")
         ),
         "Keep the handle that is returned, and call its remove().",
     ),
@@ -310,7 +374,8 @@ REGISTRIES = (
         "compiler backends that torch.compile was given",
         ("torch._dynamo.eval_frame:cached_backends",),
         ("torch.compile", ".compile"),
-        "Define the backend once and pass the same function each time.",
+        "Compile once, outside the loop: each call of torch.compile keeps its backend until "
+        "torch._dynamo.reset().",
     ),
     CountedRegistry(
         "compiled-modules",
@@ -326,7 +391,7 @@ REGISTRIES = (
             "torch._dynamo.convert_frame:input_codes.seen",
             "torch._dynamo.convert_frame:output_codes.seen",
         ),
-        ("torch.compile", ".compile"),
+        ("torch.compile", ".compile", "PyCodeCache.load", "PyCodeCache.load_by_key_path"),
         "Compile once; inputs whose shapes vary are compiled once with dynamic=True.",
     ),
     CountedRegistry(
@@ -335,19 +400,32 @@ REGISTRIES = (
         (
             "torch._dynamo.utils:compilation_time_metrics",
             "torch._dynamo.utils:guard_failures",
-            "torch._subclasses.fake_tensor:FakeTensorMode.cache",
             "torch._inductor.codecache:PyCodeCache.linemaps",
             "torch._dynamo.funcname_cache:cache",
         ),
         ("torch.compile", ".compile"),
     ),
     CountedRegistry(
+        "shape-results",
+        "results of operators for shapes of tensors",
+        ("torch._subclasses.fake_tensor:FakeTensorMode.cache",),
+        (
+            *("*.distribute_tensor", ".distribute_tensor", "DTensor.from_local"),
+            *("*.redistribute", "torch.compile", ".compile"),
+        ),
+        "Distributed tensors and torch.compile keep how operators treat a shape: pad what varies "
+        "to a few shapes.",
+    ),
+    CountedRegistry(
         "kernels",
         "kernels that traced graphs refer to",
         (
-            "torch._higher_order_ops.triton_kernel_wrap:kernel_side_table.id_to_kernel",
-            "torch._higher_order_ops.triton_kernel_wrap:kernel_side_table.constant_args",
+            "torch._higher_order_ops.triton_kernel_wrap:KernelSideTable.id_to_kernel",
+            "torch._higher_order_ops.triton_kernel_wrap:KernelSideTable.constant_args",
         ),
+        ("*.add_kernel", "*.add_constant_args", "*.wrap_triton", ".wrap_triton"),
+        "Define each kernel once, and compile what calls it once.",
+        filled_through=("torch.compile", ".compile"),
     ),
     # Other libraries.
     CountedRegistry(
@@ -362,7 +440,8 @@ REGISTRIES = (
         "extension types of Arrow",
         ("pyarrow.lib:_python_extension_types_registry",),
         ("*.register_extension_type",),
-        "pyarrow.unregister_extension_type(name) takes a type back.",
+        "Define each type once and register it there: a type that is taken back by "
+        "pyarrow.unregister_extension_type(name) stays in this list.",
     ),
     CountedRegistry(
         "frame-options",
@@ -374,7 +453,10 @@ REGISTRIES = (
     CountedRegistry(
         "colormaps",
         "colormaps",
-        ("matplotlib:colormaps._cmaps", "matplotlib.units:registry"),
+        (
+            *("matplotlib:colormaps._cmaps", "matplotlib.cm:_colormaps._cmaps"),
+            "matplotlib.units:registry",
+        ),
         ("colormaps.register", "*.register_cmap"),
         "Register a colormap once; colormaps.unregister(name) takes it back.",
     ),
@@ -383,6 +465,7 @@ REGISTRIES = (
         "compiled expressions",
         ("numexpr.necompiler:_numexpr_cache", "numexpr.necompiler:_names_cache"),
         is_bounded=True,
+        capacity=256,
     ),
     CountedRegistry(
         "configurations",
@@ -418,7 +501,11 @@ REGISTRIES = (
         "metrics",
         "metrics of a service",
         ("prometheus_client.registry:REGISTRY._collector_to_names",),
-        (".Counter", ".Gauge", ".Histogram", ".Summary"),
+        tuple(
+            f"{owner}.{metric}"
+            for metric in ("Counter", "Gauge", "Histogram", "Summary", "Info", "Enum")
+            for owner in ("", "prometheus_client")
+        ),
         "Make each metric once, at the top of a module; labels tell things apart.",
     ),
     CountedRegistry(
@@ -439,3 +526,8 @@ REGISTRIES = (
         "Define each class once.",
     ),
 )
+
+
+def registry_of(path: str) -> CountedRegistry | None:
+    """Return the registry that a path pattern leads to or into, if it does."""
+    return next((registry for registry in REGISTRIES if registry.has(path)), None)

@@ -220,10 +220,7 @@ _LONGEST_NAME = 60
 
 def _lengths(registry: CountedRegistry) -> dict[str, int]:
     """Return how many entries lie at each place of a registry that can be looked into."""
-    if registry.counting is not Counting.LENGTH:
-        return {}
-    found = ((place, _count(place, registry.counting)) for place in registry.places)
-    return {place: count for place, count in found if count is not None}
+    return _counts(registry) if registry.counting is Counting.LENGTH else {}
 
 
 def _names_at(place: str, most: int, is_newest_first: bool) -> list[str]:
@@ -313,18 +310,35 @@ def _name_of_other(entry: Any) -> str:
 
 
 def entries_of(registry: CountedRegistry) -> int | None:
-    """Return how many entries a registry has; None where none of its modules was imported."""
+    """Return how many entries a registry has; None where none of its modules was imported.
+
+    What lies at two of its places counts once.
+    """
     if registry.counting is Counting.SERVED:
         return _waiting_for(registry.places)
-    counts = [_count(place, registry.counting) for place in registry.places]
-    known = [count for count in counts if count is not None]
-    others = [_count(place, registry.counting) or 0 for place in registry.but]
+    known = _counts(registry).values()
+    others = (_count(place, registry.counting, set()) or 0 for place in registry.but)
     return max(0, sum(known) - sum(others)) if known else None
 
 
-def _count(place: str, counting: Counting) -> int | None:
+def _counts(registry: CountedRegistry) -> dict[str, int]:
+    """Return the number of entries by place, of a thing with two places at the first of them."""
+    counts: dict[str, int] = {}
+    seen: set[int] = set()
+    for place in registry.places:
+        count = _count(place, registry.counting, seen)
+        if count is not None:
+            counts[place] = count
+    return counts
+
+
+def _count(place: str, counting: Counting, seen: set[int]) -> int | None:
+    """Return what a place has; None where there is nothing, or what was seen, which is noted."""
     try:
         found = _found(place)
+        if id(found) in seen:
+            return None
+        seen.add(id(found))
         if counting is Counting.CALL:
             return int(found()) if type(found) is BuiltinFunctionType else None
         return _length(found)

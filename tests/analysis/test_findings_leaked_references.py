@@ -41,6 +41,7 @@ def report_with(
     type_name: str = "list",
     most: int = 1,
     line: int | None = None,
+    source: str = SOURCE,
 ) -> Report:
     """Analyse a run in which objects of a type hang outside of the user's names."""
 
@@ -67,7 +68,7 @@ def report_with(
         )
         for measurement in run.main.measurements
     ]
-    run.main.sources["/project/train.py"] = SOURCE
+    run.main.sources["/project/train.py"] = source
     return analyse(run)
 
 
@@ -117,3 +118,10 @@ def test_others_of_the_type_may_come_and_go() -> None:
 )
 def test_what_looks_alike_is_not_called_a_leaked_reference(case: dict[str, object]) -> None:
     assert leaked(report_with(**case)) is None
+
+
+def test_what_a_registry_has_that_the_program_fills_is_not_leaked() -> None:
+    made = "import contextvars\nfor x in data:\n    contextvars.ContextVar(x).set(x)\n"
+    for source, is_leaked in ((made, False), (SOURCE, True)):
+        report = report_with(lambda step: step, type_name="_contextvars.Context", source=source)
+        assert (leaked(report) is not None) is is_leaked

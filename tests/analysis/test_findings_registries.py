@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from synthetic_runs import MIB, Program, Size, Thing
 
@@ -13,7 +15,7 @@ from leakscope.model.record import (
     NativeSite,
     RegistryEntriesRecord,
 )
-from leakscope.model.report import Finding, Severity
+from leakscope.model.report import Culprit, Finding, Severity
 
 LOOP = "import atexit, codecs, contextvars, sys\nfor epoch in range(9):\n    "
 
@@ -215,3 +217,89 @@ def test_records_that_wait_for_a_tracker_are_reported_by_what_keeps_them() -> No
     assert found.severity is Severity.WARNING
     assert found.fed_at == ["train.py:3"]
     assert "the queue of the tracker's thread keeps each" in found.text
+
+
+def culprit_of(row: Thing, text: str) -> Culprit:
+    """Return the culprit that a row of a library is, in a program with these lines."""
+    run = Program(epochs=12, full_every=1).plant(row).build()
+    run.main.sources["/project/train.py"] = text
+    (culprit,) = analyse(run).culprits
+    return culprit
+
+
+def library_row(path: str, **more: Any) -> Thing:
+    size = more.pop("size", lambda s: s.epochs_done * 4 * MIB)
+    return Thing(path, size, "dict", "dict", root=RootKind.LIBRARY, user=False, **more)
+
+
+@pytest.mark.parametrize(
+    ("path", "call", "is_named"),
+    [
+        ("encodings·_cache", "codecs.lookup(name)", True),
+        ("re·_cache", "codecs.lookup(name)", False),
+        ("linecache·cache", "linecache.getlines(name)", True),
+        ("torch._dynamo.eval_frame·cached_backends", "torch.compile(f, backend=g)", True),
+        ("torch.optim.optimizer·_global_optimizer_post_hooks",
+         "register_optimizer_step_post_hook(save)", True),
+        ("torch.optim.optimizer·_global_optimizer_post_hooks",
+         "module.register_module_forward_hook(save)", False),
+        ("a_b.wrap·KernelSideTable", "kernel_side_table.add_kernel(kernel)", False),
+        ("torch._higher_order_ops.triton_kernel_wrap·KernelSideTable",
+         "kernel_side_table.add_kernel(kernel)", True),
+        ("typing·_overload_registry", "exec(text, names)", True),
+        ("multiprocessing.process·_children", "worker.start()", True),
+    ],
+)  # fmt: skip
+def test_a_row_that_is_a_registry_has_the_lines_that_fill_it(
+    path: str, call: str, is_named: bool
+) -> None:
+    lines = ["train.py:3"] if is_named else []
+    if path.endswith("post_hooks") and not is_named:
+        call, lines = f"{call}\n    register_optimizer_step_post_hook(save)", ["train.py:4"]
+    assert culprit_of(library_row(path), f"{LOOP}{call}\n").fed_at == lines
+
+
+def test_a_decorator_fills_a_registry_as_a_call_does() -> None:
+    text = "import typing\ndef load():\n    @typing.overload\n    def f(x): ...\nfor n in names:\n"
+    row = library_row("typing·_overload_registry")
+    assert culprit_of(row, f"{text}    load()\n    exec(text)\n").fed_at == ["train.py:3"]
+
+
+def test_deleting_an_entry_of_a_librarys_dict_feeds_nothing() -> None:
+    text = "from pandas._config import config\nfor key in keys:\n    config.options[key] = 1\n"
+    row = library_row("pandas._config.config·options")
+    found = culprit_of(row, f"{text}    del config.options[key]\n")
+    assert found.fed_at == ["train.py:3"]
+
+
+def test_a_registry_with_a_bound_that_fills_is_no_leak() -> None:
+    filling = library_row(
+        "re·_cache", size=lambda s: s.step * 40_000, length=lambda s: min(s.step, 512)
+    )
+    report = analyse(Program(epochs=4, full_every=1).plant(filling).build())
+    assert report.culprits == []
+    assert any(d.rule == "declares_a_bound" for d in report.decisions)
+
+
+@pytest.mark.parametrize("registered", [True, False])
+def test_atexit_is_blamed_only_where_more_is_registered_with_it(registered: bool) -> None:
+    held = Thing(
+        "<held by native code>·function", lambda s: s.epochs_done * 4 * MIB, "object", "function",
+        root=RootKind.NATIVE, user=False, count=lambda s: s.epochs_done,
+    )  # fmt: skip
+    program = Program(epochs=24, full_every=1).plant(held)
+    program.gauge(gauge.registry("exit-handlers"), lambda s: 5 + s.epochs_done * registered)
+    run = program.build()
+    run.main.sources["/project/train.py"] = (
+        f"{LOOP}atexit.register(save)\n    sys.addaudithook(hook)\n"
+    )
+    (found,) = (f for f in analyse(run).findings if f.kind == "native_held")
+    assert found.fed_at == ["train.py:3" if registered else "train.py:4"]
+
+
+def test_a_count_that_never_falls_tells_nothing_where_entries_are_taken_back() -> None:
+    text = f"{LOOP}atexit.register(save)\n    atexit.unregister(save)\n"
+    program = counted(
+        lambda s: s.epochs_done * 5, lambda s: s.epochs_done * 9 * MIB, "exit-handlers"
+    )
+    assert registries_in(program, text) == []

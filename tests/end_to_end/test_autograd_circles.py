@@ -20,6 +20,7 @@ LOOPS = {
     "wrapper": ("the hook Wrapper.__init__.<lambda> and the graph of", ["Wrapper", "Wrapper.out"]),
     "old_weight_norm": ("the graph of Linear.weight", ["Linear", "Linear.weight"]),
     "parametrized": ("the graph of Symmetric.last", ["Symmetric", "Symmetric.last"]),
+    "saved_tensors": ("the unpack hook Halved.unpack and the graph of", ["Halved", "result"]),
     "after_accumulation": ("and Linear.weight keep", ["Linear", "Linear.weight"]),
     "communication_hook": (
         "a communication hook and DistributedDataParallel",
@@ -43,7 +44,7 @@ def report_of(case: str, variant: str, folder: Path) -> dict[str, Any]:
 def lines_that_make(case: str) -> set[int]:
     """Return the marked line below a case's function or class, and those of the same statement."""
     starts = {"cached_output": "class Memo", "wrapper": "class Wrapper"}
-    starts["parametrized"] = "class Symmetric"
+    starts |= {"parametrized": "class Symmetric", "saved_tensors": "class Halved"}
     lines = PROGRAM.read_text().splitlines()
     begins = next(
         n for n, line in enumerate(lines) if line.startswith(starts.get(case, f"def {case}("))

@@ -19,18 +19,24 @@ ROOT = Path(__file__).parents[2]
 BYTES_A_STEP = {
     "tensors_kept": 256 * 128 * 4,
     "full_parameters_kept": 128 * 128 * 4,
+    "sharded_gradients_kept": (128 * 128 + 128) * 4,
     "sharded_hooks": 256 * 128 * 4,
     "communication_state": 2 * (128 * 128 + 128) * 4,
 }
 HOLDERS = {
     "tensors_kept": "tensors_kept.log",
     "full_parameters_kept": "full_parameters_kept.snapshots",
+    "sharded_gradients_kept": "sharded_gradients_kept.gradients",
+    "models_sharded": "models_sharded.registry",
+    "shapes_sharded": "More and more results of operators for shapes of tensors",
     "sharded_hooks": "sharded_hooks.model._forward_hooks",
     "communication_state": "communication_state.state['buckets']",
     "wrapped_again": "wrapped_again.wrappers",
 }
 WITHOUT_LINE = {"communication_state"}
 """Only torch hands the state to the function that fills it."""
+OF_SEVERAL_LINES = {"shapes_sharded"}
+"""Other cases of the same file make distributed tensors, too."""
 SAMPLE = {"tensors_kept"}
 
 
@@ -53,11 +59,12 @@ def filling_line(case: str) -> int:
 @pytest.mark.parametrize("case", sampled(HOLDERS, SAMPLE))
 def test_what_keeps_them_is_named_with_line_and_rate(case: str, tmp_path: Path) -> None:
     report = report_of(case, "leak", tmp_path)
-    first = report["culprits"][0]
+    first = [*report["culprits"], *report["findings"]][0]
     assert report["verdict"] == "leak"
-    assert first["name"] == HOLDERS[case]
+    assert first.get("name", first.get("title")) == HOLDERS[case]
     if case not in WITHOUT_LINE:
-        assert first["fed_at"][0].endswith(f"sharded.py:{filling_line(case)}")
+        lines = first["fed_at"] if case in OF_SEVERAL_LINES else first["fed_at"][:1]
+        assert any(line.endswith(f"sharded.py:{filling_line(case)}") for line in lines)
     if case in BYTES_A_STEP:
         assert first["bytes_per_unit"] == pytest.approx(BYTES_A_STEP[case], rel=0.1)
         assert not [f for f in report["findings"] if f["severity"] != "note"]

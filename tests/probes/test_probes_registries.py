@@ -17,7 +17,7 @@ from time import perf_counter
 import pytest
 
 from leakscope.model import gauge
-from leakscope.model.registries import REGISTRIES, CountedRegistry, Counting
+from leakscope.model.registries import REGISTRIES, CountedRegistry, Counting, registry_of
 from leakscope.probes import interpreter
 from leakscope.probes.interpreter import RegistriesProbe, entries_of
 
@@ -240,6 +240,31 @@ def test_finalizers_are_named_by_the_functions_they_have() -> None:
     assert probe.latest()["finalizers"] == [SAVE]
     for each in kept:
         each.detach()
+
+
+def test_what_lies_at_two_places_counts_once(module: types.ModuleType) -> None:
+    module.entries = module.alias = [1, 2, 3]  # type: ignore[attr-defined]
+    module.others = {4}  # type: ignore[attr-defined]
+    places = (f"{MODULE}:entries", f"{MODULE}:alias", f"{MODULE}:others")
+    assert entries_of(registry(*places)) == 4
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("re·_cache", "patterns"),
+        ("encodings·_cache[*]", "encodings"),
+        ("torch.library·_defs", "operators"),
+        ("logging·Logger.manager.loggerDict", "loggers"),
+        ("logging·Logger.manager", "loggers"),
+        ("logging·Logger.manager.loggerDictionary", None),
+        ("other·_cache", None),
+        ("sys·modules_of_mine", None),
+    ],
+)
+def test_a_path_leads_to_a_registry(path: str, name: str | None) -> None:
+    found = registry_of(path)
+    assert (found.name if found else None) == name
 
 
 @pytest.fixture

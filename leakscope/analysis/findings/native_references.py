@@ -29,7 +29,12 @@ from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.exclusions import is_named
 from leakscope.analysis.growth.search import SearchResult
 from leakscope.analysis.run_context import RunContext
-from leakscope.analysis.source.index import SourceIndex, lines_that_fill, places_that_call
+from leakscope.analysis.source.index import (
+    SourceIndex,
+    lines_that_fill,
+    places_of,
+    places_that_call,
+)
 from leakscope.analysis.source.program import CodeScope, own_nodes
 from leakscope.analysis.source.types import imported_name
 from leakscope.analysis.verdict.wording import to_finding
@@ -60,6 +65,8 @@ _OF_HOOKS = frozenset({"collections.OrderedDict"})
 """In what torch keeps hooks: C++ refers to those of every loop."""
 _CALLABLES = frozenset({"function", "method", "functools.partial"})
 """What atexit, signal and their like keep in C: callbacks, which are registered and not leaked."""
+_OF_ANYTHING = _CALLABLES | {"tuple", "dict", "list"}
+"""What other native code than that of registries has as well."""
 
 
 def diagnose_leaked_references(case: RunContext, growth: SearchResult) -> dict[str, Finding]:
@@ -77,6 +84,7 @@ def diagnose_leaked_references(case: RunContext, growth: SearchResult) -> dict[s
         heads.type: _finding(case, term, heads, trend)
         for heads in _native_heads(case)
         if heads.type not in looped and not _is_of_autograd(heads.type)
+        if not _is_registered(case, heads.type)
         if (trend := _trend(case, heads)) is not None
     }
     return dict(sorted(found.items(), key=lambda item: -item[1].total_bytes))
@@ -100,6 +108,11 @@ def _native_heads(case: RunContext) -> list[HeadObjects]:
 def _is_of_autograd(type_name: str) -> bool:
     """Return whether graphs in C++ refer to such objects as a matter of course."""
     return type_name.startswith("torch.") or type_name.endswith("Backward")
+
+
+def _is_registered(case: RunContext, type_name: str) -> bool:
+    """Return whether only a registry has such objects, and the program fills it again and again."""
+    return any(type_name in r.types - _OF_ANYTHING and _places(case, r) for r in _WITHOUT_COUNT)
 
 
 def _trend(case: RunContext, heads: HeadObjects) -> Trend | None:
@@ -205,6 +218,8 @@ class Registry:
     keeps: str
     """Begins the sentence that goes on with what is kept: ``atexit.register``."""
     remedy: Remedy
+    counted_as: str = ""
+    """Where its entries are counted nevertheless, by what name: it is meant if these grow."""
 
 
 _WITHOUT_COUNT = (
@@ -223,6 +238,7 @@ _WITHOUT_COUNT = (
                 "calls of a function."
             ),
         ),
+        counted_as="exit-handlers",
     ),
     Registry(
         frozenset({"sys"}),
@@ -303,13 +319,30 @@ def find_registration(case: RunContext, row: CensusRow) -> Registration | None:
     """Return what is registered again and again and would keep what a row has, if it is known."""
     types = {row.type, row.path.rpartition("·")[2]}
     for registry in _WITHOUT_COUNT:
-        if types & registry.types:
-            places = places_that_call(
-                case.sources, set(registry.owners), {registry.function}, repeatedly=True
-            )
+        if types & registry.types and not _rests(case, registry):
+            places = _places(case, registry)
             if places:
                 return Registration(registry, places)
     return None
+
+
+def _places(case: RunContext, registry: Registry) -> list[str]:
+    """Return where the program fills a registry again and again: of several such lines those that
+    made what grows, where there are any.
+    """
+    places = places_that_call(
+        case.sources, set(registry.owners), {registry.function}, repeatedly=True
+    )
+    return [place for place in places if place in case.unnamed_lines] or places
+
+
+def _rests(case: RunContext, registry: Registry) -> bool:
+    """Return whether a registry is known to have no more entries than before."""
+    if not registry.counted_as or not case.track.has_gauge(gauge.registry(registry.counted_as)):
+        return False
+    trend = case.gauge_trend(gauge.registry(registry.counted_as), policy.COUNT_NOISE)
+    gained = trend.net_bytes + trend.gained_before
+    return not trend.is_growing and gained < policy.FEWEST_COUNTED
 
 
 _MOST_LINES = 3
@@ -369,6 +402,7 @@ def with_registries(
     growing.sort(key=lambda each: (not each.places, -each.entries))
     nameless = without_name(case, growth, ledgers) - sum(f.total_bytes for f in nameable)
     leaks = [f for f in found if f.kind == "unexplained" and f.severity is not Severity.NOTE]
+    leaks += taken
     allocating = {line for finding in leaks for line in finding.fed_at}
     making = {scope for scope in _functions(case.sources, allocating) if scope.parent is not None}
     filled = []
@@ -430,6 +464,8 @@ def _growing(case: RunContext) -> Callable[[CountedRegistry], _Growing | None]:
         name = gauge.registry(registry.name)
         if registry.is_bounded or not case.track.has_gauge(name):
             return None
+        if places_of(case.sources, registry.emptied_by):
+            return None
         trend = case.gauge_trend(name, policy.COUNT_NOISE)
         stores = _stores(case.sources, registry)
         lines = list(dict.fromkeys([*stores, *lines_that_fill(case.sources, registry)]))
@@ -467,9 +503,8 @@ def _moves_with_memory(case: RunContext, growing: _Growing) -> bool:
 
 def _is_named_by_rows(case: RunContext, growth: SearchResult, registry: CountedRegistry) -> bool:
     """Return whether a culprit is what has a registry's entries, or lies in it."""
-    ways = [f".{place.partition(':')[2]}" for place in registry.places]
     rows = (case.table.latest[grower.path] for grower in growth.growers)
-    return any(way in row.name for row in rows if not row.user for way in ways)
+    return any(registry.has(row.path) for row in rows if not row.user)
 
 
 def _registry_finding(case: RunContext, growing: _Growing, memory: Trend | None) -> Finding:

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from leakscope.analysis.accounting.terms import Term, undecided
@@ -31,6 +32,7 @@ from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.rows import Grower, bytes_when_full
 from leakscope.analysis.run_context import RunContext
 from leakscope.model import gauge
+from leakscope.model.registries import registry_of
 
 PINNED = "pinned_by_growth"
 """The rule by which free memory lies between what grows."""
@@ -176,6 +178,9 @@ def declares_a_bound(case: RunContext, grower: Grower) -> Figure | None:
 def bound_of(case: RunContext, path: int, device: str, size: float) -> Figure | None:
     """Return what a container of some bytes comes to at the bound that it declares, if harmless."""
     row = case.table.latest[path]
+    registry = None if row.user else registry_of(row.path)
+    if row.capacity is None and registry is not None and registry.capacity:
+        row = msgspec.structs.replace(row, capacity=registry.capacity)
     full = bytes_when_full(row, size)
     if full is None or row.length is None:
         return None

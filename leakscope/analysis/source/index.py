@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -50,7 +50,7 @@ from leakscope.analysis.source.program import (
 from leakscope.analysis.source.references import References
 from leakscope.analysis.source.types import TypeInference, dotted, imported_name
 from leakscope.model.census import CensusRow, Owner, Site
-from leakscope.model.registries import REGISTRIES, CountedRegistry
+from leakscope.model.registries import CountedRegistry, registry_of
 from leakscope.model.report import Excerpt
 
 _ASSIGNED = frozenset({"assign", "setattr"})
@@ -456,27 +456,37 @@ def places_that_call(
     """Return where ``owner.function(…)`` is called, as ``file:line``, each place once.
 
     The owner is known by its name alone: ``gc``, ``plt``; the empty one stands for no owner. With
-    no owners given, methods of any object are meant. Places that are run once can be left out.
+    no owners given, methods of any object are meant. Places that are run once can be left out. A
+    decorator is a call, with or without arguments.
     """
     found = [
-        sources.location(statement.scope.module.file, node.lineno)
+        sources.location(statement.scope.module.file, line)
         for function in sorted(functions)
         for statement in sources.program.mentioning(function)
         if not repeatedly or sources.heat.of(statement)
-        for node in own_nodes(statement.node)
-        if isinstance(node, ast.Call) and _is_one_of(node.func, owners, functions)
+        for called, line in _calls_in(statement)
+        if _is_one_of(called, owners, functions)
     ]
     return list(dict.fromkeys(found))
+
+
+def _calls_in(statement: Statement) -> Iterator[tuple[ast.expr, int]]:
+    """Yield what a statement calls, with the line."""
+    for node in own_nodes(statement.node):
+        if isinstance(node, ast.Call):
+            yield node.func, node.lineno
+    for decorator in getattr(statement.node, "decorator_list", []):
+        yield decorator, decorator.lineno
 
 
 def lines_that_call(sources: SourceIndex, names: Sequence[str]) -> list[str]:
     """Return where functions or classes are called by their full names, however imported."""
     found = [
-        sources.location(statement.scope.module.file, node.lineno)
+        sources.location(statement.scope.module.file, line)
         for name in names
         for statement in sources.program.mentioning(name.rpartition(".")[2])
-        for node in own_nodes(statement.node)
-        if isinstance(node, ast.Call) and imported_name(node.func, statement.scope) == name
+        for called, line in _calls_in(statement)
+        if imported_name(called, statement.scope) == name
     ]
     return list(dict.fromkeys(found))
 
@@ -489,20 +499,26 @@ _MOST_FILLING = 3
 
 def lines_that_fill(sources: SourceIndex, registry: CountedRegistry) -> list[str]:
     """Return where the program adds entries to a registry again and again."""
+    found = places_of(sources, registry.filled_by) or places_of(sources, registry.filled_through)
+    return found[:_MOST_FILLING]
+
+
+def places_of(sources: SourceIndex, calls: Iterable[str]) -> list[str]:
+    """Return where the program makes one of these calls again and again, written as in the table
+    of registries.
+    """
     found: list[str] = []
-    for call in registry.filled_by:
+    for call in calls:
         owner, _, function = call.rpartition(".")
         owners = set() if owner == _ANYTHING else {owner}
         found += places_that_call(sources, owners, {function}, repeatedly=True)
-    return list(dict.fromkeys(found))[:_MOST_FILLING]
+    return list(dict.fromkeys(found))
 
 
 def lines_that_fill_registry_of(sources: SourceIndex, row: CensusRow) -> list[str]:
     """Return the same for the registry that a library's container is, if it is one."""
-    for registry in () if row.user else REGISTRIES:
-        if any(row.name.endswith(f".{place.partition(':')[2]}") for place in registry.places):
-            return lines_that_fill(sources, registry)
-    return []
+    registry = None if row.user else registry_of(row.path)
+    return lines_that_fill(sources, registry) if registry is not None else []
 
 
 _MANAGED = {

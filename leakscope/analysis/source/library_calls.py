@@ -90,14 +90,22 @@ def keeps_hooks(row: CensusRow) -> bool:
 def _registering(row: CensusRow) -> set[str]:
     """Return what the methods are called that put hooks into a row; none for other rows.
 
-    Modules' backward hooks have two of them, tensors' another.
+    Modules' backward hooks have two of them, tensors' another. Those of all modules or optimizers
+    are put in by functions.
     """
-    last = parse_path(row.path).steps[-1:]
-    stores = [step.value for step in last if step.kind == "attr"]
+    path = parse_path(row.path)
+    stores = [step.value for step in path.steps[-1:] if step.kind == "attr"]
+    if row.root is RootKind.LIBRARY and not path.steps:
+        stores = [path.variable]
     kept = {store[1:-1] for store in stores if _HOOK_STORE.fullmatch(store)}
+    of_all = {hook.removeprefix("global_") for hook in kept if hook.startswith("global_")}
     names = {f"register_{hook}" for hook in kept}
+    names |= {f"register_module_{hook}" for hook in of_all}
+    names |= {f"register_{h.replace('optimizer_', 'optimizer_step_')}" for h in of_all}
     if "backward_hook" in kept:
         names |= {"register_full_backward_hook", "register_hook"}
+    if of_all & {"backward_hook", "backward_pre_hook"}:
+        names |= {f"register_module_full_{hook}" for hook in of_all}
     return names
 
 
@@ -175,7 +183,7 @@ def _calls_into(program: UserProgram, row: CensusRow) -> list[Mutation]:
         of_class += [
             Mutation(statement, target, "setitem", EXACT)
             for target in getattr(statement.node, "targets", [])
-            if isinstance(target, ast.Subscript)
+            if isinstance(target, ast.Subscript) and isinstance(target.ctx, ast.Store)
             if imported_name(target.value, statement.scope) == named
         ]
         for node in own_nodes(statement.node):
@@ -231,11 +239,15 @@ def _registers_hook(call: ast.Call) -> bool:
 
 def _named(names: set[str]) -> Callable[[ast.Call], bool]:
     def matches(call: ast.Call) -> bool:
+        if isinstance(call.func, ast.Name):
+            return call.func.id in names and call.func.id.startswith(_FUNCTIONS)
         return isinstance(call.func, ast.Attribute) and call.func.attr in names
 
     return matches
 
 
+_FUNCTIONS = ("register_module_", "register_optimizer_step_")
+"""How functions that put in hooks are called, which no object's name stands before."""
 _HANDLERS = Step("attr", "handlers")
 
 

@@ -668,8 +668,7 @@ def find_origins(
     allocated_at = [sources.location(s.file, s.line) for s in sites[:MOST_LINES]]
     return Origins(
         defined_at=defined,
-        fed_at=fed_at
-        or ([] if row.user else allocated_at or lines_that_fill_registry_of(sources, row)),
+        fed_at=fed_at or ([] if row.user else _registered_at(sources, row, allocated_at)),
         allocated_at=allocated_at if row.user else [],
         excerpts=_excerpts(sources, shown),
         remedy=propose(
@@ -689,6 +688,15 @@ def find_origins(
             known,
         ),
     )
+
+
+def _registered_at(sources: SourceIndex, row: CensusRow, allocated_at: list[str]) -> list[str]:
+    """Return the lines that fill a library's container: of those that are known to fill it the ones
+    that allocate what grows, or all, before those that only allocate.
+    """
+    lines = lines_that_fill_registry_of(sources, row)
+    both = [line for line in lines if line in allocated_at]
+    return both or [*lines, *allocated_at][:MOST_LINES]
 
 
 def _shrank(lengths: FloatArray) -> bool:

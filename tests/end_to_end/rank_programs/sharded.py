@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 STEPS, WIDTH, ROWS = 120, 128, 256
@@ -49,6 +49,40 @@ def full_parameters_kept(leaks):
     for _ in trained(model):
         whole = model[0].weight.full_tensor().detach()
         snapshots.append(whole if leaks else float(whole.norm()))  # grows here
+
+
+def sharded_gradients_kept(leaks):
+    """Gradients of a sharded model that are referred to, each a part of a buffer for all."""
+    model = network()
+    fully_shard(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    gradients = []
+    for _ in range(STEPS):
+        model(torch.rand(ROWS, WIDTH)).square().mean().backward()
+        gradient = model[0].weight.grad
+        gradients.append(gradient if leaks else float(gradient.to_local().norm()))  # grows here
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def models_sharded(leaks):
+    """A model that is sharded for each round, to which a registry of the program's refers."""
+    registry = {}
+    for number in range(STEPS):
+        name = f"round {number if leaks else 0}"
+        if name not in registry:
+            registry[name] = fully_shard(network())  # grows here
+        registry[name](torch.rand(ROWS, WIDTH)).square().mean().backward()
+
+
+def shapes_sharded(leaks):
+    """Distributed tensors of ever new shapes: torch keeps how each is to be sharded."""
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    for number in trained(DistributedDataParallel(network())):
+        for place in range(8):
+            rows = 2 * (8 * number + place if leaks else place) + 2
+            whole = DTensor.from_local(torch.ones(rows, 4), mesh, [Shard(0)])  # grows here
+            (whole * 2 + whole).sum()
 
 
 def sharded_hooks(leaks):
