@@ -148,6 +148,31 @@ class RunContext:
         return _much_of({(s.file, s.line): s.bytes for s in self.sampled_growth})
 
     @cached_property
+    def traced_lines(self) -> list[str]:
+        """The user's lines that made a large part of the many objects that lived on in windows of
+        tracing.
+
+        Each counts by its slowest window: what is alive for a moment is as much in a long window as
+        in a short one.
+        """
+        times = {boundary.index: boundary.time_s for boundary in self.track.boundaries}
+        rates: list[dict[tuple[str, int], int]] = []
+        for window in self.recording.allocations:
+            begin, end = times.get(window.first_boundary), times.get(window.last_boundary)
+            if not window.sites or begin is None or end is None or end <= begin:
+                continue
+            many = [site for site in window.sites if site.count >= policy.FEWEST_COUNTED]
+            rates.append(
+                {
+                    (site.file, site.line): round(site.bytes / (end - begin))
+                    for site in many
+                    if site.file in self.recording.sources
+                }
+            )
+        slowest = {at: min(each.get(at, 0) for each in rates) for at in (rates or [{}])[0]}
+        return [self.sources.location(*site) for site in _much_of(slowest) if slowest[site]]
+
+    @cached_property
     def sampled_growth(self) -> list[Site]:
         """By how much blocks that Python, numpy and torch allocated below each line of the user's
         became more: what no window of tracing saw has its line from the sampled profile.

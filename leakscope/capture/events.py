@@ -33,7 +33,7 @@ from threading import get_ident
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
-from leakscope.capture.sites import INSTALLED, NOT_USERS, Site, belongs_to_user, call_site
+from leakscope.capture.sites import NOT_USERS, Site, belongs_to_user, call_site
 from leakscope.capture.torch_hooks.patching import (
     LatePatches,
     PatchedMethod,
@@ -52,6 +52,7 @@ from leakscope.heap.compiled_code import (
 from leakscope.heap.pausing import frames_of_other_threads
 from leakscope.model import gauge
 from leakscope.model.boundary import Event
+from leakscope.model.census import PACKAGES, package_paths
 from leakscope.model.errors import OUR_FILES, ours
 from leakscope.model.record import CleaningCall, CompilationRecord, CompiledCodeRecord
 from leakscope.probes.cuda import AcceleratorProbe, CudaProbe
@@ -700,7 +701,7 @@ class CleaningCalls:
 
     def install(self) -> None:
         """Look from now on."""
-        self._collections.start(NOT_USERS, INSTALLED)
+        self._collections.start((*NOT_USERS, *package_paths()), PACKAGES)
         self._patches.install()
 
     def uninstall(self) -> None:

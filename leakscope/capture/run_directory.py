@@ -24,6 +24,7 @@ from typing import Literal
 from leakscope.capture.options import SessionOptions
 from leakscope.configuration import DEFAULTS
 from leakscope.model import __version__
+from leakscope.model.census import is_installed
 from leakscope.model.errors import LeakscopeError, RunExistsError, ours
 from leakscope.model.record import HeaderRecord, RunManifest
 from leakscope.recording.directory import MANIFEST, RunDirectory, read_manifest
@@ -358,7 +359,7 @@ def project_of_caller(file: str) -> Path | None:
     A notebook, a test runner or a launcher is no part of the project that it runs.
     """
     path = Path(file)
-    if not path.is_file() or {"site-packages", "dist-packages"}.intersection(path.parts):
+    if not path.is_file() or is_installed(file):
         return None
     program = Path(project_root_of(SessionOptions())).resolve()
     if path.resolve().is_relative_to(program):

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from leakscope.model.census import cells_of_shell
+from leakscope.model.census import cells_of_shell, is_installed
 from leakscope.model.errors import OUR_FILES, ours
 from leakscope.model.record import SourceRecord
 
@@ -24,7 +24,6 @@ Site = tuple[str, int]
 """File and line of the user's code that started something."""
 
 FILES_KEPT = 4096
-INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _STANDARD = tuple(
     os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib")
 )
@@ -69,7 +68,7 @@ def belongs_to_user(file: str) -> bool:
 
 
 def _looks_like_user(file: str) -> bool:
-    return not (file.startswith(NOT_USERS) or any(part in file for part in INSTALLED))
+    return not (file.startswith(NOT_USERS) or is_installed(file))
 
 
 class WeakNumbering:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from leakscope.heap import anatomy
-from leakscope.model.census import Owner, cells_of_shell
+from leakscope.model.census import Owner, cells_of_shell, is_installed
 from leakscope.model.errors import ours, real_path
 
 try:
@@ -35,7 +35,6 @@ _NAME = __name__.partition(".")[0]
 _NUMBER = re.compile(r"[0-9a-f]{8,}|\d+")
 _MANY_NUMBERED = 3
 """Modules whose names differ in numbers alone, imported while the program is measured."""
-_INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
 class Ownership:
@@ -167,7 +166,7 @@ class Ownership:
             return False
         if is_own_file(real) or real.startswith(self._library):
             return False
-        if not _INSTALLED.isdisjoint(Path(real).parts):
+        if is_installed(path) or is_installed(real):
             return False
         return real == self.root or real.startswith(self.root.rstrip(os.sep) + os.sep)
 

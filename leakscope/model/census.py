@@ -1,13 +1,18 @@
-"""The census: the heap's rows at one boundary by name, and what a notebook keeps by itself."""
+"""The census: the heap's rows at one boundary by name; and which source files are a notebook's
+cells or were installed.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Iterator
 from enum import Enum
 
 import msgspec
 
 from leakscope.model.boundary import Seconds, Whole
+from leakscope.model.errors import ours
 
 SHARED = "shared"
 """In :attr:`Census.payload_bytes`: host memory that other processes can map too."""
@@ -344,3 +349,62 @@ def cells_of_shell() -> dict[str, int]:
     shell = getattr(kind, "_instance", None)
     numbers = getattr(getattr(shell, "compile", None), "_filename_map", None)
     return numbers if isinstance(numbers, dict) else {}
+
+
+PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+"""What the path of an installed source file has in it, mostly."""
+_METADATA = ".dist-info"
+_installed: dict[str, frozenset[str] | None] = {}
+
+
+def is_installed(file: str) -> bool:
+    """Return whether a source file was installed with a package.
+
+    It lies in ``site-packages``, or where ``pip install --target`` put it: in a folder of
+    ``sys.path`` that has pip's own records of it.
+    """
+    if any(part in file for part in PACKAGES):
+        return True
+    for folder in sys.path:
+        if type(folder) is str and folder and file.startswith(folder.rstrip(os.sep) + os.sep):
+            name = file[len(folder.rstrip(os.sep)) + 1 :].partition(os.sep)[0]
+            if name in _installed_in(folder):
+                return True
+    return False
+
+
+def package_paths(project_root: str = "") -> list[str]:
+    """Return what the paths of source files begin with that were installed below a root, elsewhere
+    than in ``site-packages``; by default below any.
+    """
+    root = project_root.rstrip(os.sep)
+    beginnings = []
+    for folder in sys.path:
+        is_other = type(folder) is str and not any(part in f"{folder}{os.sep}" for part in PACKAGES)
+        if is_other and folder.rstrip(os.sep) == root:
+            beginnings += [os.path.join(root, name) for name in sorted(_installed_in(folder))]  # noqa: PTH118
+        elif is_other and folder.startswith(root + os.sep) and _installed_in(folder):
+            beginnings.append(folder.rstrip(os.sep) + os.sep)
+    return beginnings
+
+
+def _installed_in(folder: str) -> frozenset[str]:
+    """Return the first parts of the paths that packages have in a folder."""
+    found = _installed.get(folder)
+    if found is None:
+        found = _installed[folder] = frozenset(_first_parts(folder))
+    return found
+
+
+def _first_parts(folder: str) -> Iterator[str]:
+    try:
+        records = [
+            os.path.join(folder, name, "RECORD")  # noqa: PTH118
+            for name in os.listdir(folder)  # noqa: PTH208
+            if name.endswith(_METADATA)
+        ]
+        for record in records:
+            with open(record, encoding="utf-8", errors="replace") as lines:  # noqa: PTH123
+                yield from {line.partition("/")[0].partition(",")[0] for line in lines}
+    except ours(OSError):
+        return

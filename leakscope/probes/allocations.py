@@ -29,7 +29,7 @@ from statistics import median
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from leakscope.model.census import Site, cells_of_shell
+from leakscope.model.census import Site, cells_of_shell, is_installed
 from leakscope.model.errors import OUR_FILES, real_path
 
 try:
@@ -140,7 +140,6 @@ class _Attribution:
 
     _wrappers = f"{OUR_FILES}capture{os.sep}"
     _noise = ("<frozen importlib", tracemalloc.__file__)
-    _installed = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
     _standard = tuple(
         os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib")
     )
@@ -182,7 +181,8 @@ class _Attribution:
             self._root != ""
             and path.startswith(self._root)
             and not path.startswith((OUR_FILES, *self._standard))
-            and not any(part in path for part in self._installed)
+            and not is_installed(file)
+            and not is_installed(path)
         )
 
 

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from leakscope.model.census import package_paths
 from leakscope.model.errors import OUR_FILES, ours
 from leakscope.model.record import NativeAllocationsRecord, NativeKind, NativeOwner, NativeSite
 
@@ -353,6 +354,8 @@ def _program() -> str:
 INTERVAL_BYTES = 512 << 10
 """Mean number of bytes from one sample to the next; that of jemalloc and of Go."""
 MOST_ROWS = 40
+_MOST_PACKAGES = 32
+"""Folders and names of packages installed below the project that are handed to C."""
 LEAST_SHARE = 0.002
 """Rows below this part of all live bytes are summed up."""
 RISEN = 1.05
@@ -661,6 +664,9 @@ def _origins(project_root: str) -> list[tuple[str, int]]:
     users = [(f"{root.rstrip(os.sep)}{os.sep}", _Origin.USER) for root in dict.fromkeys(roots)]
     if "-packages" in project_root:  # a program that is installed itself
         origins += users
+    if project_root:
+        installed = package_paths(project_root)[:_MOST_PACKAGES]
+        origins += [(beginning, _Origin.LIBRARY) for beginning in installed]
     for name in ("stdlib", "platstdlib"):
         path = sysconfig.get_path(name)
         for folder in {path, os.path.realpath(path)}:

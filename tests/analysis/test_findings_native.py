@@ -11,8 +11,9 @@ from synthetic_runs import MIB, Program, State, Thing
 
 from leakscope.analysis import analyse
 from leakscope.model import gauge
-from leakscope.model.census import Content, Owner
+from leakscope.model.census import Content, Owner, Site
 from leakscope.model.record import (
+    AllocationRecord,
     NativeAllocationsRecord,
     NativeKind,
     NativeOwner,
@@ -203,6 +204,34 @@ def test_objects_that_no_walk_reaches_have_the_line_that_allocates_them(owner: N
     assert found.title.endswith("to which nothing refers are never freed, allocated at train.py:31")
     assert found.fed_at == ["train.py:31"]
     assert "unexplained" not in {f.kind for f in report.findings}
+
+
+def test_small_objects_have_the_lines_that_windows_of_tracing_saw() -> None:
+    """The line that takes their next arena is chance; what lives for a moment is in each window."""
+    run = Program(epochs=14).swell(lambda s: s.step * MIB).build()
+    run.main.sources["/project/train.py"] = SOURCE
+    for measurement in run.main.measurements[::4]:
+        boundary = measurement.boundary
+        arenas = site(boundary.step * MIB, 31, owner=NativeOwner.INTERPRETER)
+        run.main.native_allocations.append(
+            NativeAllocationsRecord(boundary=boundary.index, interval_bytes=1 << 19, sites=[arenas])
+        )
+    boundaries = [m.boundary.index for m in run.main.measurements]
+    for first, last in ((4, 5), (8, 12)):
+        many = (last - first) * 1000
+        sites = [
+            Site(file="/project/train.py", line=12, bytes=300 * many, count=many),
+            Site(file="/project/train.py", line=9, bytes=200_000, count=100),
+            Site(file="/project/train.py", line=7, bytes=900_000, count=2),
+        ]
+        run.main.allocations.append(
+            AllocationRecord(
+                first_boundary=boundaries[first], last_boundary=boundaries[last], sites=sites
+            )
+        )
+    found = finding(analyse(run), "leaked_references")
+    assert found.fed_at == ["train.py:12"]
+    assert "train.py:31" not in found.text
 
 
 def test_objects_that_no_walk_reaches_are_not_reported_where_frozen_garbage_explains_them() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import sys
 import types
 from pathlib import Path
@@ -12,7 +13,7 @@ import leakscope.heap.census
 from leakscope.heap.anatomy import module_name
 from leakscope.heap.ownership import Definitions, Ownership
 from leakscope.heap.roots import actors_of_ray
-from leakscope.model.census import CensusScope
+from leakscope.model.census import CensusScope, package_paths
 
 
 @pytest.fixture
@@ -31,6 +32,40 @@ def test_what_is_installed_under_the_project_is_not(
     path: str, ownership: Ownership, tmp_path: Path
 ) -> None:
     assert not ownership.owns_file(str(tmp_path / path))
+
+
+@pytest.fixture
+def vendored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder into which ``pip install --target`` put a package, on the path."""
+    folder = tmp_path / "vendored"
+    (folder / "decoder").mkdir(parents=True)
+    (folder / "decoder" / "__init__.py").write_text("")
+    metadata = folder / "decoder-1.0.dist-info"
+    metadata.mkdir()
+    metadata.joinpath("RECORD").write_text(
+        "decoder/__init__.py,sha256=x,0\ndecoder-1.0.dist-info/RECORD,,\n../../bin/decode,,\n"
+    )
+    monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
+    return folder
+
+
+def test_what_pip_installed_into_another_folder_of_the_path_is_not(
+    vendored: Path, tmp_path: Path
+) -> None:
+    ownership = Ownership(str(tmp_path))
+    assert not ownership.owns_file(str(vendored / "decoder" / "__init__.py"))
+    assert package_paths(str(tmp_path)) == [f"{vendored}{os.sep}"]
+    assert ownership.owns_file(str(tmp_path / "train.py"))
+    assert ownership.owns_file(str(tmp_path / "decoder" / "__init__.py"))
+
+
+def test_a_program_beside_its_installed_packages_is_the_users(vendored: Path) -> None:
+    """So functions in the cloud are packed."""
+    ownership = Ownership(str(vendored))
+    assert ownership.owns_file(str(vendored / "handler.py"))
+    assert not ownership.owns_file(str(vendored / "decoder" / "__init__.py"))
+    assert str(vendored / "decoder") in package_paths(str(vendored))
+    assert f"{vendored}{os.sep}" not in package_paths(str(vendored))
 
 
 def test_the_standard_library_and_leakscope_are_never_the_users() -> None:

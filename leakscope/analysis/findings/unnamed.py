@@ -48,8 +48,8 @@ FALSIFIER = (
 )
 LEAK_OR_SHAPES_TITLE = "Memory grows with new shapes of tensors, or leaks"
 
-_IN_USE = frozenset({"named", "graph", "garbage", "pinned", "own"})
-"""Terms of the ledger that tell what memory is used for."""
+_OBJECTS = frozenset({"named", "graph", "garbage", "pinned"})
+"""Terms of the ledger that hold the program's objects; those of leakscope are sampled apart."""
 
 UNEXPLAINED_REMEDY = Remedy(
     title="Narrow it down",
@@ -146,7 +146,7 @@ def _beyond_graph(case: RunContext, other: OtherGrowth, ledger: Ledger | None) -
         found.append(
             _native(case, other.unexplained, libraries, ledger)
             if weights[0] >= weights[1]
-            else _unreached(other.unexplained, objects, ledger)
+            else _unreached(case, other.unexplained, objects, ledger)
         )
     return found
 
@@ -200,9 +200,9 @@ def _leak(case: RunContext, term: Term, ledger: Ledger) -> Finding:
     if sum(n.gained_bytes for n in native) >= policy.MOST_SHARE * left:
         return _native(case, term, native, ledger)
     objects = growing_allocations(case, _OF_OBJECTS)
-    unreached = sum(n.gained_bytes for n in objects) - in_use(ledger)
+    unreached = sum(n.gained_bytes for n in objects) - _in_objects(ledger)
     if unreached >= max(policy.MOST_SHARE * left, policy.HARMLESS_BYTES):
-        return _unreached(term, objects, ledger)
+        return _unreached(case, term, objects, ledger)
     if len(case.table.censuses) < policy.FEWEST_CENSUSES and _lacks_censuses_by_time(case):
         return _unseen(term, ledger)
     return _without_name(
@@ -304,18 +304,27 @@ def _by_threads(native: list[NativeGrowth]) -> str:
     return f" Threads of the library's own allocate it while {', '.join(awaited)} waits for them."
 
 
-def _unreached(term: Term, objects: list[NativeGrowth], ledger: Ledger) -> Finding:
+def _unreached(
+    case: RunContext, term: Term, objects: list[NativeGrowth], ledger: Ledger
+) -> Finding:
     """Return what is known of objects that the collector doesn't track and no name leads to.
 
     Arrays, texts and bytes are such objects. What is sampled where they are allocated goes on
-    growing, and nothing that has a name does.
+    growing, and nothing that has a name does. Which line takes the next arena for small ones is
+    chance: those that a window of tracing saw are better.
     """
     left = term.trend.net_bytes
-    places = list(dict.fromkeys(n.location for n in objects[:MOST_SITES] if n.location))
-    rows = "; ".join(
-        f"{_OF_OBJECTS[n.owner].lower()}{' at ' + n.location if n.location else ''} "
-        f"{human_bytes(n.gained_bytes)}"
-        for n in objects[:MOST_SITES]
+    sampled = (n.location for n in objects[:MOST_SITES] if n.location)
+    traced = case.traced_lines[:MOST_SITES]
+    places = traced if traced and _are_small(objects) else list(dict.fromkeys(sampled))
+    rows = (
+        f"objects {human_bytes(sum(n.gained_bytes for n in objects))}"
+        if places == traced
+        else "; ".join(
+            f"{_OF_OBJECTS[n.owner].lower()}{' at ' + n.location if n.location else ''} "
+            f"{human_bytes(n.gained_bytes)}"
+            for n in objects[:MOST_SITES]
+        )
     )
     return to_finding(
         "leaked_references",
@@ -337,6 +346,11 @@ def _unreached(term: Term, objects: list[NativeGrowth], ledger: Ledger) -> Findi
         ),
         subject=UNREACHED,
     )
+
+
+def _are_small(objects: list[NativeGrowth]) -> bool:
+    """Return whether what grows most are Python's own objects, which lie in arenas."""
+    return objects[0].owner is NativeOwner.INTERPRETER
 
 
 def _other_growth(ledger: Ledger) -> str:
@@ -370,9 +384,9 @@ def _of_shapes(case: RunContext, term: Term) -> Finding:
     )
 
 
-def in_use(ledger: Ledger) -> int:
-    """Return the growth of used memory that has a name or is known otherwise."""
-    return sum(max(entry.bytes, 0) for entry in ledger.entries if entry.kind in _IN_USE)
+def _in_objects(ledger: Ledger) -> int:
+    """Return the growth of objects that have a name or are known otherwise."""
+    return sum(max(entry.bytes, 0) for entry in ledger.entries if entry.kind in _OBJECTS)
 
 
 def diagnose_native(case: RunContext, growth: SearchResult, ledgers: list[Ledger]) -> list[Finding]:
