@@ -54,6 +54,8 @@ from leakscope.model.registries import CountedRegistry, registry_of
 from leakscope.model.report import Excerpt
 
 _ASSIGNED = frozenset({"assign", "setattr"})
+_ITERATORS = ("itertools.", "generator", "zip", "map", "filter", "enumerate")
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _MOST_LINES = 8
 
 
@@ -141,6 +143,7 @@ class SourceIndex:
         """
         row = self._in_texts(row)
         found = self.mutations(owner, row, phase, grows_inside=grows_inside, sampled=sampled)
+        found = [mutation for mutation in found if not self._makes_it_once(mutation, row)]
         is_called = all(mutation.distance >= CALLED for mutation in found)
         if grows_inside and not is_called:
             return list(map(self._line, found))
@@ -150,6 +153,14 @@ class SourceIndex:
         found += [Mutation(at, at.node, "insert", EXACT) for at in new]
         ordered = sorted(found, key=lambda mutation: _seen_first(mutation.statement, row))
         return list(dict.fromkeys(map(self._line, ordered)))
+
+    def _makes_it_once(self, mutation: Mutation, row: CensusRow) -> bool:
+        """Return whether a line only makes what grows, or defines a function, and runs once: it
+        feeds nothing. An iterator gathers what the one that made it hands on.
+        """
+        is_made = mutation.form in _ASSIGNED and not row.type.startswith(_ITERATORS)
+        is_definition = isinstance(mutation.statement.node, _DEFINITIONS)
+        return (is_made or is_definition) and not self.heat.of(mutation.statement)
 
     def kept_in(self, file: str, line: int) -> str:
         """Return the container into which what a line makes is put, as a person would name it;

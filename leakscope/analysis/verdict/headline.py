@@ -446,6 +446,8 @@ def _inner(title: str) -> str:
 def _describe(culprit: Culprit) -> str:
     name = clipped(culprit.name, LONGEST_NAME)
     place = f" ({culprit.fed_at[0]})" if culprit.fed_at else ""
+    if not place and culprit.allocated_at:
+        place = f" (allocated at {culprit.allocated_at[0]})"
     rate = _rate_of(culprit) + _in_processes(culprit)
     rate += "" if culprit.workers else _in_ranks(culprit)
     if culprit.growth == "within":
