@@ -331,7 +331,7 @@ def main():
     ("role", "graph_nodes", "lines", "is_listed"),
     [
         ("parameters", 9_000, ["train.py:8"], True),
-        ("parameters", 0, ["train.py:3"], False),
+        ("parameters", 0, [], False),
         ("other", 9_000, ["train.py:3"], False),
     ],
     ids=["a gradient with its graph", "a parameter that gets larger", "another tensor"],

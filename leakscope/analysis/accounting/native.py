@@ -258,6 +258,8 @@ def _without_untouched_pages(
     A library allocates more than it writes to: the pages of a compressor's window that it never
     touches are live for the allocator, and no memory of the machine's.
     """
+    if not found:
+        return found
     allocated = sum(each.trend.bytes_per_unit for each in found.values())
     named = sum(g.per_boundary for g in growers if g.growth == "across" and g.device == HOST) / max(
         _units_per_boundary(case), 1e-9

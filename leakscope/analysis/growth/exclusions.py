@@ -19,6 +19,7 @@ recorded program needs it: ``tests/zoo/ablation.py`` switches off each.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -26,6 +27,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from leakscope.analysis.accounting.native import growing_allocations
 from leakscope.analysis.accounting.terms import Term, undecided
 from leakscope.analysis.columns.series import HOST, INNER, FloatArray, RowTable
 from leakscope.analysis.growth import policy
@@ -357,32 +359,37 @@ def _excluded(case: RunContext, term: Term, rule: str, reason: str, figure: Figu
 
 
 def _pinned_by_unnamed(case: RunContext, terms: dict[str, Term]) -> dict[str, Term]:
-    """Return the terms, without free memory where new blocks or objects without a name grow too.
+    """Return the terms, without free memory where new objects or blocks without a name grow too.
 
     These lie between the free blocks: they are the leak, and free memory is what it costs beyond
-    their size. A leak of a MiB of small objects may cost sixteen. Native blocks must be most of
-    what the C heap has more in use.
+    their size. A leak of a MiB of small objects may cost sixteen.
     """
     slack = terms.get("slack")
     if slack is None or not slack.grows:
         return terms
-    gained = _gained_in_use(case, slack.trend.tail_from)
-    least = {"elsewhere": 0.0, "unexplained": policy.MOST_SHARE * gained}
-    for kind, share in least.items():
+    for kind, least in (
+        ("elsewhere", policy.GAUGE_NOISE_BYTES),
+        ("unexplained", _sampled_between(case, slack)),
+    ):
         between = terms[kind]
-        floor = max(policy.GAUGE_NOISE_BYTES, share)
-        if (
-            between.trend.is_growing
-            and not between.excluded_by
-            and (between.trend.net_bytes >= floor)
-        ):
-            figure = Figure(between.trend.net_bytes, floor)
+        gained = between.trend.net_bytes
+        if between.trend.is_growing and not between.excluded_by and gained >= least:
             reason = "it lies between what has no name and grows"
             return terms | {
-                "slack": _excluded(case, slack, PINNED, reason, figure),
+                "slack": _excluded(case, slack, PINNED, reason, Figure(gained, least)),
                 kind: replace(between, pinned_bytes=slack.trend.net_bytes),
             }
     return terms
+
+
+def _sampled_between(case: RunContext, slack: Term) -> float:
+    """Return what must grow without a name to pin free memory, where sampled native blocks are most
+    of what the C heap has more in use; else more than anything grows by.
+    """
+    in_use = _gained_in_use(case, slack.trend.tail_from)
+    sampled = sum(native.gained_bytes for native in growing_allocations(case))
+    least = max(policy.GAUGE_NOISE_BYTES, policy.MOST_SHARE * in_use)
+    return least if sampled >= least else math.inf
 
 
 def _gained_in_use(case: RunContext, since: float) -> float:

@@ -156,9 +156,11 @@ class SourceIndex:
 
     def _makes_it_once(self, mutation: Mutation, row: CensusRow) -> bool:
         """Return whether a line only makes what grows, or defines a function, and runs once: it
-        feeds nothing. An iterator gathers what the one that made it hands on.
+        feeds nothing. An iterator gathers what the one that made it hands on, and what a graph
+        hangs on is made with it.
         """
-        is_made = mutation.form in _ASSIGNED and not row.type.startswith(_ITERATORS)
+        gathers = row.type.startswith(_ITERATORS) or row.kind == "graph" or row.graph_nodes > 0
+        is_made = mutation.form in _ASSIGNED and not gathers
         is_definition = isinstance(mutation.statement.node, _DEFINITIONS)
         return (is_made or is_definition) and not self.heat.of(mutation.statement)
 
