@@ -252,3 +252,14 @@ def test_children_that_record_nothing_are_judged_next_to_one_that_does(each):
     if each:
         assert "child processes grow" in report.headline
         assert "They are processes that don't record themselves." in report.findings[0].text
+
+
+@pytest.mark.parametrize(("rate", "verdict"), [(8 * MIB, "inconclusive"), (0, "clean")])
+def test_children_that_grew_as_far_as_they_were_read_acquit_nobody(rate: int, verdict: str) -> None:
+    """Reading them may cost more than the budget of a short run has."""
+    program = Program(epochs=10).gauge(gauge.CHILDREN, lambda _: 1)
+    run = program.gauge(gauge.CHILDREN_PSS, lambda s: 50 * MIB + s.epochs_done * rate).build()
+    for measurement in run.main.measurements[len(run.main.measurements) * 6 // 10 :]:
+        measurement.gauges.pop(gauge.CHILDREN_PSS, None)
+    report = analyse(run)
+    assert report.verdict.value == verdict, report.headline

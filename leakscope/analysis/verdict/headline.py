@@ -259,7 +259,9 @@ def _children(case: RunContext) -> list[str]:
     work = case.work_done[case.working]
     is_read_to_the_end = done[-1] - done[0] >= policy.MAIN_SHARE * (work[-1] - work[0])
     gained = min(_gained_by_as_many(case), trend.net_bytes + trend.gained_before)
-    if (trend.is_bounded and is_read_to_the_end) or gained < policy.LARGE_BYTES:
+    # What grows steadily up to where it was read last is no import of a child's.
+    least = policy.NOTEWORTHY_BYTES if trend.is_growing else policy.LARGE_BYTES
+    if (trend.is_bounded and is_read_to_the_end) or gained < least:
         return []
     text = (
         f"Child processes held up to {human_bytes(float(sizes.max()))}, {human_bytes(gained)} more "
