@@ -1,9 +1,11 @@
 """Run the published leaks of libraries, in the leaking release and in the repaired one, and judge.
 
-    python tests/zoo/published_leaks.py [--only PATTERN] [--into FOLDER] [--keep FOLDER]
+    python tests/zoo/published_leaks.py [--only PATTERN] [--set N ...] [--into FOLDER]
+        [--keep FOLDER]
 
 The releases are installed from the package index, without dependencies, into a folder of their
-own each. Prints a line for each run and the sum; the exit code is 0 whatever the score.
+own each. ``--set`` runs the programs of one set alone, or of several (``Pair.set_number``). Prints
+a line for each run and the sum; the exit code is 0 whatever the score.
 ``benchmarks/leaks/leak_benchmark.py`` runs other tools on the same programs.
 """
 
@@ -16,7 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +30,7 @@ from scoring import Score, score, summarise
 from truth import Truth
 
 HERE = Path(__file__).parent
+SETS = tuple(sorted({pair.set_number for pair in PAIRS.values()}))
 CACHE = Path.home() / ".cache" / "leakscope-published"
 
 
@@ -58,11 +61,12 @@ class Release:
         return Case(f"{self.name} {self.which}", self.program, truth)
 
 
-def releases(pattern: str = "*") -> Iterator[Release]:
-    """Yield both releases of the programs whose name a glob fits."""
+def releases(pattern: str = "*", sets: Collection[int] = SETS) -> Iterator[Release]:
+    """Yield both releases of the programs of some sets whose name a glob fits."""
     for name in sorted(fnmatch.filter(PAIRS, pattern)):
-        yield Release(name, is_leaking=True)
-        yield Release(name, is_leaking=False)
+        if PAIRS[name].set_number in sets:
+            yield Release(name, is_leaking=True)
+            yield Release(name, is_leaking=False)
 
 
 def installed(release: Release, into: Path) -> Path:
@@ -94,11 +98,15 @@ def judged(release: Release, into: Path, keep: Path | None = None) -> Score:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", default="*", metavar="PATTERN", help="a glob of names")
+    parser.add_argument(
+        "--set", type=int, nargs="+", default=SETS, choices=SETS, metavar="N", dest="sets",
+        help="of these sets alone",
+    )  # fmt: skip
     parser.add_argument("--into", type=Path, default=CACHE, help="where libraries are installed")
     parser.add_argument("--keep", type=Path, help="where run directories are left")
     arguments = parser.parse_args()
     scores = []
-    for release in releases(arguments.only):
+    for release in releases(arguments.only, arguments.sets):
         scores.append(judged(release, arguments.into, arguments.keep))
         print(row(scores[-1]), flush=True)
     print(summary_text(summarise(scores)))
