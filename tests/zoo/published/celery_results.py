@@ -39,6 +39,9 @@ def offer(supplier, positions):
 # ------------------------------------------------------ result store (stand-in)
 
 
+KEYS = 200
+
+
 class Store:
     """As much of redis as celery's result backend needs."""
 
@@ -55,6 +58,8 @@ class Store:
             return found[0] if name == b"GET" else b"*%d\r\n" % len(found) + b"".join(found)
         if name in (b"SET", b"SETEX"):
             self.data[args[0]] = args[-1] if name == b"SETEX" else args[1]
+            while len(self.data) > KEYS:  # they expire
+                self.data.pop(next(iter(self.data)))
             return b"+OK\r\n"
         if name == b"DEL":
             return b":%d\r\n" % sum(self.data.pop(key, None) is not None for key in args)
