@@ -59,8 +59,9 @@ BY_HAND = {
     "mimalloc-retention": "needs torch on AArch64, or mimalloc",
     "torch-compiled-kept": "needs torch before 2.3.1",
     "torch-compile-nested-disable": "needs torch 2.6",
+    "torch-profiler-events": "tests/zoo/real/torch_profiler_never_ends.py is its program",
 }
-"""Why tests/analysis alone has a run of it, made by hand."""
+"""Why tests/analysis alone has a run of it, made by hand; or what else runs it."""
 _OF_THE_GROUND = ("python", "glibc")
 SAMPLE = {
     "transformers-evaluation-gathered",

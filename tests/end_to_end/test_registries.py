@@ -17,6 +17,8 @@ from sampling import sampled
 
 from leakscope.model.registries import REGISTRIES
 
+pytestmark = pytest.mark.slow
+
 PROGRAMS = Path(__file__).parent / "programs"
 HEALTHY = PROGRAMS / "registries_healthy.py"
 FILES = [

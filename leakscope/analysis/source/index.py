@@ -54,7 +54,6 @@ from leakscope.model.registries import CountedRegistry, registry_of
 from leakscope.model.report import Excerpt
 
 _ASSIGNED = frozenset({"assign", "setattr"})
-_ITERATORS = ("itertools.", "generator", "zip", "map", "filter", "enumerate")
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _MOST_LINES = 8
 
@@ -143,7 +142,6 @@ class SourceIndex:
         """
         row = self._in_texts(row)
         found = self.mutations(owner, row, phase, grows_inside=grows_inside, sampled=sampled)
-        found = [mutation for mutation in found if not self._makes_it_once(mutation, row)]
         is_called = all(mutation.distance >= CALLED for mutation in found)
         if grows_inside and not is_called:
             return list(map(self._line, found))
@@ -153,16 +151,6 @@ class SourceIndex:
         found += [Mutation(at, at.node, "insert", EXACT) for at in new]
         ordered = sorted(found, key=lambda mutation: _seen_first(mutation.statement, row))
         return list(dict.fromkeys(map(self._line, ordered)))
-
-    def _makes_it_once(self, mutation: Mutation, row: CensusRow) -> bool:
-        """Return whether a line only makes what grows, or defines a function, and runs once: it
-        feeds nothing. An iterator gathers what the one that made it hands on, and what a graph
-        hangs on is made with it.
-        """
-        gathers = row.type.startswith(_ITERATORS) or row.kind == "graph" or row.graph_nodes > 0
-        is_made = mutation.form in _ASSIGNED and not gathers
-        is_definition = isinstance(mutation.statement.node, _DEFINITIONS)
-        return (is_made or is_definition) and not self.heat.of(mutation.statement)
 
     def kept_in(self, file: str, line: int) -> str:
         """Return the container into which what a line makes is put, as a person would name it;
@@ -217,8 +205,16 @@ class SourceIndex:
     def _line(self, mutation: Mutation) -> FeedingLine:
         file, line = mutation.statement.scope.module.file, mutation.statement.line
         text = self.files.lines(file)[line - 1].strip()
-        is_direct = mutation.distance < REBOUND
-        return FeedingLine(file=file, line=line, text=text, form=mutation.form, is_direct=is_direct)
+        is_definition = isinstance(mutation.statement.node, _DEFINITIONS)
+        return FeedingLine(
+            file=file,
+            line=line,
+            text=text,
+            form=mutation.form,
+            is_direct=mutation.distance < REBOUND,
+            makes_once=(mutation.form in _ASSIGNED or is_definition)
+            and not self.heat.of(mutation.statement),
+        )
 
     def defined_at(self, owner: Owner | None, row: CensusRow) -> str | None:
         """Return ``file:line`` of the container's first binding, None where unknown."""
@@ -461,6 +457,8 @@ class FeedingLine:
     is_direct: bool = True
     """Whether the statement itself puts it there: not what it calls, nor by making the container
     again."""
+    makes_once: bool = False
+    """Whether it makes the container, or defines a function, and runs once."""
 
 
 def places_that_call(

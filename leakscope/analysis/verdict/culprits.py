@@ -295,6 +295,7 @@ def _forecast(case: RunContext, g: Grower, times: float) -> Forecast | None:
     return msgspec.structs.replace(ahead, seconds_left=ahead.units_left * pace) if pace else ahead
 
 
+_ITERATORS = ("itertools.", "generator", "zip", "map", "filter", "enumerate")
 _COUNTED = frozenset({"step", "epoch", "validation"})
 """Units whose pace the counts of the whole run tell."""
 
@@ -663,6 +664,8 @@ def find_origins(
         feeding = calls_that_create_graphs(sources) or feeding
     if likeliest_first is not None:
         feeding = likeliest_first(feeding)
+    if not _grows_by_what_made_it(row):
+        feeding = [line for line in feeding if not line.makes_once]
     shown = feeding[:MOST_LINES]
     fed_at = list(dict.fromkeys(sources.location(f.file, f.line) for f in shown))
     allocated_at = [sources.location(s.file, s.line) for s in sites[:MOST_LINES]]
@@ -712,6 +715,13 @@ def _grows_inside(table: RowTable, grower: Grower) -> bool:
     lengths, sizes = table.length[grower.path, grower.columns[late]], grower.y[late]
     is_same = len(lengths) >= policy.FEWEST_READINGS and bool(np.all(lengths == lengths[0]))
     return is_same and bool(sizes[-1] > sizes[0])
+
+
+def _grows_by_what_made_it(row: CensusRow) -> bool:
+    """Return whether the line that makes something feeds it as well: an iterator gathers what the
+    one that made it hands on, and what a graph hangs on is made with it.
+    """
+    return row.type.startswith(_ITERATORS) or row.kind == "graph" or row.graph_nodes > 0
 
 
 def _excerpts(sources: SourceIndex, feeding: list[FeedingLine]) -> list[Excerpt]:
