@@ -201,10 +201,17 @@ def test_a_jump_and_a_rest_of_two_readings_may_be_the_first_steps_of_a_staircase
     assert single.more_work is not None
 
 
-def test_a_jump_as_what_filled_up_comes_to_rest_is_no_growth() -> None:
-    looks = [(0, 132055), (8, 137742), (23, 141169), (31, 142153), (38, 143008), (49, 144227),
-             (60, 145445), (88, 145449), (104, 145612), (138, 145614), (172, 145615),
-             (232, 145618), (296, 145618)]  # fmt: skip
+FILLED = [(0, 132055), (8, 137742), (23, 141169), (31, 142153), (38, 143008), (49, 144227),
+          (60, 145445), (88, 145449), (104, 145612), (138, 145614), (172, 145615),
+          (232, 145618), (296, 145618)]  # fmt: skip
+BENT = [(0, 132087), (2, 135779), (14, 139766), (26, 141541), (39, 142981), (46, 143866),
+        (52, 144603), (63, 145488), (74, 145489), (95, 145593), (106, 145665), (125, 145667),
+        (144, 145667), (167, 145667), (195, 145671), (256, 145671)]  # fmt: skip
+"""KiB in use over steps, of two runs of a program whose buffer fills and whose memory rests then."""
+
+
+@pytest.mark.parametrize("looks", [FILLED, BENT], ids=["one jump", "two small rises"])
+def test_what_rises_a_little_as_it_comes_to_rest_has_stopped(looks: list[tuple[int, int]]) -> None:
     x, kib = np.array(looks, dtype=np.float64).T
     found = judged(1024 * kib, x, noise=65_536)
     assert (found.verdict, found.reason) == (TrendVerdict.BOUNDED, Reason.STOPPED)

@@ -12,7 +12,7 @@ split for nothing. All places for one and two breaks on a grid of knots are trie
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -249,6 +249,9 @@ class Tail:
         least = series.least[series.kept_x >= begin]
         rise = float(least[-1] - least[0])
         before = float(least[0] - series.least[0])
+        if not len(series.valleys) and len(x) >= policy.FEWEST_GROWING:
+            # The bend of what filled up before is no scatter of what follows.
+            series = replace(series, scatter=min(series.scatter, scatter_of(x, y)))
         slope = theil_sen(x, y, policy.Z_INTERVAL)
         earlier = series.kept_x <= begin
         step = series.step(rise)
