@@ -362,8 +362,13 @@ class RunContext:
         return in_part(self.track, self.unit)
 
     def gauge_series(self, name: str) -> tuple[FloatArray, FloatArray]:
-        """Return units done and readings of a gauge, from the end of set-up to the end of work."""
+        """Return units done and readings of a gauge, from the end of set-up to the end of work.
+
+        What leakscope itself has in the C heap is no part of what is in use there.
+        """
         values = self.track.gauge(name)
+        if name == gauge.MALLOC_IN_USE:
+            values = values - self.own
         read = self.working[np.isfinite(values[self.working])]
         return self.work_done[read], values[read]
 

@@ -207,7 +207,7 @@ FILLED = [(0, 132055), (8, 137742), (23, 141169), (31, 142153), (38, 143008), (4
 BENT = [(0, 132087), (2, 135779), (14, 139766), (26, 141541), (39, 142981), (46, 143866),
         (52, 144603), (63, 145488), (74, 145489), (95, 145593), (106, 145665), (125, 145667),
         (144, 145667), (167, 145667), (195, 145671), (256, 145671)]  # fmt: skip
-"""KiB in use over steps, of two runs of a program whose buffer fills and whose memory rests then."""
+"""KiB in use over steps, of two runs of a program whose memory rests once its buffer is full."""
 
 
 @pytest.mark.parametrize("looks", [FILLED, BENT], ids=["one jump", "two small rises"])

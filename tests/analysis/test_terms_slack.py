@@ -7,6 +7,7 @@ import pytest
 from synthetic_runs import KIB, MIB, Program, State, Thing
 
 from leakscope.analysis.accounting.terms import unexplained_series
+from leakscope.analysis.growth import policy
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.verdict.analyse import analyse
 from leakscope.model import gauge
@@ -136,3 +137,14 @@ def test_free_memory_between_readings_that_differ_much_is_not_known() -> None:
     assert (case.track.step[case.table.at] % 50 == 0).sum() > 5
     _, left = unexplained_series(case)
     assert np.ptp(left) < MIB
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_what_leakscope_has_in_the_c_heap_is_no_part_of_what_is_in_use(is_ours: bool) -> None:
+    """Its tables grow with what was looked at, and pin none of the program's free memory."""
+    program = Program(epochs=8).gauge(gauge.MALLOC_IN_USE, lambda s: 100 * MIB + s.step * 8 * KIB)
+    program.gauge(gauge.OWN, lambda s: MIB + s.step * 8 * KIB * is_ours)
+    run = program.build()
+    case = RunContext(run, run.main)
+    trend = case.gauge_trend(gauge.MALLOC_IN_USE, policy.ELSEWHERE_NOISE_BYTES)
+    assert trend.is_growing is not is_ours
