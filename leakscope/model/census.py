@@ -354,7 +354,7 @@ def cells_of_shell() -> dict[str, int]:
 PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 """What the path of an installed source file has in it, mostly."""
 _METADATA = ".dist-info"
-_installed: dict[str, frozenset[str] | None] = {}
+_installed: dict[str, frozenset[str]] = {}
 
 
 def is_installed(file: str) -> bool:
@@ -398,13 +398,15 @@ def _installed_in(folder: str) -> frozenset[str]:
 
 def _first_parts(folder: str) -> Iterator[str]:
     try:
-        records = [
-            os.path.join(folder, name, "RECORD")  # noqa: PTH118
-            for name in os.listdir(folder)  # noqa: PTH208
-            if name.endswith(_METADATA)
-        ]
-        for record in records:
-            with open(record, encoding="utf-8", errors="replace") as lines:  # noqa: PTH123
-                yield from {line.partition("/")[0].partition(",")[0] for line in lines}
+        names = os.listdir(folder)  # noqa: PTH208
     except ours(OSError):
         return
+    for name in names:
+        if not name.endswith(_METADATA):
+            continue
+        try:
+            record = os.path.join(folder, name, "RECORD")  # noqa: PTH118
+            with open(record, encoding="utf-8", errors="replace") as lines:  # noqa: PTH123
+                yield from {line.partition("/")[0].partition(",")[0] for line in lines}
+        except ours(OSError):
+            continue  # not every installer leaves one

@@ -45,6 +45,7 @@ def vendored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     metadata.joinpath("RECORD").write_text(
         "decoder/__init__.py,sha256=x,0\ndecoder-1.0.dist-info/RECORD,,\n../../bin/decode,,\n"
     )
+    (folder / "another-1.0.dist-info").mkdir()  # some installers leave no record
     monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
     return folder
 

@@ -9,7 +9,7 @@ decides. They are applied in this order:
    ``declares_a_bound``. What the last two stop is listed as filling, not as a leak.
 3. ``TERM_RULES``, to each term of private memory that grows or may grow (``accounting.terms``):
    ``first_touch``, ``nothing_pins_it``, ``pinned_by_growth``; the last also where new objects
-   without a name are what grows.
+   without a name or sampled native blocks are what grows.
 4. ``floor``, the only one that isn't here: too little to harm (``verdict.severity`` for paths,
    ``Term.is_much`` for terms).
 

@@ -295,7 +295,7 @@ def _forecast(case: RunContext, g: Grower, times: float) -> Forecast | None:
     return msgspec.structs.replace(ahead, seconds_left=ahead.units_left * pace) if pace else ahead
 
 
-_ITERATORS = ("itertools.", "generator", "zip", "map", "filter", "enumerate")
+_ITERATORS = frozenset({"generator", "zip", "map", "filter", "enumerate"})
 _COUNTED = frozenset({"step", "epoch", "validation"})
 """Units whose pace the counts of the whole run tell."""
 
@@ -721,7 +721,8 @@ def _grows_by_what_made_it(row: CensusRow) -> bool:
     """Return whether the line that makes something feeds it as well: an iterator gathers what the
     one that made it hands on, and what a graph hangs on is made with it.
     """
-    return row.type.startswith(_ITERATORS) or row.kind == "graph" or row.graph_nodes > 0
+    is_iterator = row.type in _ITERATORS or row.type.startswith("itertools.")
+    return is_iterator or row.kind == "graph" or row.graph_nodes > 0
 
 
 def _excerpts(sources: SourceIndex, feeding: list[FeedingLine]) -> list[Excerpt]:
