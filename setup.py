@@ -52,7 +52,15 @@ setup(
             "leakscope.probes._sampling",
             sources=[
                 f"leakscope/probes/native/{part}.c"
-                for part in ("relocations", "samples", "sampling", "stacks", "symbols", "wrappers")
+                for part in (
+                    "blocks",
+                    "relocations",
+                    "samples",
+                    "sampling",
+                    "stacks",
+                    "symbols",
+                    "wrappers",
+                )
             ],
             depends=["leakscope/probes/native/sampling.h"],
             include_dirs=["leakscope/probes/native"],

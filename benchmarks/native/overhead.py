@@ -3,7 +3,7 @@
 A process does its work in blocks, by turns plain and followed: both see the same machine, heap and
 caches. A figure is the median of the ratios of processor time, of neighbouring blocks.
 
-    python benchmarks/native/overhead.py [--pairs 15] [--work tiny,convolution,loading,mallocs]
+    python benchmarks/native/overhead.py [--pairs 15] [--work tiny,convolution,...]
                                          [--tool NAME] [--quick]
 """
 
@@ -18,13 +18,14 @@ import subprocess
 import sys
 import tempfile
 import tracemalloc
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
-STEPS = {"tiny": 600, "convolution": 5, "loading": 50, "mallocs": 200_000}
+STEPS = {"tiny": 600, "convolution": 5, "loading": 50, "mallocs": 200_000, "objects": 2_000_000}
 WORK_PER_BLOCK = 800
 """Additions between two blocks of ``mallocs``: about a microsecond in all."""
 TOOLS = {
@@ -64,6 +65,8 @@ def followed(tool: str, scratch: Path, number: int) -> Iterator[None]:
 def work(name: str, scratch: Path) -> Callable[[], object]:
     """Return what does a block of work."""
     steps = STEPS[name]
+    if name == "objects":
+        return lambda: make_records(steps)
     if name == "mallocs":
         library = scratch / "libmallocs.so"
         command = ["gcc", "-O2", "-shared", "-fPIC", HERE / "mallocs.c", "-o", library]
@@ -89,6 +92,20 @@ def work(name: str, scratch: Path) -> Callable[[], object]:
             optimizer.step()
 
     return epoch
+
+
+class Tag:
+    """An object with attributes of its own."""
+
+    def __init__(self, number: int) -> None:
+        self.number, self.text = number, f"tag {number}"
+
+
+def make_records(number: int) -> None:
+    """Make small objects of Python's, some millions a second, and keep the newest."""
+    recent: deque[dict[str, object]] = deque(maxlen=1000)
+    for i in range(number):
+        recent.append({"name": str(i), "values": [i, i + 0.5], "tag": Tag(i)})
 
 
 def measure(name: str, tool: str, pairs: int) -> dict[str, object]:

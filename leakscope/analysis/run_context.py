@@ -6,7 +6,7 @@ Every decision about a series is recorded with its rule, its figure and its thre
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -48,7 +48,7 @@ from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind, comparable_key
 from leakscope.model.census import CensusRow, Site
 from leakscope.model.known import Recognised
-from leakscope.model.record import NativeKind, NativeOwner
+from leakscope.model.record import NativeAllocationsRecord, NativeKind, NativeOwner, NativeSite
 from leakscope.model.report import Decision
 from leakscope.model.run import Recording, Run
 from leakscope.model.trend import Trend
@@ -145,10 +145,22 @@ class RunContext:
     @cached_property
     def sampled_sites(self) -> list[tuple[str, int]]:
         """The same as files and lines."""
-        return _much_of({(s.file, s.line): s.bytes for s in self.sampled_growth})
+        return _much_of(_bytes_at(self.sampled_growth))
 
     @cached_property
-    def traced_lines(self) -> list[str]:
+    def small_object_lines(self) -> list[str]:
+        """The user's lines that made most of the small objects of which there are ever more.
+
+        By samples of Python's blocks; where there are none, by windows of tracing.
+        """
+        records = self._sampled_records
+        if not any(record.small_sites for record in records):
+            return self._traced_lines
+        gained = self._gained([record.small_sites for record in records])
+        return [self.sources.location(*site) for site in _much_of(_bytes_at(gained))]
+
+    @property
+    def _traced_lines(self) -> list[str]:
         """The user's lines that made a large part of the many objects that lived on in windows of
         tracing.
 
@@ -175,22 +187,40 @@ class RunContext:
     @cached_property
     def sampled_growth(self) -> list[Site]:
         """By how much blocks that Python, numpy and torch allocated below each line of the user's
-        became more: what no window of tracing saw has its line from the sampled profile.
+        became more.
 
-        Arenas are left out: the line that takes the next is chance. So is what came before the
-        work began: imports allocate much.
+        Arenas are left out, for the line that takes the next is chance: what lies in them is
+        sampled by itself. So is what came before the work began: imports allocate much.
         """
+        return self._gained(
+            [
+                [
+                    site
+                    for site in record.sites
+                    if site.kind is NativeKind.BLOCK and site.owner in _OBJECT_OWNERS
+                ]
+                + record.small_sites
+                for record in self._sampled_records
+            ]
+        )
+
+    @property
+    def _sampled_records(self) -> list[NativeAllocationsRecord]:
         working = set(self.track.index[self.working].tolist())
         native = self.recording.native_allocations
-        records = [record for record in native if record.is_on and record.boundary in working]
+        return [record for record in native if record.is_on and record.boundary in working]
+
+    def _gained(self, records: Sequence[Sequence[NativeSite]]) -> list[Site]:
+        """Return by how much lines had more in the last record than in the first, where that is
+        beyond the scatter of sampling.
+        """
         gained: dict[tuple[str, int], float] = {}
         spread: dict[tuple[str, int], float] = {}
-        for record, sign in zip(records[:: max(len(records) - 1, 1)], (-1, 1), strict=False):
-            for site in record.sites:
-                if site.kind is NativeKind.BLOCK and site.owner in _OBJECT_OWNERS:
-                    at = site.file, site.line
-                    gained[at] = gained.get(at, 0.0) + sign * site.bytes
-                    spread[at] = math.hypot(spread.get(at, 0.0), site.deviation_bytes)
+        for sites, sign in zip(records[:: max(len(records) - 1, 1)], (-1, 1), strict=False):
+            for site in sites:
+                at = site.file, site.line
+                gained[at] = gained.get(at, 0.0) + sign * site.bytes
+                spread[at] = math.hypot(spread.get(at, 0.0), site.deviation_bytes)
         return [
             Site(file=at[0], line=at[1], bytes=round(size))
             for at, size in gained.items()
@@ -571,6 +601,10 @@ class Decisions:
     def listed(self) -> list[Decision]:
         """Return what was decided, at most so much as a report carries."""
         return list(self._made.values())[:MOST_DECISIONS]
+
+
+def _bytes_at(sites: Iterable[Site]) -> dict[tuple[str, int], int]:
+    return {(site.file, site.line): site.bytes for site in sites}
 
 
 def _much_of(found: dict[tuple[str, int], int]) -> list[tuple[str, int]]:

@@ -9,6 +9,11 @@ NATIVE_SHARE = 0.05
 NATIVE_FLOOR_SECONDS = 0.1
 """Seconds for them however short a run is: two first looks in a torch process, names included."""
 
+BLOCKS_SHARE = 0.5
+"""Part of the budget that following Python's own blocks may take."""
+BLOCKS_FLOOR_SECONDS = 0.1
+"""Seconds for it however short a run is: what the program makes while it is set up."""
+
 # Windows of tracing: tracemalloc, and the allocator's history on devices
 
 TRACING_SHARE = 0.5

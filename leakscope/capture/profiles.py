@@ -5,9 +5,10 @@ The history of devices is off unless requested: a stack costs some microseconds 
 step may make thousands. What that adds is measured by the program's pace, and a window ends when
 its share is spent.
 
-Sampling native allocations costs what ``benchmarks/native`` says, all run long. Looking at what is
-live takes a millisecond or two, and at first some tens for the names of functions; with a census
-that is part of what the census costs, otherwise it has a part of the budget of its own.
+Sampling native allocations costs what ``benchmarks/native`` says, all run long. So does sampling
+Python's own blocks, the more of them the program makes; it ends where its share is spent. Looking
+at what is live takes a millisecond or two, and at first some tens for the names of functions; with
+a census that is part of what the census costs, otherwise it has a part of the budget of its own.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from typing import Protocol
 from leakscope.capture.budget import Costs, Due
 from leakscope.capture.options import SessionOptions
 from leakscope.capture.policy import (
+    BLOCKS_FLOOR_SECONDS,
+    BLOCKS_SHARE,
     NATIVE_FLOOR_SECONDS,
     NATIVE_SHARE,
     TRACING_ASSUMED_SLOWDOWN,
@@ -30,6 +33,7 @@ from leakscope.capture.policy import (
 from leakscope.capture.tracing import INSIDE, Pace, PaceStretch
 from leakscope.model import gauge
 from leakscope.model.boundary import Boundary, BoundaryKind, comparable_key
+from leakscope.model.census import SampledBlock
 from leakscope.model.record import NativeAllocationsRecord, Record
 
 ACTIVITY = "history"
@@ -144,12 +148,29 @@ class HistoryWindows:
         return stretch.seconds * TRACING_ASSUMED_SLOWDOWN / (1 + TRACING_ASSUMED_SLOWDOWN)
 
 
+_TOO_MANY = (
+    "Lines that make Python's objects were sampled no more: the program makes so many that "
+    "following them would cost more than the budget."
+)
+
+
 class Profile(Protocol):
     """What :class:`leakscope.probes.native_allocations.NativeProfile` offers."""
 
     @property
     def why_not(self) -> str:
         """Why nothing is sampled."""
+
+    @property
+    def samples_blocks(self) -> bool:
+        """Whether Python's own blocks are sampled too."""
+
+    @property
+    def blocks_seconds(self) -> float:
+        """Seconds by which that has slowed the program down."""
+
+    def stop_blocks(self) -> None:
+        """Sample Python's blocks no more."""
 
     def start(self) -> bool:
         """Begin to sample; return whether it could be done."""
@@ -161,6 +182,9 @@ class Profile(Protocol):
         self, boundary: int, resident: int, *, with_census: bool
     ) -> NativeAllocationsRecord | None:
         """Return what is live, where there is reason to look."""
+
+    def blocks_of(self, objects: list[object], addresses: list[int]) -> list[SampledBlock]:
+        """Return the sampled ones among the blocks of objects, and at addresses."""
 
 
 class NativeAllocations:
@@ -181,7 +205,7 @@ class NativeAllocations:
         self._costs = costs
         self._clock = clock
         self._budget = budget
-        self._spent = 0.0
+        self._spent = self._spent_on_blocks = 0.0
         self._why_not = ""
         self.own_bytes = 0
         """What the samples and their names took at the latest look."""
@@ -191,6 +215,11 @@ class NativeAllocations:
         if self._profile is not None and not self._profile.start():
             self._why_not = self._profile.why_not
             self._profile = None
+
+    @property
+    def samples_blocks(self) -> bool:
+        """Whether Python's own blocks are sampled too."""
+        return self._profile is not None and self._profile.samples_blocks
 
     def at(self, boundary: Boundary, done: Due, resident: int) -> None:
         """Write down what is live at a boundary with a census, or where memory is at its highest.
@@ -223,6 +252,17 @@ class NativeAllocations:
         seconds = self._clock() - began
         self._costs.spend("native", seconds)
         self._spent += 0.0 if with_census else seconds
+        if self.samples_blocks:
+            self._charge_blocks(self._profile, boundary.time_s)
+
+    def _charge_blocks(self, profile: Profile, now: float) -> None:
+        """Charge what following Python's blocks costs; a program that makes too many is left be."""
+        spent = profile.blocks_seconds
+        self._costs.spend("blocks", spent - self._spent_on_blocks)
+        self._spent_on_blocks = spent
+        if spent > BLOCKS_FLOOR_SECONDS + BLOCKS_SHARE * self._budget * now:
+            profile.stop_blocks()
+            self._note("blocks-off", _TOO_MANY)
 
     def stop(self) -> None:
         """Sample no more."""

@@ -273,7 +273,8 @@ def profile(
         max_pause: Milliseconds that a census may pause the program, except first and last.
         max_recording: Bytes on disk, ``"200 MB"``, after which readings are left out, evenly.
         boundaries: ``auto`` finds epochs, steps and validation; ``manual`` leaves them to calls.
-        tracemalloc: ``window`` traces allocating lines for short stretches once something grows.
+        tracemalloc: ``window`` traces allocating lines for short stretches once something grows;
+            ``auto`` does so only where they can't be sampled.
         cuda_history: ``window`` does that on CUDA, unless the program records a history itself.
         native: ``auto`` samples native allocations where it can, ``off`` never.
         native_interval: Mean number of bytes from one sample of them to the next.

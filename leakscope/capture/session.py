@@ -155,6 +155,8 @@ class Session:
         _current = weakref.ref(self)
         self._begun = self._clock()
         self._guard.call("native", None, self._native.start)
+        if self.options.tracemalloc == "auto" and self._native.samples_blocks:
+            self._windows.leave_to_samples()
         self.gate.open()
         self._guard.call("boundaries", None, self._reach, BoundaryKind.RUN_BEGIN, None, "")
         first = Boundary(index=0, kind=BoundaryKind.RUN_BEGIN, time_s=0.0)

@@ -1,5 +1,8 @@
 """Windows of tracemalloc: when tracing is on, and by how much it slows the program down.
 
+They serve where Python's blocks can't be sampled (``probes/native/blocks.c``), or where somebody
+asks for them.
+
 A window costs the program time for every block that Python hands out. So the blocks of some steps
 are counted before one opens, which costs next to nothing, and it opens only where tracing as many
 can be afforded. While it is open its cost is measured, and it closes when its share of the budget
@@ -149,7 +152,7 @@ class AllocationWindows:
         project_root: str,
     ) -> None:
         self.growth = growth
-        self._mode = mode
+        self._mode = "window" if mode == "auto" else mode
         self._make = make
         self._budget = budget
         self._project_root = project_root
@@ -181,6 +184,10 @@ class AllocationWindows:
     def listens(self) -> bool:
         """Whether it needs every boundary, also of those that aren't measured."""
         return self._window is not None or self._meter.is_on
+
+    def leave_to_samples(self) -> None:
+        """Open no window: sampled blocks tell which lines allocate."""
+        self._mode = "off"
 
     def begin(self, boundary: Boundary) -> None:
         """Open the window over everything, if that was requested."""

@@ -370,7 +370,8 @@ def start_session(
         failed = writer.failed.removesuffix(".")
         why = f"{failed}: choose another folder with --out (in Python: out=)."
         raise UnwritableError(why, slug="unwritable")
-    taker = CensusTaker(project_root=root)
+    native = chosen_profile(options, root)
+    taker = CensusTaker(project_root=root, blocks=None if native is None else native.blocks_of)
     session = Session(
         options,
         path,
@@ -386,7 +387,7 @@ def start_session(
         devices=device_memory,
         history=AllocationHistory(),
         counter=AllocationCounter(),
-        native=chosen_profile(options, root),
+        native=native,
         project_root=root,
         floor=None if child is None else CHILD_FLOOR,
         follow_workers=WorkerHooks.of,

@@ -24,7 +24,7 @@ _YES = ("on", "1", "true", "yes")
 _NO = ("off", "0", "false", "no")
 
 Boundaries = Literal["auto", "manual"]
-Tracemalloc = Literal["off", "window", "always"]
+Tracemalloc = Literal["auto", "off", "window", "always"]
 Workers = Literal["on", "off"]
 Children = Literal["auto", "off"]
 CudaHistory = Literal["off", "window"]
@@ -248,8 +248,8 @@ SETTINGS = (
     Setting(
         "tracemalloc",
         _choice_of(*get_args(Tracemalloc)),
-        "window",
-        "When to trace which lines allocate.",
+        "auto",
+        "When to trace which lines allocate; by itself only where they can't be sampled.",
     ),
     Setting(
         "cuda-history",

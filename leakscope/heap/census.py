@@ -33,12 +33,15 @@ from leakscope.heap.pausing import at_rest, standing_still, without_tracing
 from leakscope.heap.roles import Roles, device_storages
 from leakscope.heap.roots import Roots, SealedRoots, find_roots, walk_request
 from leakscope.heap.row_details import (
+    BlockLookup,
     RowMemory,
     exclusive_share,
     insertions,
     made,
     origins,
     sampled,
+    sampled_lines,
+    sampled_origins,
     total_bytes,
     with_shares,
 )
@@ -53,6 +56,10 @@ _LEAST_OBJECTS = 200
 _MOST_TYPES = 6
 _NEW_SAMPLES = 48
 """Objects of a type whose lines are looked up while allocations are traced, microseconds each."""
+_NEW_LOOKED_UP = 4096
+"""The same where blocks were sampled, of which most objects have none."""
+_MOST_SAMPLED = 8
+"""Rows whose lines are looked up among sampled blocks, those that have grown most."""
 _MANY = 1000
 _MOST_COPIED = 6
 """Containers of so many objects are looked at for copied pages, so many of them."""
@@ -74,6 +81,7 @@ class CensusTaker:
         cutoff_bytes: int = 16384,
         max_rows: int = 400,
         work_items: Mapping[str, object] | None = None,
+        blocks: BlockLookup | None = None,
     ) -> None:
         """Prepare to take censuses.
 
@@ -83,9 +91,12 @@ class CensusTaker:
             max_rows: rows of one census.
             work_items: for a worker, what it works on at the time of a census, by name. What is in
                 it must live until it is taken out.
+            blocks: tells which blocks of objects were sampled, and by which lines they were
+                allocated.
 
         """
         self._ownership = ownership_under(project_root)
+        self._blocks = blocks
         self._definitions = Definitions(self._ownership)
         self._memory = RowMemory(max_rows)
         self._loops = LoopMemory()
@@ -213,8 +224,13 @@ class CensusTaker:
             max_selected=max(_LEAST_OBJECTS, self._max_rows * _OBJECTS_PER_ROW),
             lasting_from=len(roots.named),
             root_base=max(sealed_before, 0),
-            new_samples=_NEW_SAMPLES if tracemalloc.is_tracing() else 0,
+            new_samples=self._new_samples(),
         )
+
+    def _new_samples(self) -> int:
+        if tracemalloc.is_tracing():
+            return _NEW_SAMPLES
+        return 0 if self._blocks is None else _NEW_LOOKED_UP
 
     def _walk(
         self, scope: CensusScope, unwound: Sequence[FrameType], *, divides: bool = False
@@ -310,8 +326,14 @@ class CensusTaker:
         heaviest = sorted(result.types, key=lambda total: -_host(total))[:_MOST_TYPES]
         types = {anatomy.qualified_name(total.type): _host(total) for total in heaviest}
         groups = [Group(t.type, t.count, _host(t), t.samples) for t in heaviest if t.samples]
-        sites = origins(groups, self._ownership)
-        return _Elsewhere(result.elsewhere_bytes, types, sites, self._heads(result.heads))
+        return _Elsewhere(
+            result.elsewhere_bytes, types, self._origins(groups), self._heads(result.heads)
+        )
+
+    def _origins(self, groups: list[Group]) -> list[Site]:
+        if self._blocks is None or tracemalloc.is_tracing():
+            return origins(groups, self._ownership)
+        return sampled_origins(groups, self._blocks, self._ownership)
 
     def _heads(self, totals: list[HeadTotal]) -> list[HeadObjects]:
         return [
@@ -355,11 +377,31 @@ class CensusTaker:
             for row in rows:
                 if not row.user and row.length and self._memory.growth(row.path) > 0:
                     row.allocated_at[:] = self._lines_of_newest(result, drafts[row.path], row)
+        elif self._blocks is not None:
+            self._look_up_lines(result, drafts, rows, self._blocks)
         gathering = {row.path for row in grown if row.length is not None}
         shared = with_shares(result, drafts, rows, gathering)
         if self._work_items is not None:
             self._sampled = _places(result, drafts, shared)
         return shared
+
+    def _look_up_lines(
+        self,
+        result: WalkResult,
+        drafts: dict[str, Draft],
+        rows: list[CensusRow],
+        blocks: BlockLookup,
+    ) -> None:
+        """Add the lines of sampled blocks to the rows that have grown most."""
+        grown = {row.path: growth for row in rows if (growth := self._memory.growth(row.path)) > 0}
+        wanted = [row for row in rows if row.path in grown and (row.user or row.length)]
+        for row in sorted(wanted, key=lambda row: -grown[row.path])[:_MOST_SAMPLED]:
+            objects, gained = _objects(result, drafts[row.path]), self._memory.gained_items(row)
+            lines = sampled_lines(objects, gained, blocks, self._ownership)
+            row.allocated_at[:] = lines.allocated_at
+            if row.user and row.kind != "lru_cache":  # the decorated function feeds that
+                row.inserted_at[:] = lines.inserted_at
+                row.items_made_at[:] = lines.items_made_at
 
     def _lines_of_newest(self, result: WalkResult, draft: Draft, row: CensusRow) -> list[Site]:
         """Return the user's lines below which a library's container got its latest items."""

@@ -25,20 +25,22 @@ import tracemalloc
 from array import array
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from itertools import islice
-from types import GetSetDescriptorType
+from types import CodeType, FrameType, FunctionType, GetSetDescriptorType, ModuleType
 from typing import Any, NamedTuple
 
 import msgspec
 
 from leakscope.heap import anatomy
-from leakscope.heap.adapters.tensor import tensor_access
+from leakscope.heap.adapters.buffers import array_memory, known_types
+from leakscope.heap.adapters.tensor import TensorAccess, no_overrides, tensor_access
 from leakscope.heap.contents import newest_items
 from leakscope.heap.graph import MOST_GROUPS, Group, WalkResult, leak_shares
 from leakscope.heap.ownership import Ownership
 from leakscope.heap.pausing import autograd_changes
 from leakscope.heap.rows import LIBRARY_SIZE, Draft
-from leakscope.model.census import CensusRow, Site
+from leakscope.model.census import CensusRow, SampledBlock, Site
 from leakscope.model.errors import ours
 
 _LIBRARY_CHANGE = 64 * 1024
@@ -55,6 +57,8 @@ class _Last(NamedTuple):
     nbytes: int
     census: int
     is_detailed: bool
+    first_length: int
+    """How many items it had when it was first seen."""
 
 
 class RowMemory:
@@ -96,6 +100,10 @@ class RowMemory:
         """Return by how much a row of the latest census has grown; 0 for a new one."""
         return self._grew.get(path, 0)
 
+    def gained_items(self, row: CensusRow) -> int:
+        """Return how many items a row of the latest census has more than when it was first seen."""
+        return (row.length or 0) - self._last[row.path].first_length
+
     def own_bytes(self) -> int:
         """Return what is kept between censuses."""
         kept = (self._last, self._grew)
@@ -126,8 +134,13 @@ class RowMemory:
 
     def _remember(self, rows: list[CensusRow], chosen: set[str]) -> None:
         for row in rows:
-            is_detailed = row.path in chosen
-            self._last[row.path] = _Last(reached_bytes(row), self._census, is_detailed)
+            last = self._last.get(row.path)
+            self._last[row.path] = _Last(
+                nbytes=reached_bytes(row),
+                census=self._census,
+                is_detailed=row.path in chosen,
+                first_length=(row.length or 0) if last is None else last.first_length,
+            )
         recent = [p for p in self._last.items() if p[1].census > self._census - _FORGOTTEN_AFTER]
         recent.sort(key=_newest_first)
         self._last = dict(recent[: max(_LEAST_PATHS, _PATHS_PER_ROW * self._max_rows)])
@@ -203,10 +216,7 @@ def origins(groups: list[Group], ownership: Ownership) -> list[Site]:
 
 
 def _user_line(obj: object, ownership: Ownership) -> tuple[str, int] | None:
-    for file, line in traceback_of(obj):
-        if ownership.owns_file(file):
-            return file, line
-    return None
+    return _owned_line(traceback_of(obj), ownership)
 
 
 _HEADER = object.__basicsize__
@@ -221,6 +231,8 @@ _MOST_CONTAINERS = 4
 _MOST_TABLES = 16
 """Containers that an object holds."""
 _NEW_ITEMS = 8
+_MOST_LINES = 8
+"""Lines of a row that are recorded."""
 
 
 def insertions(objects: list[object], ownership: Ownership) -> tuple[list[Site], list[Site]]:
@@ -253,15 +265,150 @@ def _with_new_table(obj: object, ownership: Ownership) -> tuple[object, tuple[st
         return obj, _table_line(obj, offset, ownership)
     if type(obj) is tuple:
         return (), None
-    referents = gc.get_referents(obj)[:_MOST_TABLES]
-    referents += [v for d in referents if type(d) is dict for v in islice(d.values(), _MOST_TABLES)]
     found = []
-    for each in referents:
+    for each in _held_by(obj):
         offset = _table_offset(each)
         line = None if offset is None else _table_line(each, offset, ownership)
         if line is not None:
             found.append((each, line))
     return found[0] if len(found) == 1 else (obj, None)
+
+
+BlockLookup = Callable[[list[object], list[int]], Sequence[SampledBlock]]
+"""Returns which blocks of objects, and at addresses, were sampled, and by which lines they were
+allocated."""
+
+_MOST_ITEMS = 4096
+"""Items of a container that are looked up, and objects below them: some hundredths of a
+microsecond each."""
+_SHARED_TYPES = (ModuleType, FunctionType, CodeType, FrameType)
+_DEEPEST = 4
+"""Levels of objects that are looked up, the items first."""
+_MOST_PAYLOADS = 256
+"""Tensors and arrays among them whose data are looked up: some microseconds each."""
+
+
+class _BlockAt(NamedTuple):
+    block: SampledBlock
+    at: tuple[str, int]
+
+
+class SampledLines(NamedTuple):
+    """The user's lines of what was sampled in a row's containers, each the likeliest first."""
+
+    allocated_at: list[Site]
+    inserted_at: list[Site]
+    items_made_at: list[Site]
+
+
+def sampled_lines(
+    objects: list[object], gained: int, lookup: BlockLookup, ownership: Ownership
+) -> SampledLines:
+    """Return which of the user's lines made what containers got, and put it there.
+
+    Blocks are sampled when they are allocated: of a container with many items some were, of one
+    with few perhaps none. Those items are looked at that came since it was first seen, at least a
+    few, and what each alone refers to.
+    """
+    inserted: Counter[tuple[str, int]] = Counter()
+    made_at: Counter[tuple[str, int]] = Counter()
+    sizes: Counter[tuple[str, int]] = Counter()
+    counts: Counter[tuple[str, int]] = Counter()
+
+    def of_users(objects: list[object], addresses: list[int]) -> Iterator[_BlockAt]:
+        for block in lookup(objects, addresses):
+            line = _owned_line(block.lines, ownership)
+            if line is not None:
+                yield _BlockAt(block, line)
+
+    for obj in objects[-_MOST_CONTAINERS:]:
+        container = _only_container(obj)
+        inserted.update(at for block, at in of_users([container], []) if block.is_table)
+        level = newest_items(container, min(max(gained, _NEW_ITEMS), _MOST_ITEMS))
+        made_at.update(at for block, at in of_users(level, []) if not block.is_table)
+        for _ in range(_DEEPEST):
+            for block, at in of_users(level, _payload_addresses(level)):
+                sizes[at] += round(block.bytes)
+                counts[at] += round(block.blocks)
+            level = _referents_of_one(level)
+    allocated = [
+        Site(file=file, line=line, bytes=size, count=counts[file, line])
+        for (file, line), size in sizes.most_common(_MOST_LINES)
+    ]
+    return SampledLines(allocated, _counted(inserted), _counted(made_at)[:_MOST_LINES])
+
+
+def sampled_origins(groups: list[Group], lookup: BlockLookup, ownership: Ownership) -> list[Site]:
+    """Return the user's lines that allocated what was sampled of groups, the heaviest first.
+
+    Each group's bytes are divided among the lines as those of its sampled blocks are.
+    """
+    found: dict[tuple[str, int], list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for group in groups:
+        sizes: Counter[tuple[str, int]] = Counter()
+        for block in lookup(group.samples, _payload_addresses(group.samples)):
+            line = _owned_line(block.lines, ownership)
+            if line is not None:
+                sizes[line] += round(block.bytes)
+        for line, size in sizes.items():
+            found[line][0] += group.bytes * size / sizes.total()
+            found[line][1] += group.count * size / sizes.total()
+    sites = [
+        Site(file=file, line=line, bytes=round(size), count=round(count))
+        for (file, line), (size, count) in found.items()
+    ]
+    return sorted(sites, key=lambda site: -site.bytes)
+
+
+def _referents_of_one(items: list[object]) -> list[object]:
+    """Return what exactly one of these objects refers to and is made for it."""
+    referents = gc.get_referents(*items)[:_MOST_ITEMS]
+    times = Counter(map(id, [*items, *referents]))
+    return [
+        referent
+        for referent in referents
+        if times[id(referent)] == 1
+        and type(referent) not in _SHARED_TYPES
+        and not anatomy.is_instance(referent, type)
+    ]
+
+
+def _payload_addresses(objects: list[object]) -> list[int]:
+    """Return where the data of tensors and arrays lie; nothing of the program's runs."""
+    access, ndarray = tensor_access(), known_types().array
+    with nullcontext() if access is None else no_overrides(access):
+        found = [_payload_address(obj, access, ndarray) for obj in objects[-_MOST_PAYLOADS:]]
+    return [address for address in found if address]
+
+
+def _payload_address(obj: object, access: TensorAccess | None, ndarray: type | None) -> int:
+    try:
+        if ndarray is not None and anatomy.is_instance(obj, ndarray):
+            return array_memory(obj, ndarray)[0]
+        if access is not None and anatomy.is_instance(obj, access.tensor):
+            return access.tensor_address(obj) if access.tensor_address else 0
+    except ours(Exception):
+        pass
+    return 0
+
+
+def _only_container(obj: object) -> object:
+    """Return the container itself, or the only one that an object of another type holds."""
+    if _table_offset(obj) is not None or type(obj) is tuple:
+        return obj
+    containers = [each for each in _held_by(obj) if _table_offset(each) is not None]
+    return containers[0] if len(containers) == 1 else obj
+
+
+def _held_by(obj: object) -> list[object]:
+    referents = gc.get_referents(obj)[:_MOST_TABLES]
+    return referents + [
+        v for d in referents if type(d) is dict for v in islice(d.values(), _MOST_TABLES)
+    ]
+
+
+def _owned_line(lines: Sequence[tuple[str, int]], ownership: Ownership) -> tuple[str, int] | None:
+    return next((line for line in lines if ownership.owns_file(line[0])), None)
 
 
 def _table_offset(obj: object) -> int | None:
@@ -271,8 +418,7 @@ def _table_offset(obj: object) -> int | None:
 
 def _table_line(obj: object, offset: int, ownership: Ownership) -> tuple[str, int] | None:
     table = ctypes.c_void_p.from_address(id(obj) + offset).value
-    frames = _block_traceback(table) if table else []
-    return next((frame for frame in frames if ownership.owns_file(frame[0])), None)
+    return _owned_line(_block_traceback(table) if table else [], ownership)
 
 
 def traceback_of(obj: object) -> list[tuple[str, int]]:

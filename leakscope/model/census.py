@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterator
 from enum import Enum
+from typing import NamedTuple
 
 import msgspec
 
@@ -73,6 +74,18 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     function: str = ""
     bytes: Whole = 0
     count: Whole = 0
+
+
+class SampledBlock(NamedTuple):
+    """A block of an object that happened to be sampled when it was allocated."""
+
+    is_table: bool
+    """Whether it is what a container made last to have room for more items."""
+    lines: list[tuple[str, int]]
+    """File and line of the user's frames that allocated it, the innermost first."""
+    bytes: float
+    blocks: float
+    """How many bytes, and blocks of its size, it stands for."""
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):

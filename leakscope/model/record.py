@@ -216,6 +216,9 @@ class NativeAllocationsRecord(
     """The largest first; those below a small part of all bytes are left out."""
     by_owner: dict[str, Whole] = {}
     """Bytes of all sites by :class:`leakscope.model.record.NativeOwner`."""
+    small_sites: list[NativeSite] = []
+    """The user's lines that made most of Python's small objects (up to 512 bytes) that are alive.
+    They lie in arenas, which ``sites`` has as what the interpreter allocated."""
     is_highest: bool = False
     """Whether resident memory had never been so high before."""
     is_on: bool = True

@@ -17,6 +17,22 @@ def update(all: bool, /) -> None:  # noqa: A002
 def live() -> list[Row]:
     """Return what is live, by stack."""
 
+def start_blocks(interval: float, /) -> bool:
+    """Sample blocks of Python's own allocators too; return whether it could be done."""
+
+def stop_blocks() -> None:
+    """Sample them no more, and forget what was sampled."""
+
+def blocks_of(
+    objects: list[object], addresses: list[int], deque: type, /
+) -> list[tuple[int, tuple[int, ...], float, float]]:
+    """Return the sampled blocks of objects, and of malloc's at addresses: whether it is a table of
+    a container, sites, bytes, blocks.
+    """
+
+def blocks_live() -> dict[tuple[int, ...], tuple[int, float, float]]:
+    """Return samples, bytes and variance of live small blocks, by the sites of their lines."""
+
 def place(site: int, /) -> tuple[str, int, str, int] | None:
     """Return file, line, function and origin of a site."""
 

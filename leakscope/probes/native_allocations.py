@@ -20,7 +20,7 @@ import re
 import sys
 import sysconfig
 import tempfile
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from pathlib import Path
@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from leakscope.model.census import package_paths
+from leakscope.model.census import SampledBlock, package_paths
 from leakscope.model.errors import OUR_FILES, ours
 from leakscope.model.record import NativeAllocationsRecord, NativeKind, NativeOwner, NativeSite
 
@@ -353,7 +353,17 @@ def _program() -> str:
 
 INTERVAL_BYTES = 512 << 10
 """Mean number of bytes from one sample to the next; that of jemalloc and of Go."""
+PYTHON_INTERVAL_BYTES = 128
+"""The same for blocks of Python's own allocators, at first: a program that allocates much has fewer
+of them sampled."""
+_BLOCK_BYTES = 64
+"""The size of a usual small object: how many there are is known by their bytes."""
+_BLOCK_SECONDS = 4e-9
+"""What following a block from its allocation to its free takes; ``benchmarks/native`` tells."""
+_DRAW_SECONDS = 1e-6
+"""What it takes to find the lines of one that is chosen."""
 MOST_ROWS = 40
+_MOST_SMALL_ROWS = 20
 _MOST_PACKAGES = 32
 """Folders and names of packages installed below the project that are handed to C."""
 LEAST_SHARE = 0.002
@@ -403,6 +413,7 @@ class _Origin(IntEnum):
     WRAPPER = 2
     OWN = 3
     USER = 4
+    IMPORT = 5
 
 
 class _Place(NamedTuple):
@@ -453,6 +464,8 @@ class NativeProfile:
 
     why_not = ""
     """Why nothing is sampled, as a sentence; empty while all is well or before it was tried."""
+    samples_blocks = False
+    """Whether blocks of Python's own allocators are sampled too."""
 
     def __init__(
         self, *, interval: float = INTERVAL_BYTES, project_root: str = "", seed: int | None = None
@@ -478,6 +491,7 @@ class NativeProfile:
         if why_not:
             self.why_not = f"{why_not[0].upper()}{why_not[1:]}."
             return False
+        self.samples_blocks = _sampling.start_blocks(float(PYTHON_INTERVAL_BYTES))
         self._pid = os.getpid()
         self._recorded.clear()
         self._names = NativeNames(_sampling.symbols)
@@ -488,11 +502,27 @@ class NativeProfile:
         if self._pid == os.getpid():
             _sampling.stop()
         self._pid = -1
+        self.samples_blocks = False
 
     @property
     def is_running(self) -> bool:
         """Whether it samples in this process."""
         return self._pid == os.getpid() and bool(_sampling.state()["running"])
+
+    @property
+    def blocks_seconds(self) -> float:
+        """Seconds by which following Python's blocks has slowed the program down, estimated."""
+        if not self.samples_blocks or self._pid != os.getpid():
+            return 0.0
+        blocks = _sampling.state()["blocks"]
+        followed: float = blocks["bytes"] / _BLOCK_BYTES * _BLOCK_SECONDS
+        return followed + float(blocks["drawn"]) * _DRAW_SECONDS
+
+    def stop_blocks(self) -> None:
+        """Sample Python's blocks no more."""
+        if self._pid == os.getpid():
+            _sampling.stop_blocks()
+        self.samples_blocks = False
 
     @property
     def own_bytes(self) -> int:
@@ -522,6 +552,47 @@ class NativeProfile:
         record = self.snapshot(boundary, is_highest=is_highest)
         record.sites = [self._once(site) for site in record.sites]
         return record
+
+    def blocks_of(self, objects: list[object], addresses: list[int]) -> list[SampledBlock]:
+        """Return the sampled ones among the blocks of objects, the tables of containers, and what
+        lies at addresses.
+
+        Of what the interpreter takes from its lists of free objects nothing is returned.
+        """
+        if self._pid != os.getpid():
+            return []
+        rows = _sampling.blocks_of(objects, addresses, deque)
+        return [
+            SampledBlock(bool(is_table), self._user_lines(lines), size, blocks)
+            for is_table, lines, size, blocks in rows
+        ]
+
+    def _user_lines(self, sites: Sequence[int]) -> list[tuple[str, int]]:
+        return [(place.file, place.line) for place in map(self._place, sites)]
+
+    def _small_sites(self) -> list[NativeSite]:
+        """Return the lines that made most of the small objects that are alive."""
+        sums: dict[_Place, _SiteSums] = {}
+        for sites, (samples, estimate, variance) in _sampling.blocks_live().items():
+            place = self._place(sites[0])
+            found = sums.setdefault(place, _SiteSums(place.function))
+            found.samples += samples
+            found.estimate += estimate
+            found.variance += variance
+        ranked = sorted(sums.items(), key=lambda item: -item[1].estimate)[:_MOST_SMALL_ROWS]
+        return [
+            NativeSite(
+                library="",
+                file=place.file,
+                line=max(place.line, 0),
+                owner=NativeOwner.INTERPRETER,
+                bytes=round(found.estimate),
+                samples=found.samples,
+                chance_bytes=round(found.estimate),
+                deviation_bytes=round(math.sqrt(found.variance)),
+            )
+            for place, found in ranked
+        ]
 
     def _once(self, site: NativeSite) -> NativeSite:
         """Return a row without its stack if that was recorded before: stacks are most of a row."""
@@ -556,6 +627,7 @@ class NativeProfile:
             deviation_bytes=round(math.sqrt(sum(row[7] for row in rows))),
             sites=[_site(key, found) for key, found in chosen],
             by_owner=_by_owner(sums),
+            small_sites=self._small_sites(),
             is_highest=is_highest,
             is_on=bool(state["running"]),
             taken=state["taken"],

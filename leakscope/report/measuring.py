@@ -56,6 +56,7 @@ _ACTIVITIES = {
     "census": "censuses",
     "gauges": "reading gauges",
     "tracemalloc": "tracing allocations",
+    "blocks": "following Python's objects",
     "history": "recording allocations of devices",
     "recording": "writing the recording",
     "boundary": "finding boundaries",

@@ -10,9 +10,15 @@ import pytest
 
 from leakscope.capture.budget import Costs, Due
 from leakscope.capture.options import SessionOptions
-from leakscope.capture.policy import NATIVE_FLOOR_SECONDS, NATIVE_SHARE
+from leakscope.capture.policy import (
+    BLOCKS_FLOOR_SECONDS,
+    BLOCKS_SHARE,
+    NATIVE_FLOOR_SECONDS,
+    NATIVE_SHARE,
+)
 from leakscope.capture.profiles import NativeAllocations
 from leakscope.model.boundary import Boundary, BoundaryKind
+from leakscope.model.census import SampledBlock
 from leakscope.model.errors import LeakscopeError
 from leakscope.model.record import NativeAllocationsRecord, NativeOwner, Record
 from leakscope.recording import open_run
@@ -30,6 +36,14 @@ class FakeProfile:
         self.takes = 0.01
         self.is_on = True
         self.is_running = False
+        self.samples_blocks = False
+        self.blocks_seconds = 0.0
+
+    def blocks_of(self, objects: list[object], addresses: list[int]) -> list[SampledBlock]:
+        return []
+
+    def stop_blocks(self) -> None:
+        self.samples_blocks = False
 
     def start(self) -> bool:
         self.is_running = not self.why_not
@@ -92,6 +106,30 @@ def test_heights_are_looked_at_within_a_part_of_the_budget() -> None:
     assert len(recorded.records) - before == pytest.approx(
         1000 * BUDGET * NATIVE_SHARE / 0.01, abs=2
     )
+
+
+def test_following_pythons_blocks_is_charged_to_the_budget() -> None:
+    recorded = Recorded(FakeProfile())
+    recorded.profile.samples_blocks = True
+    for index, spent in enumerate([0.01, 0.02, 0.05]):
+        recorded.profile.blocks_seconds = spent
+        recorded.reach(index, Due.RECORD)
+    assert recorded.costs.seconds["blocks"] == pytest.approx(0.05)
+    assert recorded.native.samples_blocks
+    assert recorded.notes == []
+
+
+def test_a_program_that_makes_too_many_objects_is_followed_no_more() -> None:
+    recorded = Recorded(FakeProfile())
+    recorded.profile.samples_blocks = True
+    recorded.profile.blocks_seconds = BLOCKS_FLOOR_SECONDS + 0.9 * BLOCKS_SHARE * BUDGET * 100
+    recorded.reach(0, Due.RECORD, time_s=100.0)
+    assert recorded.native.samples_blocks
+    recorded.profile.blocks_seconds = BLOCKS_FLOOR_SECONDS + 1.1 * BLOCKS_SHARE * BUDGET * 100
+    recorded.reach(1, Due.RECORD, time_s=100.0)
+    recorded.reach(2, Due.RECORD, time_s=200.0)
+    assert not recorded.native.samples_blocks
+    assert recorded.notes == ["blocks-off"]
 
 
 def test_why_nothing_is_sampled_is_noted_once() -> None:

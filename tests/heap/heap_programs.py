@@ -4,6 +4,7 @@ import runpy
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from leakscope.heap import CensusTaker
 from leakscope.model.census import Census, CensusRow, CensusScope
@@ -51,7 +52,7 @@ RunProgram = Callable[..., Taken]
 
 
 def program_runner(folder: Path) -> RunProgram:
-    def run(source: str, *, scope: CensusScope = CensusScope.FOCUSED, **options: int) -> Taken:
+    def run(source: str, *, scope: CensusScope = CensusScope.FOCUSED, **options: Any) -> Taken:
         script = folder / "train.py"
         script.write_text(textwrap.dedent(source), encoding="utf-8")
         taker = CensusTaker(project_root=str(folder), **options)

@@ -10,12 +10,15 @@ import sys
 import tracemalloc
 import types
 import weakref
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from leakscope.heap.census import CensusTaker
 from leakscope.heap.graph import can_seal
 from leakscope.model.census import Census, CensusRow, CensusScope
+from leakscope.probes import native_allocations
 
 pytestmark = pytest.mark.skipif(not can_seal(), reason="only the native walker has a baseline")
 MIB = 1 << 20
@@ -141,6 +144,31 @@ def test_what_a_library_lets_go_is_weighed_no_more(taker):
         assert look(taker).elsewhere_bytes > before + 0.85 * MIB
         library.module.registry.clear()
         assert look(taker).elsewhere_bytes < before + MIB // 10
+
+
+def test_of_what_a_library_keeps_the_users_lines_are_known_where_blocks_are_sampled(
+    tmp_path, monkeypatch
+):
+    pytest.importorskip("leakscope.probes._sampling", reason="it was not built here")
+    monkeypatch.setattr(native_allocations, "PYTHON_INTERVAL_BYTES", 64)
+    source = (
+        "def feed(registry):\n    for _ in range(3000):\n        registry.append(bytearray(300))\n"
+    )
+    program: dict[str, Any] = {}
+    exec(compile(source, str(tmp_path / "train.py"), "exec"), program)
+    profile = native_allocations.NativeProfile(seed=1, project_root=str(tmp_path))
+    assert profile.start(), profile.why_not
+    try:
+        with Library() as library:
+            taker = CensusTaker(project_root=str(tmp_path), blocks=profile.blocks_of)
+            look(taker)
+            look(taker)
+            program["feed"](library.module.registry)
+            sites = look(taker).elsewhere_sites
+    finally:
+        profile.stop()
+    assert [(Path(site.file).name, site.line) for site in sites] == [("train.py", 3)]
+    assert 0.5 * MIB < sites[0].bytes < 2 * MIB
 
 
 def test_new_garbage_is_distinguished(taker):

@@ -4,13 +4,17 @@ import gc
 import sys
 import tracemalloc
 import weakref
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from heap_programs import RunProgram
 
 from leakscope.heap import CensusTaker
 from leakscope.model.census import CensusScope, RootKind
+from leakscope.probes import native_allocations
 
 FOCUSED, FULL = CensusScope.FOCUSED, CensusScope.FULL
 
@@ -296,6 +300,37 @@ look()
     assert sites[0].bytes == pytest.approx(6 * 20_000, rel=0.05)
 
 
+LinesKnown = Callable[[], AbstractContextManager[dict[str, Any]]]
+
+
+@pytest.fixture(params=["traced", "sampled"])
+def lines_known(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> LinesKnown:
+    """Both ways to know which lines allocate: with options for the taker of censuses."""
+
+    @contextmanager
+    def traced() -> Iterator[dict[str, Any]]:
+        tracemalloc.start(8)
+        try:
+            yield {}
+        finally:
+            tracemalloc.stop()
+
+    @contextmanager
+    def sampled() -> Iterator[dict[str, Any]]:
+        pytest.importorskip("leakscope.probes._sampling", reason="it was not built here")
+        monkeypatch.setattr(native_allocations, "PYTHON_INTERVAL_BYTES", 16)
+        profile = native_allocations.NativeProfile(seed=1, project_root=str(tmp_path))
+        assert profile.start(), profile.why_not
+        try:
+            yield {"blocks": profile.blocks_of}
+        finally:
+            profile.stop()
+
+    return traced if request.param == "traced" else sampled
+
+
 @pytest.mark.parametrize(
     ("container", "insertion"),
     [
@@ -308,10 +343,9 @@ look()
     ],
 )
 def test_the_line_at_which_a_container_makes_room_is_found(
-    container: str, insertion: str, run_program: RunProgram
+    container: str, insertion: str, lines_known: LinesKnown, run_program: RunProgram
 ) -> None:
-    tracemalloc.start(8)
-    try:
+    with lines_known() as options:
         taken = run_program(
             f"""
 import collections
@@ -324,18 +358,46 @@ def put(item):
 for number in range(2):
     put(str(number) * 20_000)
 look()
-for number in range(100):
-    item = str(number) * 5000
+for number in range(2000):
+    item = str(number) * 500
     put(item)
 look()
-"""
+""",
+            **options,
         )
-    finally:
-        tracemalloc.stop()
     row = taken.row("kept")
     assert [(Path(site.file).name, site.line) for site in row.inserted_at] == [("train.py", 8)]
     if container != "set()":  # which keeps no order
         assert [site.line for site in row.items_made_at] == [13]
+
+
+def test_items_made_by_one_line_and_data_by_another_have_both(
+    run_program: RunProgram, tmp_path: Path
+) -> None:
+    """A tensor is a small object of Python's and memory of torch's."""
+    pytest.importorskip("leakscope.probes._sampling", reason="it was not built here")
+    profile = native_allocations.NativeProfile(seed=1, project_root=str(tmp_path))
+    assert profile.start(), profile.why_not
+    try:
+        taken = run_program(
+            """
+import torch
+kept = []
+def forward():
+    return torch.ones(1 << 20)
+for census in range(2):
+    for number in range(8):
+        out = forward()
+        kept.append(out.detach())
+    look()
+""",
+            blocks=profile.blocks_of,
+        )
+    finally:
+        profile.stop()
+    sites = taken.row("kept").allocated_at
+    assert [(Path(site.file).name, site.line) for site in sites[:1]] == [("train.py", 5)]
+    assert sites[0].bytes >= 7 * (4 << 20)
 
 
 def test_without_tracemalloc_nothing_is_reported_about_lines(run_program: RunProgram) -> None:

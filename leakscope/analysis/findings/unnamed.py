@@ -311,11 +311,11 @@ def _unreached(
 
     Arrays, texts and bytes are such objects. What is sampled where they are allocated goes on
     growing, and nothing that has a name does. Which line takes the next arena for small ones is
-    chance: those that a window of tracing saw are better.
+    chance: small objects are sampled by themselves.
     """
     left = term.trend.net_bytes
     sampled = (n.location for n in objects[:MOST_SITES] if n.location)
-    traced = case.traced_lines[:MOST_SITES]
+    traced = case.small_object_lines[:MOST_SITES]
     places = traced if traced and _are_small(objects) else list(dict.fromkeys(sampled))
     rows = (
         f"objects {human_bytes(sum(n.gained_bytes for n in objects))}"

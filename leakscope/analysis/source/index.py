@@ -141,6 +141,9 @@ class SourceIndex:
         allocates what it has ever more of, whoever holds it.
         """
         row = self._in_texts(row)
+        if row.role == "optimizer_state":
+            # A step fills it, whoever adds the parameters.
+            row = replace(row, inserted_at=[])
         found = self.mutations(owner, row, phase, grows_inside=grows_inside, sampled=sampled)
         is_called = all(mutation.distance >= CALLED for mutation in found)
         if grows_inside and not is_called:
@@ -149,8 +152,31 @@ class SourceIndex:
         inserting = list(filter(None, map(self._statement_at, row.inserted_at)))
         new = [at for at in inserting if all(at is not statement for statement in known)]
         found += [Mutation(at, at.node, "insert", EXACT) for at in new]
+        row = self._with_what_is_passed_on(row, [mutation.statement for mutation in found])
         ordered = sorted(found, key=lambda mutation: _seen_first(mutation.statement, row))
         return list(dict.fromkeys(map(self._line, ordered)))
+
+    def _with_what_is_passed_on(self, row: CensusRow, feeding: list[Statement]) -> CensusRow:
+        """Return a row whose feeding lines have the bytes too of what lines before them in the same
+        function made and gave a name that they use.
+        """
+        passed_on = []
+        for site in row.allocated_at:
+            made = self._statement_at(site)
+            names = {
+                node.id
+                for node in (own_nodes(made.node) if made is not None else ())
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+            }
+            passed_on += [
+                replace(site, line=statement.line)
+                for statement in feeding
+                if made is not None
+                and statement.scope is made.scope
+                and statement.line > made.line
+                and names.intersection(_names_read(statement))
+            ]
+        return replace(row, allocated_at=[*row.allocated_at, *passed_on])
 
     def kept_in(self, file: str, line: int) -> str:
         """Return the container into which what a line makes is put, as a person would name it;
@@ -233,6 +259,14 @@ class SourceIndex:
     def location(self, file: str, line: int) -> str:
         """Return ``train.py:12`` as a person would write it, ``In [5]:3`` of a cell."""
         return self.files.location(file, line)
+
+
+def _names_read(statement: Statement) -> set[str]:
+    return {
+        node.id
+        for node in own_nodes(statement.node)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    }
 
 
 _CALLBACK = re.compile(r"(^|_)(step|hook|callback|forward|collate|wrapper)$|^(on_|__call__|__get)")

@@ -75,7 +75,8 @@ static size_t resident(void *begin, size_t size) {
 
 /* Called with the GIL held, one caller at a time. */
 size_t own_resident(void) {
-    size_t total = resident(neighbourhoods, sizeof neighbourhoods);
+    size_t total = resident(neighbourhoods, sizeof neighbourhoods) +
+                   resident(near_blocks, NEIGHBOURHOODS);
     for (int i = 0; i < owned; i++)
         total += resident(own[i].begin, own[i].size);
     return total;
@@ -209,6 +210,19 @@ uint32_t sample_withdraw(uintptr_t address) {
         atomic_fetch_sub(&live, 1);
     }
     return number;
+}
+
+int sample_find(uintptr_t address, Sample *into) {
+    Key *buckets[2];
+    buckets_of(address, buckets);
+    for (int b = 0; address < HIGHEST && !(address & 7) && b < 2; b++)
+        for (int i = 0; i < SLOTS; i++) {
+            uint64_t key = atomic_load_explicit(&buckets[b][i], memory_order_acquire);
+            if (key != 0 && key >> NUMBER_BITS == address >> 3)
+                return sample_copy((uint32_t)(key & ((1u << NUMBER_BITS) - 1)), into) &&
+                       into->address == address;
+        }
+    return 0;
 }
 
 static int mapping_published(uint32_t number);

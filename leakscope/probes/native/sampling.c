@@ -22,6 +22,7 @@ static int add_origins(PyObject *origins) {
 
 static void end(void) {
     is_running = 0;
+    blocks_stop();
     wrappers_stop();
     Py_BEGIN_ALLOW_THREADS
     relocations_restore();
@@ -75,6 +76,21 @@ static PyObject *stop(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
     Py_RETURN_NONE;
 }
 
+static PyObject *start_blocks(PyObject *Py_UNUSED(module), PyObject *argument) {
+    double interval = PyFloat_AsDouble(argument);
+    if (PyErr_Occurred())
+        return NULL;
+    int is_ready = is_running && interval > 0 && blocks_ready();
+    if (is_ready)
+        blocks_start(interval);
+    return PyBool_FromLong(is_ready);
+}
+
+static PyObject *stop_blocks(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+    blocks_stop();
+    Py_RETURN_NONE;
+}
+
 static PyObject *update(PyObject *Py_UNUSED(module), PyObject *arguments) {
     int all;
     if (!PyArg_ParseTuple(arguments, "p", &all))
@@ -86,6 +102,7 @@ static PyObject *update(PyObject *Py_UNUSED(module), PyObject *arguments) {
         Py_END_ALLOW_THREADS
         if (patched.lost != lost && !wrappers_are_reached())
             atomic_store(&sampling, 0); /* another tool stands there now */
+        blocks_update();
     }
     Py_RETURN_NONE;
 }
@@ -164,14 +181,14 @@ static void add(Group *group, const Sample *sample) {
     group->variance += deviation * deviation;
 }
 
-static PyObject *tuple_of_sites(const Sample *sample) {
-    PyObject *tuple = PyTuple_New(sample->pythons);
-    for (uint32_t i = 0; tuple && i < sample->pythons; i++) {
-        PyObject *number = PyLong_FromUnsignedLong(sample->python[i]);
-        if (number == NULL)
+PyObject *sites_tuple(const uint32_t *sites, uint32_t number) {
+    PyObject *tuple = PyTuple_New(number);
+    for (uint32_t i = 0; tuple && i < number; i++) {
+        PyObject *site = PyLong_FromUnsignedLong(sites[i]);
+        if (site == NULL)
             Py_CLEAR(tuple);
         else
-            PyTuple_SET_ITEM(tuple, i, number);
+            PyTuple_SET_ITEM(tuple, i, site);
     }
     return tuple;
 }
@@ -193,7 +210,7 @@ static PyObject *list_of(const Groups *groups) {
     for (uint32_t i = 1; list && i <= groups->used; i++) {
         const Group *group = &groups->groups[i];
         PyObject *row = Py_BuildValue(
-            "(iNNKKddd)", (int)group->sample.kind, tuple_of_sites(&group->sample),
+            "(iNNKKddd)", (int)group->sample.kind, sites_tuple(group->sample.python, group->sample.pythons),
             tuple_of_addresses(&group->sample), (unsigned long long)group->number,
             (unsigned long long)group->bytes, group->estimate, group->chance, group->variance);
         if (row == NULL || PyList_Append(list, row) < 0)
@@ -263,7 +280,7 @@ static PyObject *libraries(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(noth
 
 static PyObject *state(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
     return Py_BuildValue(
-        "{s:O,s:O,s:O,s:s,s:d,s:K,s:K,s:K,s:K,s:K,s:K,s:I,s:I,s:I,s:I,s:I}", "running",
+        "{s:O,s:O,s:O,s:s,s:d,s:K,s:K,s:K,s:K,s:K,s:K,s:I,s:I,s:I,s:I,s:I,s:N}", "running",
         is_running && atomic_load(&sampling) ? Py_True : Py_False, "faulted",
         faulted() ? Py_True : Py_False, "unwinds", unwinder_is_safe() ? Py_True : Py_False,
         "allocator", allocator_file(), "interval", interval_in_force(), "live",
@@ -271,7 +288,8 @@ static PyObject *state(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)
         (unsigned long long)counts.dropped, "unseen_frees",
         (unsigned long long)counts.unseen_frees, "thinned", (unsigned long long)counts.thinned,
         "own_bytes", (unsigned long long)own_resident(), "libraries", patched.libraries, "slots",
-        patched.slots, "refused", patched.refused, "foreign", patched.foreign, "lost", patched.lost);
+        patched.slots, "refused", patched.refused, "foreign", patched.foreign, "lost", patched.lost, "blocks",
+        blocks_state());
 }
 
 static PyObject *fault(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
@@ -285,6 +303,10 @@ static PyMethodDef methods[] = {
     {"stop", stop, METH_NOARGS, "Sample no more, and forget what was sampled."},
     {"update", update, METH_VARARGS, "update(all): take in libraries that were loaded since; all: look through every one again."},
     {"live", live, METH_NOARGS, "What is live, by stack."},
+    {"start_blocks", start_blocks, METH_O, "start_blocks(interval): sample Python's blocks too; return whether it could be done."},
+    {"stop_blocks", stop_blocks, METH_NOARGS, "Sample them no more, and forget what was sampled."},
+    {"blocks_of", blocks_of, METH_VARARGS, "blocks_of(objects, addresses, deque): which of their blocks were sampled, and where they were made."},
+    {"blocks_live", blocks_live, METH_NOARGS, "Small blocks that are live, by the lines that made them."},
     {"place", place, METH_O, "place(site): its file, line, function and origin, or None."},
     {"libraries", libraries, METH_NOARGS, "Path, base, begin and end of each that is loaded."},
     {"symbols", symbols_of, METH_VARARGS, "symbols(path, offsets): the functions there."},

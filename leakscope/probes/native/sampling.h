@@ -3,6 +3,7 @@
  *   relocations.c   points the loaded libraries' references to malloc and the like at the wrappers
  *   wrappers.c      the wrappers, and the decision which allocation is sampled
  *   samples.c       the live samples and how a free finds its own
+ *   blocks.c        the blocks of Python's own allocators, and which lines made them
  *   stacks.c        native and Python frames of a sample
  *   symbols.c       names for addresses, from the files of the libraries
  *   sampling.c      the Python module
@@ -62,6 +63,7 @@ HIDDEN uint32_t sample_claim(void);   /* an unused record, or 0 */
 HIDDEN void sample_release(uint32_t number);
 HIDDEN int sample_publish(uint32_t number); /* 0 where there is no room, and it was released */
 HIDDEN uint32_t sample_withdraw(uintptr_t address);   /* its number, no longer found; or 0 */
+HIDDEN int sample_find(uintptr_t address, Sample *into); /* 0 where there is none */
 HIDDEN int sample_copy(uint32_t number, Sample *into); /* 0 where it isn't live or is being changed */
 HIDDEN void mapping_removed(uintptr_t begin, uintptr_t end);
 HIDDEN int mapping_moved(uintptr_t from, uintptr_t to, size_t size);
@@ -102,7 +104,20 @@ HIDDEN void wrappers_stop(void);
 HIDDEN double interval_in_force(void);
 HIDDEN int faulted(void); /* whether a fault of its own has switched it off */
 HIDDEN void fault_next(void);
+HIDDEN double uniform(void); /* above 0, up to 1 */
+HIDDEN void guarded(void (*work)(void *), void *argument); /* once a thread; a fault ends sampling */
 HIDDEN int keep_quiet(int quiet); /* this thread's allocations aren't sampled; returns what it was */
+
+/* blocks.c */
+extern HIDDEN unsigned char near_blocks[];
+HIDDEN int blocks_ready(void);
+HIDDEN void blocks_start(double interval);
+HIDDEN void blocks_update(void);
+HIDDEN void blocks_stop(void);
+HIDDEN void blocks_after_fork(void);
+HIDDEN PyObject *blocks_of(PyObject *module, PyObject *arguments);
+HIDDEN PyObject *blocks_live(PyObject *module, PyObject *nothing);
+HIDDEN PyObject *blocks_state(void);
 
 /* relocations.c */
 typedef struct {
@@ -122,7 +137,8 @@ HIDDEN void relocations_after_fork(void);
 HIDDEN int stacks_ready(void);
 HIDDEN void stacks_fill(Sample *sample, void *caller, void *frame);
 HIDDEN void stacks_after_fork(void);
-typedef enum { LIBRARY, STANDARD, WRAPPER, OWN, USER } Origin;
+typedef enum { LIBRARY, STANDARD, WRAPPER, OWN, USER, IMPORT } Origin;
+HIDDEN Origin stacks_users(Sample *sample);
 HIDDEN int origin_add(const char *prefix, Origin origin);
 HIDDEN void origins_clear(void);
 typedef struct {
@@ -132,6 +148,9 @@ typedef struct {
 } Place;
 HIDDEN int site_place(uint32_t site, Place *place);
 HIDDEN uint32_t sites_known(void);
+
+/* sampling.c */
+HIDDEN PyObject *sites_tuple(const uint32_t *sites, uint32_t number);
 
 /* symbols.c */
 HIDDEN PyObject *symbols_of(PyObject *module, PyObject *arguments);

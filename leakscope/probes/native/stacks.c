@@ -242,6 +242,8 @@ static Origin origin_of(const char *file) {
             return prefixes[i].origin == USER && is_installed(file + length - 1) ? LIBRARY
                                                                                  : prefixes[i].origin;
     }
+    if (strncmp(file, "<frozen importlib", 17) == 0)
+        return IMPORT;
     if (file[0] == '<')
         return strcmp(file, "<string>") == 0 || strncmp(file, "<stdin", 6) == 0 ||
                        strncmp(file, "<ipython", 8) == 0
@@ -441,6 +443,8 @@ static KnownCode code_known(PyCodeObject *code, int offset, int needs_site) {
 
 typedef struct {
     Sample *sample;
+    int users_only;
+    Origin origin; /* whose it is, as far as was read */
     int users, seen, is_over;
 } Reading;
 
@@ -450,15 +454,21 @@ enum { DEEPEST = 128, USERS = PYTHON_FRAMES - 1 };
    its own, but programs also reach libraries through its wrappers. */
 static void read_frame(Reading *reading, PyCodeObject *code, int offset) {
     Sample *sample = reading->sample;
-    KnownCode known = code_known(code, offset, reading->seen == 0);
+    KnownCode known = code_known(code, offset, reading->seen == 0 && !reading->users_only);
     if (known.file == 0)
         return;
     Origin origin = (Origin)texts[known.file].origin;
-    int is_first = reading->seen++ == 0;
+    if (origin == IMPORT && reading->users_only && reading->users == 0) {
+        reading->origin = IMPORT;
+        reading->is_over = 1; /* what a module is made of grows with no work of the user's */
+        return;
+    }
+    int is_first = reading->seen++ == 0 && !reading->users_only;
     int is_own = origin == OWN && reading->users == 0;
     if (known.site != 0 && (is_first || origin == USER || is_own))
         sample->python[sample->pythons++] = known.site;
     reading->users += origin == USER;
+    reading->origin = is_own ? OWN : reading->users ? USER : LIBRARY;
     reading->is_over = is_own || reading->users == USERS || reading->seen == DEEPEST ||
                        sample->pythons == PYTHON_FRAMES;
 }
@@ -704,6 +714,16 @@ void stacks_fill(Sample *sample, void *caller, void *frame) {
         read_frames(&reading);
     else
         read_waiting(&reading);
+}
+
+/* Of a thread that runs Python, the lines of the user's alone. Return whose the block is: the user's
+   where there is such a line, leakscope's own, an import's, or a library's. */
+Origin stacks_users(Sample *sample) {
+    sample->pythons = 0;
+    Reading reading = {.sample = sample, .users_only = 1, .origin = LIBRARY};
+    if (own_state() != NULL)
+        read_frames(&reading);
+    return reading.origin;
 }
 
 int stacks_ready(void) {

@@ -64,8 +64,7 @@ static uint64_t scrambled(uint64_t x) {
     return x ^ x >> 31;
 }
 
-/* Above 0, up to 1. */
-static double uniform(void) {
+double uniform(void) {
     if (local.random == 0)
         local.random = scrambled(atomic_fetch_add(&seed, 0x632BE59BD9B4E019)) | 1;
     local.random ^= local.random << 13;
@@ -144,6 +143,22 @@ void fault_next(void) {
     atomic_store(&fault_wanted, 1);
 }
 
+void guarded(void (*work)(void *), void *argument) {
+    sigjmp_buf way_out;
+    if (local.busy)
+        return;
+    local.busy = 1;
+    if (sigsetjmp(way_out, 0) == 0) {
+        local.way_out = &way_out;
+        work(argument);
+    } else {
+        atomic_store(&sampling, 0);
+        atomic_fetch_add(&faults, 1);
+    }
+    local.way_out = NULL;
+    local.busy = 0;
+}
+
 /* Samples */
 
 /* So many live samples that room becomes short: from now on fewer are taken, and of those that are
@@ -156,7 +171,16 @@ static void thin_out(void) {
     atomic_store(&thinning, 0);
 }
 
-static void keep(void *block, size_t size, double drawn_for, Kind kind, void *caller, void *frame) {
+typedef struct {
+    void *block;
+    size_t size;
+    double drawn_for;
+    Kind kind;
+    void *caller, *frame;
+} Allocation;
+
+static void keep(void *argument) {
+    Allocation *made = argument;
     if (UNLIKELY(samples_live() > MOST_SAMPLES / 3 * 2))
         thin_out();
     uint32_t number = sample_claim();
@@ -166,15 +190,15 @@ static void keep(void *block, size_t size, double drawn_for, Kind kind, void *ca
     }
     Sample *sample = &samples[number];
     atomic_fetch_add(&sample->version, 1);
-    sample->address = (uintptr_t)block;
-    sample->size = sample->drawn = size;
-    sample->interval = drawn_for;
-    sample->kind = kind;
+    sample->address = (uintptr_t)made->block;
+    sample->size = sample->drawn = made->size;
+    sample->interval = made->drawn_for;
+    sample->kind = made->kind;
     sample->live = 1;
     if (UNLIKELY(atomic_load_explicit(&fault_wanted, memory_order_relaxed)) &&
         atomic_exchange(&fault_wanted, 0))
         raise(SIGSEGV); /* as a fault does */
-    stacks_fill(sample, caller, frame);
+    stacks_fill(sample, made->caller, made->frame);
     atomic_fetch_add(&sample->version, 1);
     atomic_fetch_add(sample_publish(number) ? &counts.taken : &counts.dropped, 1);
 }
@@ -194,19 +218,10 @@ static __attribute__((noinline, cold)) void chosen(void *block, size_t size, uin
     }
     double drawn_for = local.interval;
     draw();
-    if (block != NULL && block != MAP_FAILED && size != 0 && !local.busy &&
+    if (block != NULL && block != MAP_FAILED && size != 0 &&
         atomic_load_explicit(&sampling, memory_order_relaxed)) {
-        sigjmp_buf way_out;
-        local.busy = 1;
-        if (sigsetjmp(way_out, 0) == 0) {
-            local.way_out = &way_out;
-            keep(block, size, drawn_for, kind, caller, __builtin_frame_address(0));
-        } else {
-            atomic_store(&sampling, 0);
-            atomic_fetch_add(&faults, 1);
-        }
-        local.way_out = NULL;
-        local.busy = 0;
+        Allocation made = {block, size, drawn_for, kind, caller, __builtin_frame_address(0)};
+        guarded(keep, &made);
     }
     errno = number;
 }
@@ -461,6 +476,7 @@ static void in_child(void) {
     samples_after_fork();
     relocations_after_fork();
     stacks_after_fork();
+    blocks_after_fork();
 }
 
 void wrappers_start(double mean, uint64_t first_seed) {
