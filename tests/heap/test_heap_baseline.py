@@ -171,6 +171,23 @@ def test_of_what_a_library_keeps_the_users_lines_are_known_where_blocks_are_samp
     assert 0.5 * MIB < sites[0].bytes < 2 * MIB
 
 
+def test_memory_that_a_name_and_native_code_share_is_the_names(tmp_path):
+    """Arrow's buffer is named; the array and the tensor that it was made of are held by C++."""
+    pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    torch = pytest.importorskip("torch")
+    taker = CensusTaker(project_root=str(Path(__file__).parent))
+    pyarrow.array(torch.randn(1).numpy())  # what it imports at first is there before
+    kept = []
+    look(taker)
+    before = look(taker).elsewhere_bytes
+    for _ in range(8):
+        kept.append(pyarrow.array(torch.randn(MIB // 4).numpy()))
+    census = look(taker)
+    rows = [row for row in census.rows if row.name.endswith("kept")]
+    assert rows[0].host_bytes == pytest.approx(8 * MIB, rel=0.01)
+    assert census.elsewhere_bytes < before + MIB
+
+
 def test_new_garbage_is_distinguished(taker):
     look(taker)
     before = look(taker)

@@ -313,7 +313,7 @@ static uint64_t bytes_of_phase(const Walk *w, int phase) {
     return bytes;
 }
 
-/* After the user's names: weigh what is new and none of them reaches. The first walk sees what there is. */
+/* After the user's names: walk what is new and none of them reaches. The first walk sees what there is. */
 void walk_new(Walk *w) {
     Baseline *b = w->baseline;
     if (!has_begun(b)) {
@@ -327,9 +327,15 @@ void walk_new(Walk *w) {
     mark_new(w, b);
     if (!w->failed)
         walk_unreached(w, base, w->n_nodes - base);
-    w->elsewhere = bytes_of_phase(w, PHASE_NATIVE) + b->imported;
-    w->new_garbage = bytes_of_phase(w, PHASE_GARBAGE);
     w->has_weighed_new = !w->failed;
+}
+
+/* Once it is settled whose the memory is that several have part in. */
+void sum_new(Walk *w) {
+    if (!w->has_weighed_new)
+        return;
+    w->elsewhere = bytes_of_phase(w, PHASE_NATIVE) + w->baseline->imported;
+    w->new_garbage = bytes_of_phase(w, PHASE_GARBAGE);
 }
 
 /* Say whether an object came since measuring began. Of what the collector doesn't track nothing tells. */

@@ -100,10 +100,11 @@ static void find_containers(Walk *w) {
 
 /* Of two phases, the earlier has the memory; within one, an edge says that both hold it. */
 static void give_to_owner(Walk *w, const Extent *extent) {
-    Node *node = &w->nodes[extent->node];
-    const Node *owner = &w->nodes[extent->owner];
-    if (owner->phase > node->phase)
+    Node *node = &w->nodes[extent->node], *owner = &w->nodes[extent->owner];
+    if (owner->phase > node->phase) {
+        owner->bytes -= owner->bytes < extent->bytes ? owner->bytes : extent->bytes;
         return;
+    }
     node->bytes = 0;
     if (owner->phase == node->phase)
         add_edge(w, extent->node, extent->owner);

@@ -225,6 +225,7 @@ static PyObject *walk_heap(Walk *w, PyObject *request) {
     else if (w->baseline && !w->failed)
         walk_new(w);
     settle_extents(w);
+    sum_new(w);
     find_unread(w);
     find_pinned(w);
     drop(w, w->index.slots);

@@ -528,6 +528,7 @@ int has_begun(const Baseline *baseline);
 int is_known(const Baseline *baseline, PyObject *object);
 int sum_recent(Walk *w, Tree *t);
 void walk_new(Walk *w);
+void sum_new(Walk *w);
 
 static inline Page *page_of(const Addresses *a, uintptr_t page) {
     size_t mask = a->n_slots - 1, at = (page * 0x9E3779B97F4A7C15ull >> 20) & mask;
