@@ -87,6 +87,18 @@ def test_culprits_that_other_lines_feed_are_counted_apart() -> None:
     )
 
 
+@pytest.mark.parametrize(("share", "leads"), [(0.97, True), (0.6, False), (0.4, False)])
+def test_a_finding_of_nearly_all_growth_comes_before_a_small_container(
+    share: float, leads: bool
+) -> None:
+    small = msgspec.structs.replace(culprit("quotes"), share=0.07 if share < 0.9 else 0.02)
+    large = msgspec.structs.replace(finding("Objects are never freed"), share=share)
+    text = headline(RunVerdict.LEAK, [small], [large], [], WORK)
+    expected = "Memory grows: objects are never freed. All. 1 smaller culprit below."
+    assert (text == expected) is leads
+    assert leads or text.startswith("Memory leaks: quotes")
+
+
 def untrained(end: EndRecord | None, **outcome: str | int) -> Report:
     run = Run(
         Path("run"),

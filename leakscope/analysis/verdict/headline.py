@@ -377,6 +377,10 @@ def _also(findings: list[Finding]) -> str:
 def _accusation(culprits: list[Culprit], findings: list[Finding]) -> str:
     serious = [c for c in culprits if c.severity is not Severity.NOTE]
     diagnosed = [f for f in findings if f.severity is not Severity.NOTE and _is_growth(f)]
+    heaviest = max(diagnosed, key=lambda f: f.share, default=None)
+    if serious and heaviest is not None and _outweighs(heaviest, serious):
+        text = f"{_as_first_words(heaviest.title)}. {_beginning(heaviest.text)}"
+        return f"{text} {plural(len(serious), 'smaller culprit')} below."
     if not serious:
         where = f" in {diagnosed[0].process}" if diagnosed[0].process not in ("", MAIN) else ""
         title = _as_first_words(diagnosed[0].title)
@@ -398,6 +402,13 @@ def _accusation(culprits: list[Culprit], findings: list[Finding]) -> str:
     if further := len(serious) - 1 - len(alike):
         text += f" {plural(further, 'more culprit')} below."
     return text
+
+
+def _outweighs(finding: Finding, culprits: list[Culprit]) -> bool:
+    """Return whether most of the growth is a finding's, several times that of all culprits."""
+    named = sum(culprit.share for culprit in culprits)
+    little = policy.LITTLE_SHARE * finding.share
+    return finding.share >= policy.MOST_SHARE and named < little
 
 
 def _are_fed_alike(left: Culprit, right: Culprit) -> bool:
