@@ -231,6 +231,51 @@ def test_what_grows_inside_is_not_fed_where_its_items_once_came() -> None:
     assert lines(index, row(inserted_at=at(7)), grows_inside=True) == [4, 6]
 
 
+PASSED_ON = """\
+def validate(loader):
+    preds = []
+    for x in loader:
+        loss = small(x)
+        features = large(x)
+        preds.append(loss)
+        preds.append(features.detach())
+    return preds
+"""
+
+
+def test_a_line_that_passes_on_what_another_made_counts_with_its_bytes() -> None:
+    index = SourceIndex({"/p/train.py": PASSED_ON})
+    made = [*at(4, bytes=100), *at(5, bytes=9000), *at(6, bytes=5), *at(7, bytes=4)]
+    seen = row(inserted_at=at(6), items_made_at=at(6, 7), allocated_at=made)
+    assert lines(index, seen) == [7, 6]
+    made = [*at(4, bytes=9000), *at(5, bytes=100), *at(6, bytes=5), *at(7, bytes=4)]
+    seen = row(inserted_at=at(7), items_made_at=at(6, 7), allocated_at=made)
+    assert lines(index, seen) == [6, 7]
+
+
+OPTIMIZER = """\
+class Learner:
+    def __init__(self):
+        self.optimizer = make()
+    def begin_task(self):
+        self.optimizer.add_param_group({"params": head()})
+    def step(self):
+        self.optimizer.step()
+
+def main():
+    learner = Learner()
+    for task in range(9):
+        learner.begin_task()
+        learner.step()
+"""
+
+
+def test_a_step_fills_the_state_of_an_optimizer_but_does_not_feed_it() -> None:
+    index = SourceIndex({"/p/train.py": OPTIMIZER})
+    state = row("main()·learner.optimizer.state", inserted_at=at(7), role="optimizer_state")
+    assert lines(index, state)[0] == 5
+
+
 WRAPPED = """\
 def main():
     data = first()
