@@ -59,6 +59,8 @@ class CountedRegistry:
     """Calls that remove entries which count nevertheless: where the program makes them again and
     again the number tells nothing.
     """
+    keeps_shared: bool = False
+    """Whether an entry keeps shared memory for another process, which has no private memory."""
 
     @property
     def kept_by(self) -> str:
@@ -267,6 +269,7 @@ REGISTRIES = (
         ("multiprocessing.resource_sharer:_resource_sharer._cache",),
         ("*.put", "*.put_nowait", "*.send"),
         "Take out of a queue or pipe what was put in, or put less in.",
+        keeps_shared=True,
     ),
     CountedRegistry(
         "patches",
