@@ -67,6 +67,11 @@ class CountedRegistry:
         """What keeps the entries, as it is written in a sentence."""
         return self.keeper or self.places[0].replace(":", ".")
 
+    @property
+    def libraries(self) -> set[str]:
+        """The packages that its places lie in."""
+        return {place.partition(":")[0].partition(".")[0] for place in self.places}
+
     def has(self, path: str) -> bool:
         """Return whether a path pattern leads to what lies at one of the places, into it, or to a
         variable that has it.
