@@ -32,6 +32,7 @@ SHARED_DESCRIPTORS = "shared_descriptors"
 OPEN_FILES_LIMIT = "open_files_limit"
 SHM = "shm"
 SHM_FILES = "shm_files"
+SHM_UNMAPPED = "shm_unmapped"
 GC_COUNT = "gc_gen0"
 GC_COLLECTIONS = "gc_collections"
 GC_COLLECTED = "gc_collected"
@@ -147,6 +148,7 @@ DESCRIPTIONS: dict[str, tuple[GaugeUnit, str]] = {
     OPEN_FILES_LIMIT: ("count", "how many descriptors the process may have open"),
     SHM: ("bytes", "shared memory files in /dev/shm"),
     SHM_FILES: ("bytes", "of these, files with a name that this user made since the run began"),
+    SHM_UNMAPPED: ("bytes", "shared memory that the process keeps open and hasn't mapped"),
     GC_COUNT: ("count", "objects in the collector's youngest generation"),
     GC_COLLECTIONS: ("count", "collections run so far"),
     GC_COLLECTED: ("count", "objects freed by the collector so far"),

@@ -59,11 +59,18 @@ class CountedRegistry:
     """Calls that remove entries which count nevertheless: where the program makes them again and
     again the number tells nothing.
     """
+    keeps_shared: bool = False
+    """Whether an entry keeps shared memory for another process, which has no private memory."""
 
     @property
     def kept_by(self) -> str:
         """What keeps the entries, as it is written in a sentence."""
         return self.keeper or self.places[0].replace(":", ".")
+
+    @property
+    def libraries(self) -> set[str]:
+        """The packages that its places lie in."""
+        return {place.partition(":")[0].partition(".")[0] for place in self.places}
 
     def has(self, path: str) -> bool:
         """Return whether a path pattern leads to what lies at one of the places, into it, or to a
@@ -267,6 +274,7 @@ REGISTRIES = (
         ("multiprocessing.resource_sharer:_resource_sharer._cache",),
         ("*.put", "*.put_nowait", "*.send"),
         "Take out of a queue or pipe what was put in, or put less in.",
+        keeps_shared=True,
     ),
     CountedRegistry(
         "patches",

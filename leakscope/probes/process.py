@@ -9,6 +9,7 @@ import re
 import sys
 import threading
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import psutil
@@ -24,6 +25,12 @@ _STATUS = Path("/proc/self/status")
 _SHM = "/dev/shm"  # noqa: S108
 _DEVICES = "/dev"
 _MOST_DESCRIPTORS = 8192
+_FILES_IN_SHM = f"{_SHM}/"
+_MEMFD = "/memfd:"
+"""What links of descriptors begin with that ``memfd_create`` returned."""
+_UNREAD = "unread"
+"""Stands for links of descriptors beyond ``_MOST_DESCRIPTORS``."""
+_MAPS = Path("/proc/self/maps")
 _MADE_BY_TORCH = re.compile(r"torch_(\d+)_")
 _BLOCK = 512
 """Of ``st_blocks``, whatever the file system's own blocks are."""
@@ -186,8 +193,10 @@ class SystemProbe(GuardedProbe):
             gauge.SYSTEM_AVAILABLE: psutil.virtual_memory().available,
         }
         if _IS_LINUX:
-            gauges |= open_files()
+            links = read_links()
+            gauges |= open_files(links)
             gauges |= shared_memory(self._begun)
+            gauges[gauge.SHM_UNMAPPED] = unmapped_shared_memory(links, self._begun)
         return gauges
 
 
@@ -218,15 +227,14 @@ def _entries(folder: str) -> int:
         return sum(1 for _ in entries)
 
 
-def open_files() -> dict[str, int]:
+def open_files(links: Mapping[str, str]) -> dict[str, int]:
     """Return how many descriptors are open, how many of those in shared memory, and the limit.
 
     A tensor that another process sent keeps the descriptor of its memory as long as it lives.
     """
-    descriptors = os.listdir("/proc/self/fd")  # noqa: PTH208  its own is among them
     gauges = {
-        gauge.OPEN_FILES: len(descriptors) - 1,
-        gauge.SHARED_DESCRIPTORS: sum(map(_is_shared, descriptors[:_MOST_DESCRIPTORS])),
+        gauge.OPEN_FILES: len(links),
+        gauge.SHARED_DESCRIPTORS: sum(link.startswith(_FILES_IN_SHM) for link in links.values()),
     }
     import resource  # there is none on Windows
 
@@ -234,11 +242,77 @@ def open_files() -> dict[str, int]:
     return gauges | ({gauge.OPEN_FILES_LIMIT: limit} if limit > 0 else {})
 
 
-def _is_shared(descriptor: str) -> bool:
+def read_links() -> dict[str, str]:
+    """Return the descriptors that are open, with what each leads to: of very many the first."""
+    descriptors = os.listdir("/proc/self/fd")  # noqa: PTH208
+    links = {each: _link(each) for each in descriptors[:_MOST_DESCRIPTORS]}
+    # That by which the folder is read is among them, and closed since.
+    links |= dict.fromkeys(descriptors[_MOST_DESCRIPTORS:], _UNREAD)
+    return {each: link for each, link in links.items() if link}
+
+
+def _link(descriptor: str) -> str:
     try:
-        return os.readlink(f"/proc/self/fd/{descriptor}").startswith(f"{_SHM}/")  # noqa: PTH115
+        return os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115
     except ours(OSError):
-        return False
+        return ""
+
+
+def unmapped_shared_memory(links: Mapping[str, str], since: float) -> int:
+    """Return the bytes of shared memory that this process keeps though it hasn't mapped them.
+
+    What was sent to another process and not received yet is kept so: it is no part of any process's
+    memory. Files without a name count where a descriptor leads to them, each once; files with a
+    name where torch made them in this process since a time, by its sharing strategy
+    ``file_system``.
+    """
+    has_files = _is_mounted()
+    kept = _nameless_files(links, (_FILES_IN_SHM, _MEMFD) if has_files else (_MEMFD,))
+    kept |= _own_files_of_torch(since) if has_files else {}
+    for file in _mapped_shared_files() if kept else ():
+        kept.pop(file, None)
+    return sum(kept.values())
+
+
+_File = tuple[int, int]
+"""Device and inode."""
+
+
+def _nameless_files(links: Mapping[str, str], places: tuple[str, ...]) -> dict[_File, int]:
+    found = {}
+    for descriptor, link in links.items():
+        if link.startswith(places):
+            try:
+                status = os.fstat(int(descriptor))
+            except ours(OSError):  # closed meanwhile
+                continue
+            if not status.st_nlink:
+                found[status.st_dev, status.st_ino] = status.st_blocks * _BLOCK
+    return found
+
+
+def _own_files_of_torch(since: float) -> dict[_File, int]:
+    user, begins, found = os.geteuid(), f"torch_{os.getpid()}_", {}
+    with os.scandir(_SHM) as files:
+        for file in files:
+            if file.name.startswith(begins):
+                try:
+                    status = file.stat(follow_symlinks=False)
+                except ours(OSError):  # gone meanwhile
+                    continue
+                if status.st_uid == user and status.st_ctime >= since:
+                    found[status.st_dev, status.st_ino] = status.st_blocks * _BLOCK
+    return found
+
+
+def _mapped_shared_files() -> Iterator[_File]:
+    """Yield the files in shared memory of which this process has mapped a part."""
+    with _MAPS.open("rb") as mappings:
+        for line in mappings:
+            if b"/dev/shm/" in line or b"/memfd:" in line:
+                _, _, _, device, inode, _ = line.split(maxsplit=5)
+                major, _, minor = device.partition(b":")
+                yield os.makedev(int(major, 16), int(minor, 16)), int(inode)
 
 
 def shared_memory(since: float) -> dict[str, int]:
@@ -247,15 +321,19 @@ def shared_memory(since: float) -> dict[str, int]:
     All of it is the whole machine's or container's: the file system's own count, not a sum over its
     files, for tensors on their way between processes lie in files whose names are removed already.
     """
-    try:
-        is_mounted = os.stat(_SHM).st_dev != os.stat(_DEVICES).st_dev  # noqa: PTH116
-    except ours(OSError):
-        return {}
-    if not is_mounted:
+    if not _is_mounted():
         return {}
     status = os.statvfs(_SHM)
     used = (status.f_blocks - status.f_bfree) * status.f_frsize
     return {gauge.SHM: used, gauge.SHM_FILES: _files_made(since) if used else 0}
+
+
+def _is_mounted() -> bool:
+    """Return whether a file system of its own stands for shared memory."""
+    try:
+        return os.stat(_SHM).st_dev != os.stat(_DEVICES).st_dev  # noqa: PTH116
+    except ours(OSError):
+        return False
 
 
 def _files_made(since: float) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from synthetic_runs import MIB, Program, Size, Thing
+from synthetic_runs import KIB, MIB, Program, Size, Thing
 
 from leakscope.analysis import analyse
 from leakscope.model import gauge
@@ -16,6 +16,59 @@ from leakscope.model.record import (
     RegistryEntriesRecord,
 )
 from leakscope.model.report import Culprit, Finding, Severity
+
+LISTENING = """
+import sqlalchemy
+from sqlalchemy import event
+
+def main():
+    engine = sqlalchemy.create_engine("sqlite://")
+    for step in range(200):
+        {lines}
+"""
+
+
+def listeners(
+    *, entries: Size, lines: int = 1, library: str = "sqlalchemy.engine.base.Engine"
+) -> Culprit:
+    """Return what is reported of a list of a library's object that gains one item in each step."""
+    engine = Thing(
+        "main()·engine", lambda s: 800.0 + s.step * 300 * KIB, "object", library,
+        root=RootKind.LOCAL,
+    )  # fmt: skip
+    kept = Thing(
+        "main()·engine.dispatch.begin.listeners", lambda s: 60.0 + s.step * 300 * KIB, "deque",
+        "collections.deque", "main()·engine", RootKind.LOCAL, length=lambda s: s.step,
+    )  # fmt: skip
+    program = Program(epochs=5, validation=0).plant(engine, kept)
+    run = program.gauge(gauge.registry("event-listeners"), entries).build()
+    calls = "\n        ".join(['event.listen(engine, "begin", made())'] * lines)
+    run.main.sources["/project/train.py"] = LISTENING.replace("{lines}", calls)
+    return next(c for c in analyse(run).culprits if c.name.endswith("listeners"))
+
+
+@pytest.mark.parametrize("lines", [1, 2])
+def test_what_a_librarys_object_keeps_of_each_registration_is_fed_by_the_registering_line(
+    lines: int,
+) -> None:
+    found = listeners(entries=lambda s: 5.0 + lines * s.step, lines=lines)
+    assert found.fed_at == [f"train.py:{8 + line}" for line in range(lines)]
+
+
+@pytest.mark.parametrize(
+    ("entries", "library"),
+    [
+        pytest.param(lambda s: 5.0 + 3 * s.step, "sqlalchemy.engine.base.Engine", id="faster"),
+        pytest.param(lambda s: 5.0, "sqlalchemy.engine.base.Engine", id="at rest"),
+        pytest.param(lambda s: 5.0 + s.step, "kombu.connection.Connection", id="another library's"),
+        pytest.param(lambda s: 5.0 + s.step, "__main__.Engine", id="the program's own"),
+    ],
+)
+def test_a_registry_that_has_nothing_to_do_with_a_container_feeds_it_by_no_line(
+    entries: Size, library: str
+) -> None:
+    assert listeners(entries=entries, library=library).fed_at == []
+
 
 LOOP = "import atexit, codecs, contextvars, sys\nfor epoch in range(9):\n    "
 

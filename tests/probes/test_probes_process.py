@@ -272,6 +272,65 @@ def test_descriptors_of_shared_memory_are_distinguished_from_others():
     assert after == before | _moving(after)
 
 
+@linux
+@pytest.mark.skipif(not os.path.ismount("/dev/shm"), reason="no shared memory file system")
+def test_shared_memory_counts_once_while_it_is_kept_and_not_mapped():
+    before = unmapped()
+    path = Path(f"/dev/shm/leakscope-test-{os.getpid()}")
+    with path.open("w+b") as stream:
+        stream.write(bytes(2 * MB))
+        stream.flush()
+        assert unmapped() == before
+        path.unlink()
+        assert unmapped() - before == 2 * MB
+        second = os.dup(stream.fileno())
+        assert unmapped() - before == 2 * MB
+        with mmap.mmap(second, 2 * MB):
+            assert unmapped() == before
+        assert unmapped() - before == 2 * MB
+    os.close(second)
+    assert unmapped() == before
+
+
+@linux
+def test_memory_of_a_descriptor_alone_counts_until_it_is_closed():
+    before = unmapped()
+    descriptor = os.memfd_create("leakscope-test")
+    os.write(descriptor, bytes(MB))
+    assert unmapped() - before == MB
+    os.close(descriptor)
+    assert unmapped() == before
+
+
+@linux
+@pytest.mark.skipif(not os.path.ismount("/dev/shm"), reason="no shared memory file system")
+@pytest.mark.parametrize("is_its_own", [True, False])
+def test_files_that_torch_made_in_this_process_count_while_it_has_not_mapped_them(is_its_own):
+    probe = SystemProbe()
+    before = probe.read()[gauge.SHM_UNMAPPED]
+    path = Path(f"/dev/shm/torch_{os.getpid() if is_its_own else os.getppid()}_1_0")
+    path.write_bytes(bytes(MB))
+    try:
+        assert probe.read()[gauge.SHM_UNMAPPED] - before == MB * is_its_own
+        with path.open("r+b") as stream, mmap.mmap(stream.fileno(), MB):
+            assert probe.read()[gauge.SHM_UNMAPPED] == before
+    finally:
+        path.unlink()
+
+
+@linux
+@pytest.mark.skipif(not os.path.ismount("/dev/shm"), reason="no shared memory file system")
+def test_tensors_that_are_shared_and_alive_are_mapped():
+    before = unmapped()
+    tensors = [torch.rand(MB).share_memory_() for _ in range(3)]
+    assert unmapped() == before
+    del tensors
+
+
+def unmapped() -> int:
+    return SystemProbe().read()[gauge.SHM_UNMAPPED]
+
+
 def _moving(gauges: dict[str, int]) -> dict[str, int]:
     return {name: gauges[name] for name in (gauge.SYSTEM_AVAILABLE, gauge.SHM, gauge.SHM_FILES)}
 

@@ -15,6 +15,7 @@ than its gauge has a function of its own that makes the finding, or none.
 | ``threads`` | threads | 8 | note |
 | ``processes`` | child processes | 8 | note |
 | ``shared_descriptors`` | descriptors of shared memory | 20 | note; warning near the limit |
+| ``shared_memory`` | what is kept and not mapped | 4 MiB | warning; critical near the limit |
 | ``shared_memory`` | named files in /dev/shm | 16 MiB | warning; critical near the limit |
 | ``shared_memory`` | mapped shared memory, but no named files | 16 MiB | warning |
 | ``children`` | memory of child processes | 4 MiB | warning; critical near the limit |
@@ -26,7 +27,7 @@ Diagnoses of torch's device allocator are in ``allocator.run_findings``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -34,14 +35,23 @@ import numpy as np
 
 from leakscope.analysis.allocator.devices import device_series, outside_owners, snapshot_trend
 from leakscope.analysis.columns.series import HOST
-from leakscope.analysis.findings.native_references import imputed_trend, without_name
+from leakscope.analysis.findings.native_references import (
+    imputed_trend,
+    moves_with,
+    without_name,
+)
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.search import SearchResult
 from leakscope.analysis.run_context import RunContext
-from leakscope.analysis.source.index import places_that_call, places_that_start
+from leakscope.analysis.source.index import (
+    lines_that_fill,
+    places_that_call,
+    places_that_start,
+)
 from leakscope.analysis.verdict.wording import listed, to_finding
 from leakscope.model import gauge
 from leakscope.model.census import SHARED, Waiting, WaitKind, WaitPlace
+from leakscope.model.registries import REGISTRIES, CountedRegistry
 from leakscope.model.report import Culprit, Finding, Ledger, PiledUp, Remedy, Severity
 from leakscope.model.text import clipped, human_bytes, human_count
 from leakscope.model.trend import Trend
@@ -204,20 +214,18 @@ def _shared_descriptors(
     memory runs out (https://github.com/pytorch/pytorch/issues/11201). May be confused with batches
     on their way, whose number is bounded.
     """
-    limit = case.nearest(gauge.OPEN_FILES_LIMIT, len(case.track) - 1)
-    # A program that ends has closed them: the most that were open count.
-    most = float(np.nanmax(case.track.gauge(gauge.OPEN_FILES), initial=0.0))
+    sent = _sent(case, gauge.SHARED_DESCRIPTORS)
+    belongs = "was sent and not received" if sent else "a worker sent and that is still alive"
     text = (
         f"{human_count(trend.net_bytes)} more descriptors of shared memory than at the beginning, "
-        f"{human_count(trend.bytes_per_unit)} per {trend.unit}: each belongs to a tensor that a "
-        "worker sent and that is still alive."
+        f"{human_count(trend.bytes_per_unit)} per {trend.unit}: each belongs to a tensor that "
+        f"{belongs}."
     )
     names = _names_that_keep_pace(case, growth, trend)
     if names:
         text += f" {', '.join(names)} {'gain' if len(names) > 1 else 'gains'} items as fast."
-    if limit:
-        text += f" Of {human_count(limit)} that may be open {human_count(most)} were."
-    is_near = bool(limit) and most + policy.HORIZON * trend.net_bytes >= (limit or 0.0)
+    open_, is_near = _of_those_that_may_be_open(case, trend)
+    text += open_
     return to_finding(
         rule.kind,
         rule.title,
@@ -227,6 +235,30 @@ def _shared_descriptors(
         falsifier=(rule.falsifier, None),
         subject=",".join(names),
     )
+
+
+def _of_those_that_may_be_open(case: RunContext, trend: Trend) -> tuple[str, bool]:
+    """Return how many descriptors there were, as a further sentence, and whether ten such runs
+    would come to the limit.
+    """
+    limit = case.nearest(gauge.OPEN_FILES_LIMIT, len(case.track) - 1)
+    if not limit:
+        return "", False
+    # A program that ends has closed them: the most that were open count.
+    most = float(np.nanmax(case.track.gauge(gauge.OPEN_FILES), initial=0.0))
+    text = f" Of {human_count(limit)} that may be open {human_count(most)} were."
+    return text, most + policy.HORIZON * trend.net_bytes >= limit
+
+
+def _sent(case: RunContext, metric: str) -> CountedRegistry | None:
+    """Return the registry that keeps for a receiver what a gauge of shared memory counts, if its
+    entries come with it.
+    """
+    for registry in (each for each in REGISTRIES if each.keeps_shared):
+        trend = case.gauge_trend(gauge.registry(registry.name), policy.COUNT_NOISE)
+        if trend.is_growing and moves_with(case, registry, metric):
+            return registry
+    return None
 
 
 def _descriptors_pile_up(case: RunContext) -> bool:
@@ -253,6 +285,72 @@ def _grade_by_limit(case: RunContext, trend: Trend) -> Severity:
     return Severity.CRITICAL if is_fatal else Severity.WARNING
 
 
+def _unmapped_shared_memory(
+    case: RunContext, growth: SearchResult, rule: GaugeRule, trend: Trend
+) -> Finding | None:
+    """Return the finding, unless another process of the run has most of it under a name.
+
+    It is what was sent to another process and isn't received, or what only a descriptor keeps:
+    memory of no process, so that nothing else accuses it. All of it is this process's, so that less
+    is enough than of files that anybody may have made. May be confused with what is on its way,
+    which comes to a bound, and with files of the sharing strategy ``file_system``, which keep the
+    sender's name in the process that has received them.
+    """
+    least = policy.MOST_SHARE * trend.net_bytes
+    has_names = case.gauge_trend(gauge.SHM_FILES).net_bytes >= least
+    if has_names and _named_elsewhere_bytes(case) >= least:
+        return None
+    text = (
+        f"{human_bytes(trend.net_bytes)} of shared memory came that this process keeps and hasn't "
+        f"mapped, {human_bytes(trend.bytes_per_unit)} per {trend.unit}; no name of the program's "
+        "reaches it."
+    )
+    title, remedy, lines = _SENT, _RECEIVE, _lines_that_send(case)
+    if has_names:
+        text += _BY_TORCH
+    elif (sent := _sent(case, gauge.SHM_UNMAPPED)) is not None:
+        come = case.gauge_trend(gauge.registry(sent.name), policy.COUNT_NOISE)
+        text += f" {human_count(come.net_bytes)} more {sent.noun} came with it."
+        opened = case.gauge_trend(gauge.SHARED_DESCRIPTORS, policy.COUNT_NOISE)
+        open_, is_near = _of_those_that_may_be_open(case, opened)
+        text += open_ if is_near else ""
+    else:
+        title, remedy = rule.title, rule.remedy
+        opens_more = case.gauge_trend(gauge.OPEN_FILES, policy.COUNT_NOISE).is_growing
+        made_at = places_that_call(case.sources, {"os", ""}, {"memfd_create"})
+        lines = made_at if opens_more else []
+    return to_finding(
+        rule.kind,
+        title,
+        text,
+        remedy,
+        severity=_grade_by_limit(case, trend),
+        trend=trend,
+        total_bytes=float(np.nanmax(case.track.gauge(gauge.SHM_UNMAPPED))),
+        fed_at=lines,
+        falsifier=(rule.falsifier, None),
+    )
+
+
+_SENT = "Shared memory that was sent is not received"
+_BY_TORCH = " Torch made these files for tensors that are sent to processes."
+_RECEIVE = Remedy(
+    title="Receive what is sent, or send less",
+    text=(
+        "A tensor that is put into a queue or pipe of torch.multiprocessing stays in shared memory "
+        "until a process takes it out: let the receiver keep up, bound the queue (maxsize), and "
+        "send copies of small parts rather than whole tensors. What nobody needs any more is taken "
+        "out and dropped."
+    ),
+)
+
+
+def _lines_that_send(case: RunContext) -> list[str]:
+    """Return where the program sends again and again what is kept until it is received."""
+    registries = [registry for registry in REGISTRIES if registry.keeps_shared]
+    return [line for each in registries for line in lines_that_fill(case.sources, each)]
+
+
 def _shared_memory(
     case: RunContext, growth: SearchResult, rule: GaugeRule, trend: Trend
 ) -> Finding | None:
@@ -263,20 +361,31 @@ def _shared_memory(
     memory of no process. May be confused with prefetched batches, which come and go, and with files
     of other programs of the same user, which bear no sign of who made them.
     """
-    if _named_shared_bytes(case) >= policy.MOST_SHARE * trend.net_bytes:
+    least = policy.MOST_SHARE * trend.net_bytes
+    unmapped = case.gauge_trend(gauge.SHM_UNMAPPED)
+    is_reported = unmapped.is_growing and unmapped.net_bytes >= least
+    if is_reported or _named_shared_bytes(case) + _named_elsewhere_bytes(case) >= least:
         return None
     most = float(np.nanmax(case.track.gauge(gauge.SHM_FILES)))  # some may be gone at the end
     made_at = places_that_call(case.sources, {"shared_memory", ""}, {"SharedMemory"})
     has_no_children = float(np.nanmax(case.track.gauge(gauge.CHILDREN), initial=-1.0)) == 0.0
     is_its_own = bool(made_at) or not has_no_children
+    text = (
+        f"{human_bytes(most)} of named files came to /dev/shm in this run, "
+        f"{human_bytes(trend.bytes_per_unit)} per {trend.unit}; no name of the program holds them."
+    )
+    title, remedy = rule.title, rule.remedy
+    if _sent_by_children_bytes(case) >= least:
+        title, remedy, made_at = _SENT, _RECEIVE, _lines_that_send(case)
+        text += _BY_TORCH
+    else:
+        text += " Unless somebody removes them, they stay when it ends."
+        text += _PROBABLY_OF_OTHERS if not is_its_own else ""
     return to_finding(
         rule.kind,
-        rule.title,
-        f"{human_bytes(most)} of named files came to /dev/shm in this run, "
-        f"{human_bytes(trend.bytes_per_unit)} per {trend.unit}; no name of the program holds "
-        "them. Unless somebody removes them, they stay when it ends."
-        + (_PROBABLY_OF_OTHERS if not is_its_own else ""),
-        rule.remedy,
+        title,
+        text,
+        remedy,
         severity=_grade_by_limit(case, trend) if is_its_own else Severity.NOTE,
         trend=trend,
         total_bytes=most,
@@ -318,8 +427,32 @@ def _mapped_shared_memory(
 
 def _named_shared_bytes(case: RunContext) -> float:
     """Return the growth of shared memory that has a name."""
-    sizes = [census.payload_bytes.get(SHARED, 0) for census in case.table.censuses]
-    return float(max(sizes) - sizes[0]) if sizes else 0.0
+    return _gain_of(census.payload_bytes.get(SHARED, 0) for census in case.table.censuses)
+
+
+def _named_elsewhere_bytes(case: RunContext) -> float:
+    """Return the growth of shared memory that has a name in other processes of the run."""
+    return sum(
+        _gain_of(m.census.payload_bytes.get(SHARED, 0) for m in other.measurements if m.census)
+        for other in case.run.recordings
+        if other.header is not case.recording.header
+    )
+
+
+def _sent_by_children_bytes(case: RunContext) -> float:
+    """Return by how much more shared memory its child processes keep and haven't mapped."""
+    name = gauge.SHM_UNMAPPED
+    return sum(
+        _gain_of(m.gauges[name] for m in child.measurements if name in m.gauges)
+        for child in case.run.recordings
+        if child.header.child is not None and child.header is not case.recording.header
+    )
+
+
+def _gain_of(readings: Iterable[int]) -> float:
+    """Return by how much the highest of some readings is above the first."""
+    known = list(readings)
+    return float(max(known) - known[0]) if known else 0.0
 
 
 def _children(
@@ -551,6 +684,23 @@ RULES = (
         ),
     ),
     GaugeRule(
+        "shared_memory",
+        gauge.SHM_UNMAPPED,
+        "Shared memory is kept by descriptors alone",
+        "",
+        Remedy(
+            title="Close descriptors when nobody needs them",
+            text=(
+                "Call os.close() of each descriptor of shared memory (os.memfd_create, files in "
+                "/dev/shm that have lost their name), or the object's close(): until then the "
+                "memory stays, though nothing has it mapped."
+            ),
+        ),
+        "If it were on its way, it would come to a bound.",
+        floor=policy.HARMLESS_BYTES,
+        to_finding=_unmapped_shared_memory,
+    ),
+    GaugeRule(
         "shared_descriptors",
         gauge.SHARED_DESCRIPTORS,
         "File descriptors of shared memory pile up",
@@ -631,6 +781,8 @@ def diagnose_gauges(case: RunContext, growth: SearchResult, ledgers: list[Ledger
     for rule in RULES:
         if rule.gauge == gauge.OPEN_FILES and _descriptors_pile_up(case):
             continue
+        if rule.gauge == gauge.SHARED_DESCRIPTORS and any(f.kind == "shared_memory" for f in found):
+            continue  # they keep what is reported already
         for device in case.track.devices if rule.of_devices else [HOST]:
             if rule.gauge == gauge.DEVICE_OUTSIDE and any(
                 each.kind == rule.kind and each.device == device for each in found

@@ -397,7 +397,8 @@ def with_registries(
         and filling.intersection(_functions(case.sources, set(f.fed_at)))
     ]
     nameable = [f for f in nameable if f not in taken]
-    lines = {line for finding in nameable for line in finding.fed_at}
+    shared = [f for f in found if f.severity is not Severity.NOTE and f.kind == "shared_memory"]
+    lines = {line for finding in (*nameable, *shared) for line in finding.fed_at}
     growing = [each for each in growing if not lines.intersection(each.places)]
     growing.sort(key=lambda each: (not each.places, -each.entries))
     nameless = without_name(case, growth, ledgers) - sum(f.total_bytes for f in nameable)
@@ -418,7 +419,7 @@ def with_registries(
             or bool(making & _functions(case.sources, set(each.places)))
         )
         least = policy.HARMLESS_BYTES if is_there else policy.NOTEWORTHY_BYTES
-        is_memory = nameless >= least and _moves_with_memory(case, each)
+        is_memory = nameless >= least and moves_with(case, each.registry, case.host_metric)
         trend = _nameless_trend(growth, each.trend, nameless) if is_memory else None
         filled.append(_registry_finding(case, each, trend))
         nameless = 0.0 if is_memory else nameless
@@ -489,10 +490,10 @@ def _stores(sources: SourceIndex, registry: CountedRegistry) -> list[str]:
     ]
 
 
-def _moves_with_memory(case: RunContext, growing: _Growing) -> bool:
+def moves_with(case: RunContext, registry: CountedRegistry, metric: str) -> bool:
     """Return whether memory grows with the number of entries, and not at other times."""
-    x, counts = case.gauge_series(gauge.registry(growing.registry.name))
-    done, memory = case.gauge_series(case.host_metric)
+    x, counts = case.gauge_series(gauge.registry(registry.name))
+    done, memory = case.gauge_series(metric)
     if len(x) < policy.FEWEST_READINGS or len(done) < policy.FEWEST_READINGS:
         return False
     memory_there = np.interp(x, done, memory)

@@ -42,7 +42,11 @@ from leakscope.analysis.remedies.graphs import keeps_its_gradients
 from leakscope.analysis.remedies.records import errors_in
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.source import FeedingLine, SourceIndex
-from leakscope.analysis.source.index import calls_that_create_graphs, lines_that_fill_registry_of
+from leakscope.analysis.source.index import (
+    calls_that_create_graphs,
+    lines_that_fill,
+    lines_that_fill_registry_of,
+)
 from leakscope.analysis.verdict import severity
 from leakscope.analysis.verdict.severity import SEVERITY_ORDER, forecast
 from leakscope.analysis.verdict.wording import (
@@ -54,9 +58,11 @@ from leakscope.analysis.verdict.wording import (
     sentence,
     with_other_holders,
 )
+from leakscope.model import gauge
 from leakscope.model.census import CensusRow, Site, WaitKind
 from leakscope.model.known import KnownCulprit
 from leakscope.model.path_pattern import parse_steps
+from leakscope.model.registries import REGISTRIES
 from leakscope.model.report import (
     Culprit,
     EventGrowth,
@@ -341,6 +347,8 @@ def _culprit(
     origins = find_origins(case.sources, table, grower, row, known, sampled=case.sampled_growth)
     if is_compiled(row):
         origins = _of_compiled(case, row, origins)
+    if not origins.fed_at:
+        origins = replace(origins, fed_at=_registered_with(case, grower))
     pinned, is_across = pinned_bytes(row), grower.growth == "across"
     by_event = _per_event(case, grower)
     gained = int(case.gain_of(grower) if is_across else judged.peak_bytes)
@@ -700,6 +708,33 @@ def _registered_at(sources: SourceIndex, row: CensusRow, allocated_at: list[str]
     lines = lines_that_fill_registry_of(sources, row)
     both = [line for line in lines if line in allocated_at]
     return both or [*lines, *allocated_at][:MOST_LINES]
+
+
+def _registered_with(case: RunContext, grower: Grower) -> list[str]:
+    """Return the lines that fill a registry of which each line adds as many entries as a container
+    gains items.
+
+    A library keeps what is registered with an object of its own in that object: no statement of the
+    program's names the container. The registry is one of the same library. May be confused with
+    another container of the library's that gains as many by itself.
+    """
+    table, track = case.table, case.track
+    if grower.growth != "across" or not grower.items_per_unit:
+        return []
+    items = grower.items_per_unit * float(grower.x[-1] - grower.x[0])
+    ends = table.at[grower.columns[[0, -1]]]
+    types = [table.latest[path].type for path in table.ancestors(grower.path)]
+    libraries = {name.partition(".")[0] for name in types}
+    found: list[str] = []
+    for registry in (each for each in REGISTRIES if libraries & each.libraries):
+        known = track.known(name := gauge.registry(registry.name))
+        if not len(known):
+            continue
+        lines = lines_that_fill(case.sources, registry)
+        first, last = case.read_between(ends, known, track.gauge(name)[known])
+        differ = abs(last - first - items * len(lines))
+        found += lines if differ <= policy.LITTLE_SHARE * items else []
+    return found[:MOST_LINES]
 
 
 def _shrank(lengths: FloatArray) -> bool:

@@ -8,6 +8,7 @@ import io
 import linecache
 import logging
 import multiprocessing.util
+import queue
 import re
 import sys
 import warnings
@@ -130,11 +131,42 @@ def nodes_at_first(_):
 
 def shared_tensors(_):
     """Tensors go through shared memory; torch drops handles of those that are gone: healthy."""
-    queue = torch.multiprocessing.get_context("spawn").SimpleQueue()
+    sent = torch.multiprocessing.get_context("spawn").SimpleQueue()
     for _ in rounds():
         for _ in range(8):
-            queue.put(torch.ones(10_000))
-            queue.get()
+            sent.put(torch.ones(10_000))
+            sent.get()
+
+
+def _receive(sent, ready):
+    ready.set()
+    while sent.get() is not None:
+        pass
+
+
+def received_elsewhere(_):
+    """Tensors are sent to a process that takes and drops them: healthy."""
+    context = torch.multiprocessing.get_context("spawn")
+    sent, ready = context.SimpleQueue(), context.Event()
+    receiver = context.Process(target=_receive, args=(sent, ready))
+    receiver.start()
+    ready.wait()
+    for _ in rounds():
+        sent.put(torch.ones(75_000))
+    sent.put(None)
+    receiver.join()
+
+
+def filled_queue(_):
+    """A queue with sixteen places that is full after some steps and stays so: healthy."""
+    places = torch.multiprocessing.get_context("spawn").Queue(16)
+    for _ in rounds():
+        work = torch.ones(75_000)
+        try:
+            places.put_nowait(work)
+        except queue.Full:
+            work.sum()
+    places.cancel_join_thread()
 
 
 if __name__ == "__main__":

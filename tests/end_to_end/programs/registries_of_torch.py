@@ -122,6 +122,16 @@ def sent_handles(leaks):
             queue.get()
 
 
+def handles_by_name(leaks):
+    """The same by the sharing strategy that gives each tensor a file."""
+    torch.multiprocessing.set_sharing_strategy("file_system")
+    queue = torch.multiprocessing.get_context("spawn").SimpleQueue()
+    for _ in rounds():
+        queue.put(torch.ones(75_000))  # registered here
+        if not leaks:
+            queue.get()
+
+
 def process_groups(leaks):
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
     store = torch.distributed.HashStore()
