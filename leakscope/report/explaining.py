@@ -16,8 +16,14 @@ from leakscope.model.report import Culprit, Finding, Report, RunVerdict, Severit
 from leakscope.model.text import clipped, one_line, plural, printable
 from leakscope.report import words
 from leakscope.report.measuring import assurance_view, decision_rows, noise_words, precise_share
-from leakscope.report.tables import growth_rows, ledger_words
-from leakscope.report.text import humane_bytes, humane_duration, humane_interval
+from leakscope.report.tables import ledger_words
+from leakscope.report.text import (
+    humane_bytes,
+    humane_duration,
+    humane_interval,
+    humane_rate,
+    humane_share,
+)
 
 BYTES_PER_TOKEN = 3.5
 """Of UTF-8. English is some 4, code and figures some 3; whose tokens they are nobody knows here."""
@@ -339,9 +345,10 @@ def _falsifier(report: Report, suspect: Culprit | Finding | None) -> Iterator[Ex
 
 def _growth(report: Report) -> Iterator[ExplainedPart]:
     texts = [
-        f"{row.metric}: {row.rate} (95 % interval {row.interval})"
-        + (f", {row.explained} explained" if row.explained_bar else "")
-        for row in growth_rows(report.growth)
+        f"{words.metric_words(g.metric)}: {humane_rate(g.bytes_per_unit, g.unit)} "
+        f"(95 % interval {humane_interval(g.interval)})"
+        + ("" if g.explained_share is None else f", {humane_share(g.explained_share)} explained")
+        for g in report.growth
     ]
     return _lines(PartKind.GROWTH, [*texts, noise_words(report)])
 

@@ -32,7 +32,35 @@ from leakscope.model.explanation import Explanation, SnapshotComparison
 from leakscope.model.report import Report
 from leakscope.model.text import printable
 from leakscope.report.page import report_page
+from leakscope.report.sections import effect_words, shade_of
 from leakscope.report.svg import Drawing
+from leakscope.report.tables import (
+    bar_of,
+    cell_of,
+    direction_of,
+    mapping_words,
+    most_bytes,
+    raised_words,
+)
+from leakscope.report.text import (
+    exact_bytes,
+    exact_interval,
+    humane_bytes,
+    humane_duration,
+    humane_interval,
+    humane_number,
+    humane_rate,
+    humane_share,
+    size_of,
+)
+from leakscope.report.words import (
+    BLOCK_CLASSES,
+    SLACKS,
+    bookkeeper_words,
+    metric_words,
+    owner_words,
+    role_words,
+)
 
 AMOUNT = re.compile(r"(?<=\d) (?=(?:[KMGTP]i)?B\b|%|m?s\b|min\b)")
 """The space between a number and its unit, where no line may end."""
@@ -55,12 +83,12 @@ def render_comparison_html(comparison: Comparison, reports: Sequence[str] = ("",
 
 def render_snapshot_html(document: Explanation | SnapshotComparison) -> str:
     """Return the page of a CUDA snapshot explained, or of several compared."""
-    from leakscope.report.snapshot import COLUMNS, snapshot_page, snapshots_page
+    from leakscope.report.snapshot import BY_CLASS, COLUMNS, snapshot_page, snapshots_page
 
     if isinstance(document, Explanation):
         return _environment().get_template("snapshot.html.j2").render(page=snapshot_page(document))
     template = _environment().get_template("snapshots.html.j2")
-    return template.render(page=snapshots_page(document), columns=COLUMNS)
+    return template.render(page=snapshots_page(document), columns=COLUMNS, by_class=BY_CLASS)
 
 
 def render_growth_html(report: GrowthReport) -> str:
@@ -105,6 +133,31 @@ def _environment() -> Environment:
         finalize=_visible,
         trim_blocks=True,
         lstrip_blocks=True,
+    )
+    environment.filters.update(
+        amount=size_of,
+        bar=bar_of,
+        block_class=BLOCK_CLASSES.__getitem__,
+        cell=cell_of,
+        direction=direction_of,
+        duration=humane_duration,
+        effect=effect_words,
+        ends=humane_interval,
+        exact=exact_bytes,
+        exact_interval=exact_interval,
+        holder=owner_words,
+        in_bytes=humane_bytes,
+        mapping=mapping_words,
+        metric=metric_words,
+        most=most_bytes,
+        number=humane_number,
+        owner=bookkeeper_words,
+        raised=raised_words,
+        rate=humane_rate,
+        role=role_words,
+        shade=shade_of,
+        share=humane_share,
+        slack=SLACKS.__getitem__,
     )
     environment.globals.update(
         path_parts=path_parts,

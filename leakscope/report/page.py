@@ -13,7 +13,21 @@ from typing import Any
 
 import msgspec
 
-from leakscope.model.report import Culprit, Finding, Report, RunFacts, Severity, Work
+from leakscope.model.report import (
+    Cleared,
+    Component,
+    Culprit,
+    Cures,
+    Finding,
+    MappingTerm,
+    MetricGrowth,
+    PeakMemory,
+    PhaseMemory,
+    Report,
+    RunFacts,
+    Severity,
+    Work,
+)
 from leakscope.model.text import plural
 from leakscope.report import words
 from leakscope.report.culprits import CulpritView, Piece, SuspectView, culprit_views, finding_views
@@ -42,35 +56,26 @@ from leakscope.report.processes import (
 )
 from leakscope.report.sections import (
     CompiledView,
-    CuresView,
     DeviceSection,
     KindsView,
     ShortageView,
     compiled_view,
-    cures_view,
     device_views,
     kinds_view,
     shortage_view,
 )
 from leakscope.report.tables import (
-    ClearedRow,
-    ComponentRow,
     Fact,
-    GrowthRow,
     LedgerView,
-    MappingRow,
-    PeakComposition,
-    PhaseRow,
-    cleared_rows,
     component_phases,
     component_rows,
     growth_rows,
     ledger_view,
-    mapping_rows,
-    peak_view,
+    peak_moment,
+    peak_note,
     phase_rows,
 )
-from leakscope.report.text import humane_duration, humane_moment, size_of
+from leakscope.report.text import humane_bytes, humane_duration, humane_moment, size_of
 from leakscope.report.timeline import (
     TimelineView,
     beginning_note,
@@ -113,18 +118,22 @@ class ReportPage:
     icicle: IcicleView | None
     shortage: ShortageView | None
     devices: list[DeviceSection]
-    cures: CuresView | None
+    cures: Cures | None
     culprits: list[CulpritView]
     culprits_count: str
     """``5`` or ``5 and 1 note``: the headline counts those alone that are no notes."""
     findings: list[SuspectView]
-    growth: list[GrowthRow]
+    growth: list[tuple[MetricGrowth, str]]
+    """Each with what is known of it by name."""
     noise: str
     """Why the rates of a clean run accuse nothing."""
     ledgers: list[LedgerView]
-    mappings: list[MappingRow]
-    peak: PeakComposition | None
-    phases: list[PhaseRow]
+    mappings: list[MappingTerm]
+    peak: PeakMemory | None
+    peak_title: str
+    peak_note: str
+    phases: list[tuple[PhaseMemory, int]]
+    """Each with what fills a bar; so with the components."""
     has_long_words: bool
     """Whether a phase or unit has a name that no column of a table has room for."""
     of_rank: str
@@ -134,9 +143,9 @@ class ReportPage:
     workers: list[WorkerRow]
     processes: ProcessesView | None
     compiled: CompiledView | None
-    components: list[ComponentRow]
+    components: list[tuple[Component, int]]
     component_phases: list[str]
-    cleared: list[ClearedRow]
+    cleared: list[Cleared]
     decisions: list[DecisionRow]
     missing: list[str]
     notes: list[str]
@@ -187,15 +196,17 @@ def report_page(report: Report) -> ReportPage:
         icicle=icicle,
         shortage=shortage_view(report.out_of_memory),
         devices=devices,
-        cures=cures_view(report.cures),
+        cures=report.cures,
         culprits=culprits,
         culprits_count=words.count_words(report.culprits),
         findings=findings,
         growth=growth_rows(report.growth, in_workers),
         noise=noise_words(report),
         ledgers=[ledger_view(ledger, in_workers) for ledger in report.ledgers],
-        mappings=mapping_rows(report.mappings),
-        peak=peak_view(report.peak),
+        mappings=report.mappings,
+        peak=report.peak,
+        peak_title=_peak_title(report.peak) if report.peak else "",
+        peak_note=peak_note(report.peak) if report.peak else "",
         phases=phase_rows(report.phases),
         has_long_words=_has_long_words(report),
         of_rank=f"rank {report.rank}" if report.rank is not None else report.process,
@@ -206,7 +217,7 @@ def report_page(report: Report) -> ReportPage:
         compiled=compiled_view(report.compiled_code),
         components=component_rows(report.components),
         component_phases=component_phases(report.components),
-        cleared=cleared_rows(report.cleared),
+        cleared=report.cleared,
         decisions=decision_rows(report.decisions),
         missing=words.further_evidence(report),
         notes=[*report.notes],
@@ -239,6 +250,13 @@ def _leading(suspects: Sequence[SuspectView]) -> SuspectView | None:
 def _icicle(report: Report, culprits: Sequence[CulpritView]) -> IcicleView | None:
     processes = report.work.processes
     return icicle_view(report.retained, culprits, processes, report.retained_elsewhere)
+
+
+def _peak_title(peak: PeakMemory) -> str:
+    return (
+        f"What was live when the process was largest: {peak_moment(peak)}, "
+        f"{humane_bytes(peak.private_bytes)} of its own"
+    )
 
 
 def _has_long_words(report: Report) -> bool:

@@ -10,17 +10,13 @@ from dataclasses import dataclass
 from leakscope.model.device import (
     Advice,
     DeviceMemory,
-    DeviceOwner,
     LiveRow,
     OutOfMemory,
-    UnexplainedBlocks,
 )
 from leakscope.model.report import (
     Answer,
     CompiledCode,
     CompiledEntry,
-    Cure,
-    Cures,
     Effect,
     KindAnswer,
     Report,
@@ -30,36 +26,9 @@ from leakscope.model.text import plural
 from leakscope.report import words
 from leakscope.report.device_map import SHADES, MapView, free_entries, map_entry, map_view
 from leakscope.report.snapshot import PoolView, figure_facts, parts_of, pool_views
-from leakscope.report.tables import Bar, Cell, Fact, cell_of
-from leakscope.report.text import Size, humane_duration, humane_number, humane_share, size_of
-from leakscope.report.words import CAUSES, owner_words, role_words
-
-SHOWN = 12
-"""Owners shown at once; the others are folded away."""
-
-
-@dataclass(frozen=True)
-class OwnerView:
-    """Live memory under one name."""
-
-    name: str
-    is_code: bool
-    label: str
-    shade: str
-    cell: Cell
-    share: str
-    count: str
-    places: list[str]
-
-
-@dataclass(frozen=True)
-class UnexplainedView:
-    """Blocks of one size that nothing holds."""
-
-    size: Size
-    count: str
-    bytes: Size
-    place: str
+from leakscope.report.tables import Bar, Fact
+from leakscope.report.text import Size, humane_number, size_of
+from leakscope.report.words import CAUSES, role_words
 
 
 @dataclass(frozen=True)
@@ -67,18 +36,11 @@ class DeviceSection:
     """One device."""
 
     anchor: str
-    name: str
-    moment: str
+    memory: DeviceMemory
     facts: list[Fact]
     bars: list[Bar]
     memory_map: MapView
-    owners: list[OwnerView]
-    others: list[OwnerView]
-    explained: str
-    unexplained: list[UnexplainedView]
     remarks: list[str]
-    slack: str
-    settings: list[Advice]
     pools: list[PoolView]
 
 
@@ -145,22 +107,13 @@ def device_views(devices: Sequence[DeviceMemory]) -> list[DeviceSection]:
 
 
 def _device(device: DeviceMemory, anchor: str) -> DeviceSection:
-    top = max((row.bytes for row in device.owners), default=1)
-    owners = [_owner(row, top) for row in device.owners]
     return DeviceSection(
         anchor=anchor,
-        name=device.device,
-        moment=device.moment,
+        memory=device,
         facts=[*figure_facts(device.figures), *_device_facts(device)],
         bars=parts_of(device.figures, device.figures.reserved),
         memory_map=_map(device, anchor),
-        owners=owners[:SHOWN],
-        others=owners[SHOWN:],
-        explained=humane_share(device.explained_share),
-        unexplained=[_unexplained(row) for row in device.unexplained],
         remarks=_remarks(device),
-        slack=device.slack_sentence,
-        settings=device.settings,
         pools=pool_views(device.pools),
     )
 
@@ -190,28 +143,6 @@ def _kind(role: str) -> str:
     return "caches" if role == "cache" else role
 
 
-def _owner(row: DeviceOwner, top: int) -> OwnerView:
-    return OwnerView(
-        name=owner_words(row),
-        is_code=bool(row.name),
-        label=role_words(row.role),
-        shade=shade_of(row.role),
-        cell=cell_of(row.bytes, top),
-        share=humane_share(row.share),
-        count=humane_number(row.count),
-        places=row.allocated_at,
-    )
-
-
-def _unexplained(row: UnexplainedBlocks) -> UnexplainedView:
-    return UnexplainedView(
-        size=size_of(row.size),
-        count=humane_number(row.count),
-        bytes=size_of(row.bytes),
-        place=row.allocated_at,
-    )
-
-
 def _remarks(device: DeviceMemory) -> list[str]:
     remarks = []
     if device.left_out_blocks:
@@ -233,21 +164,11 @@ def _remarks(device: DeviceMemory) -> list[str]:
 
 
 @dataclass(frozen=True)
-class LiveView:
-    """A part of what was live."""
-
-    name: str
-    cell: Cell
-    share: str
-    detail: str
-
-
-@dataclass(frozen=True)
 class LiveTable:
     """What was live, by component or by name."""
 
     title: str
-    rows: list[LiveView]
+    rows: list[LiveRow]
     has_details: bool
 
 
@@ -270,8 +191,8 @@ def shortage_view(ended: OutOfMemory | None) -> ShortageView | None:
     if ended is None:
         return None
     tables = [
-        _live_table("Held by, by name", ended.names, has_details=True),
-        _live_table("Live, by what it is for", ended.components, has_details=False),
+        LiveTable("Held by, by name", ended.names, has_details=True),
+        LiveTable("Live, by what it is for", ended.components, has_details=False),
     ]
     return ShortageView(
         sentence=ended.sentence,
@@ -298,19 +219,10 @@ def _shortage_facts(ended: OutOfMemory) -> list[Fact]:
     return [*facts, Fact("Kind of shortage", ended.shortage)] if ended.shortage else facts
 
 
-def _live_table(title: str, rows: Sequence[LiveRow], *, has_details: bool) -> LiveTable:
-    top = max((row.bytes for row in rows), default=1)
-    views = [
-        LiveView(row.name, cell_of(row.bytes, top), humane_share(row.share), row.detail)
-        for row in rows
-    ]
-    return LiveTable(title, views, has_details)
-
-
 MIN_TENSOR_BYTES = 64 << 10
 MOST_FORMS = 8
 
-EFFECTS = {
+_EFFECTS = {
     Effect.HELPS: "helps",
     Effect.LITTLE: "helps little",
     Effect.USELESS: "cannot help",
@@ -318,51 +230,9 @@ EFFECTS = {
 }
 
 
-@dataclass(frozen=True)
-class CureRow:
-    """One call over all its trials."""
-
-    call: str
-    helps: bool
-    effect: str
-    times: str
-    took: str
-    found: str
-    host: Size
-    devices: list[tuple[str, Size]]
-    again: Size | None
-    sentence: str
-
-
-@dataclass(frozen=True)
-class CuresView:
-    """Which cleaning calls can help here and which can't."""
-
-    sentence: str
-    rows: list[CureRow]
-    remarks: list[str]
-
-
-def cures_view(cures: Cures | None) -> CuresView | None:
-    """Return the section; None where nothing was tried."""
-    if cures is None:
-        return None
-    return CuresView(cures.sentence, [_cure_row(cure) for cure in cures.cures], cures.remarks)
-
-
-def _cure_row(cure: Cure) -> CureRow:
-    return CureRow(
-        call=cure.call,
-        helps=cure.effect is Effect.HELPS,
-        effect=EFFECTS[cure.effect],
-        times=f"{cure.times:,}",
-        took=humane_duration(cure.seconds),
-        found="" if cure.objects is None else humane_number(cure.objects),
-        host=size_of(cure.host_bytes),
-        devices=[(name, size_of(size)) for name, size in cure.device_bytes.items()],
-        again=size_of(cure.taken_again_bytes) if cure.taken_again_bytes else None,
-        sentence=cure.sentence,
-    )
+def effect_words(effect: Effect) -> str:
+    """Return whether a cleaning call helps."""
+    return _EFFECTS[effect]
 
 
 @dataclass(frozen=True)
