@@ -31,7 +31,9 @@ from leakscope.model.documents import GrowthReport, RunList
 from leakscope.model.explanation import Explanation, SnapshotComparison
 from leakscope.model.report import Report
 from leakscope.model.text import printable
+from leakscope.report.culprits import percent
 from leakscope.report.page import report_page
+from leakscope.report.processes import process_course, process_detail, process_verdict
 from leakscope.report.sections import effect_words, shade_of
 from leakscope.report.svg import Drawing
 from leakscope.report.tables import (
@@ -55,8 +57,13 @@ from leakscope.report.text import (
 )
 from leakscope.report.words import (
     BLOCK_CLASSES,
+    SEVERITIES,
+    SEVERITY_MEANINGS,
     SLACKS,
     bookkeeper_words,
+    evidence,
+    is_address,
+    known_words,
     metric_words,
     owner_words,
     role_words,
@@ -143,22 +150,31 @@ def _environment() -> Environment:
         duration=humane_duration,
         effect=effect_words,
         ends=humane_interval,
+        evidence=evidence,
         exact=exact_bytes,
         exact_interval=exact_interval,
         holder=owner_words,
         in_bytes=humane_bytes,
+        known=known_words,
         mapping=mapping_words,
         metric=metric_words,
         most=most_bytes,
         number=humane_number,
         owner=bookkeeper_words,
+        percent=percent,
+        process_course=process_course,
+        process_detail=process_detail,
+        process_verdict=process_verdict,
         raised=raised_words,
         rate=humane_rate,
         role=role_words,
+        severity=SEVERITIES.__getitem__,
+        severity_meaning=SEVERITY_MEANINGS.__getitem__,
         shade=shade_of,
         share=humane_share,
         slack=SLACKS.__getitem__,
     )
+    environment.tests["address"] = is_address
     environment.globals.update(
         path_parts=path_parts,
         name_parts=name_parts,

@@ -434,7 +434,12 @@ def icicle_view(
     trees = [tree for tree in (retained, *elsewhere) if tree is not None]
     if not trees:
         return None
-    signs = {c.path: CulpritMark(c.anchor, c.rank, f"culprit {c.rank}: {c.name}") for c in culprits}
+    signs = {
+        c.subject.path: CulpritMark(
+            c.anchor, str(c.subject.rank), f"culprit {c.subject.rank}: {c.name}"
+        )
+        for c in culprits
+    }
     subjects = [
         IcicleSubject(
             tree,

@@ -1,5 +1,5 @@
-"""The page of a run as plain values: everything computed, nothing left for the template but
-order.
+"""The page of a run: everything computed, nothing left for the template but order and how numbers
+are written.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from leakscope.model.report import (
     MetricGrowth,
     PeakMemory,
     PhaseMemory,
+    RankAttempt,
     Report,
     RunFacts,
     Severity,
@@ -44,11 +45,9 @@ from leakscope.report.measuring import (
     noise_words,
 )
 from leakscope.report.processes import (
-    AttemptRow,
     ProcessesView,
     RanksView,
     WorkerRow,
-    attempt_rows,
     named_in_workers,
     processes_view,
     ranks_view,
@@ -139,7 +138,7 @@ class ReportPage:
     of_rank: str
     """Of several ranks or processes the one that the timeline and the tables are about."""
     ranks: RanksView | None
-    attempts: list[AttemptRow]
+    attempts: list[RankAttempt]
     workers: list[WorkerRow]
     processes: ProcessesView | None
     compiled: CompiledView | None
@@ -211,7 +210,7 @@ def report_page(report: Report) -> ReportPage:
         has_long_words=_has_long_words(report),
         of_rank=f"rank {report.rank}" if report.rank is not None else report.process,
         ranks=ranks,
-        attempts=attempt_rows(report.attempts),
+        attempts=report.attempts,
         workers=worker_rows(report.workers, icicle.places if icicle else None),
         processes=processes_view(report),
         compiled=compiled_view(report.compiled_code),

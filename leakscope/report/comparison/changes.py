@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from leakscope.model.comparison import Comparison, CulpritChange
+from leakscope.model.known import Recognised
 from leakscope.model.report import Line, PhaseSpan, Severity, Timeline
 from leakscope.model.text import plural
 from leakscope.report import words
@@ -28,7 +29,7 @@ from leakscope.report.charts import (
     phase_shades,
 )
 from leakscope.report.comparison.axis import STEP, SharedAxis
-from leakscope.report.culprits import KnownView, anchor_of, known_view
+from leakscope.report.culprits import anchor_of
 from leakscope.report.markdown import change_markdown
 from leakscope.report.svg import Drawing
 from leakscope.report.tables import Bar, Fact, bar_of
@@ -368,7 +369,7 @@ class ChangeView:
     series: SeriesView | None
     signature: str
     markdown: str
-    known: KnownView | None
+    known: Recognised | None
 
 
 def change_views(
@@ -421,7 +422,7 @@ def _view(
         series=series_view(change, f"change-series-{place}", axis) if is_grave else None,
         signature=change.signature,
         markdown=change_markdown(change),
-        known=known_view(change.known),
+        known=change.known,
     )
 
 
