@@ -48,13 +48,13 @@ from leakscope.recording.directory import (
 from leakscope.recording.following import folder_goes_on
 from leakscope.recording.reader import is_readable
 from leakscope.report.runs import (
-    WORST_FIRST,
     UnreadableReportError,
     comparisons_in,
     histories_of,
     listed_live,
     live_leak_of,
     read_listed,
+    verdict_order,
 )
 
 if TYPE_CHECKING:
@@ -64,10 +64,7 @@ if TYPE_CHECKING:
 ORDERS: dict[str, Callable[[ListedRun], Any]] = {
     "newest": lambda run: -run.created,
     "name": lambda run: run.name,
-    "verdict": lambda run: (
-        WORST_FIRST.index(run.verdict) if run.verdict else len(WORST_FIRST),
-        -run.created,
-    ),
+    "verdict": lambda run: (verdict_order(run), -run.created),
     "growth": lambda run: -(run.growth_bytes_per_unit or 0.0),
     "peak": lambda run: -(run.peak_bytes or 0.0),
     "duration": lambda run: -(run.duration_s or 0.0),

@@ -32,6 +32,7 @@ from leakscope.model.explanation import Explanation, SnapshotComparison
 from leakscope.model.report import Report
 from leakscope.model.text import printable
 from leakscope.report.culprits import percent
+from leakscope.report.measuring import gauged_size
 from leakscope.report.page import report_page
 from leakscope.report.processes import process_course, process_detail, process_verdict
 from leakscope.report.sections import effect_words, shade_of
@@ -109,10 +110,10 @@ def render_runs_html(
     lists: Sequence[RunList], *, folder: PurePath, title: str = "Runs", introduction: str = ""
 ) -> str:
     """Return the page of lists of runs, whose links are relative to the folder it will lie in."""
-    from leakscope.report.runs import runs_page
+    from leakscope.report import runs
 
-    page = runs_page(lists, title, introduction, folder)
-    return _environment().get_template("runs.html.j2").render(page=page)
+    page = runs.runs_page(lists, title, introduction, folder)
+    return _environment().get_template("runs.html.j2").render(page=page, runs=runs)
 
 
 def path_parts(place: str) -> list[str]:
@@ -153,6 +154,7 @@ def _environment() -> Environment:
         evidence=evidence,
         exact=exact_bytes,
         exact_interval=exact_interval,
+        gauged=gauged_size,
         holder=owner_words,
         in_bytes=humane_bytes,
         known=known_words,

@@ -463,9 +463,9 @@ def comparison_icicle(
         return None
     moments_ = moments(retained, ("Before", "After"))
     signs = {
-        c.path: CulpritMark(c.anchor, c.label, f"{c.label}: {c.name}", c.change)
+        c.subject.path: CulpritMark(c.anchor, c.label, f"{c.label}: {c.subject.name}", c.change)
         for c in changes
-        if c.path
+        if c.subject.path
     }
     return _view([IcicleSubject(retained, "", moments_, signs, doubts(retained))], GROWTH)
 

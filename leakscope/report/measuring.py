@@ -99,18 +99,6 @@ class Strip:
 
 
 @dataclass(frozen=True)
-class GaugeRow:
-    """A gauge, how often it was read and between what it moved."""
-
-    metric: str
-    meaning: str
-    readings: str
-    lowest: Size
-    highest: Size
-    last: Size
-
-
-@dataclass(frozen=True)
 class MeasuringView:
     """How the run was measured and what that cost."""
 
@@ -121,7 +109,7 @@ class MeasuringView:
     strip: Strip | None
     taken: list[TakenRow]
     taken_note: str
-    gauges: list[GaugeRow]
+    gauges: list[Gauged]
 
 
 def measuring_view(overhead: Overhead, duration_s: float, errors: int = 0) -> MeasuringView:
@@ -137,7 +125,7 @@ def measuring_view(overhead: Overhead, duration_s: float, errors: int = 0) -> Me
         strip=_strip(taken, duration_s),
         taken=[_taken_row(census) for census in shown],
         taken_note=f"The {len(shown):,} that paused longest." if len(shown) < len(taken) else "",
-        gauges=[_gauge_row(gauged) for gauged in overhead.gauged],
+        gauges=overhead.gauged,
     )
 
 
@@ -292,22 +280,13 @@ def _taken_row(taken: Taken) -> TakenRow:
     )
 
 
-def _gauge_row(gauged: Gauged) -> GaugeRow:
-    def amount(value: float) -> Size:
-        if gauged.unit == "bytes":
-            return Size(humane_bytes(value), exact_bytes(value))
-        if gauged.unit == "microseconds":
-            return Size(humane_duration(value / 1e6), f"{humane_number(value)} µs")
-        return Size(humane_number(value), humane_number(value))
-
-    return GaugeRow(
-        metric=gauged.metric,
-        meaning=gauged.meaning,
-        readings=f"{gauged.readings:,}",
-        lowest=amount(gauged.lowest),
-        highest=amount(gauged.highest),
-        last=amount(gauged.last),
-    )
+def gauged_size(value: float, unit: str) -> Size:
+    """Return what a gauge read, in words and exactly."""
+    if unit == "bytes":
+        return Size(humane_bytes(value), exact_bytes(value))
+    if unit == "microseconds":
+        return Size(humane_duration(value / 1e6), f"{humane_number(value)} µs")
+    return Size(humane_number(value), humane_number(value))
 
 
 RESIDENT = {gauge.RSS, gauge.PSS}

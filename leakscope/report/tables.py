@@ -100,7 +100,7 @@ def _tops(amounts: Iterable[tuple[str, int]]) -> dict[str, int]:
     return tops
 
 
-def cell_of(amount: int | None, top: int, kind: str = "") -> Cell:
+def cell_of(amount: float | None, top: float, kind: str = "") -> Cell:
     """Return an amount with its bar; what wasn't measured is unknown, and sorted as nothing."""
     return Cell(size_of(amount), bar_of(amount, top, kind), str(amount or 0))
 

@@ -11,7 +11,7 @@ from page_reader import read_page
 
 from leakscope.model.report import Falsifier, Gauged, Overhead, Problem, Report, Severity, Taken
 from leakscope.report import render_html
-from leakscope.report.measuring import MOST_ROWS, assurance_view, measuring_view
+from leakscope.report.measuring import MOST_ROWS, assurance_view, gauged_size, measuring_view
 from leakscope.report.page import deadline_words
 from leakscope.report.terminal import render_summary
 from leakscope.report.text import humane_wait
@@ -82,8 +82,8 @@ def test_gauges_of_bytes_and_of_things_are_written_apart() -> None:
         Gauged(metric=name, unit=unit, meaning="m", readings=2, lowest=0, highest=2048, last=3)
         for name, unit in (("rss", "bytes"), ("threads", "count"))
     ]
-    rows = measuring_view(overhead(gauged=shown), 1.0).gauges
-    assert [(row.highest.text, row.last.text) for row in rows] == [("2 KiB", "3 B"), ("2,048", "3")]
+    rows = [(gauged_size(row.highest, row.unit), gauged_size(row.last, row.unit)) for row in shown]
+    assert [(high.text, last.text) for high, last in rows] == [("2 KiB", "3 B"), ("2,048", "3")]
 
 
 def test_time_is_reported_by_activity_the_longest_first() -> None:

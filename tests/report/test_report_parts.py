@@ -282,7 +282,7 @@ def test_an_unsettled_second_run_fixes_nothing() -> None:
 
 def test_a_value_that_one_run_lacks_has_no_difference() -> None:
     caches = comparison_page(samples.comparison()).components[-1]
-    assert (caches.before.text, caches.delta.text) == ("–", "–")
+    assert (caches.before.size.text, caches.delta.text) == ("–", "–")
 
 
 def test_a_phase_in_which_a_component_was_not_measured_says_so() -> None:

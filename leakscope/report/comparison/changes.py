@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 
 from leakscope.model.comparison import Comparison, CulpritChange
-from leakscope.model.known import Recognised
 from leakscope.model.report import Line, PhaseSpan, Severity, Timeline
 from leakscope.model.text import plural
 from leakscope.report import words
@@ -350,26 +349,18 @@ class ChangeView:
     """One culprit before and after."""
 
     anchor: str
+    subject: CulpritChange
     change: str
     label: str
-    name: str
-    path: str
-    unit: str
     severity: str
-    severity_label: str
     before: RateCell
     after: RateCell
     certain: str
-    text: str
-    doubt: str
-    place: str
     facts: list[Fact]
     sizes: tuple[Size, Size] | None
     """What it retained at its highest census in both runs."""
     series: SeriesView | None
-    signature: str
     markdown: str
-    known: Recognised | None
 
 
 def change_views(
@@ -404,25 +395,17 @@ def _view(
     is_grave = change.severity is not Severity.NOTE and place < MOST_CARDS
     return ChangeView(
         anchor=anchor_of("change", change.signature, taken),
+        subject=change,
         change=words.change_style(change),
         label=words.change_word(change),
-        name=change.name,
-        path=change.path,
-        unit=change.unit,
         severity=change.severity.value,
-        severity_label=words.SEVERITIES[change.severity],
         before=before,
         after=after,
         certain=words.significance_words(change),
-        text=change.text,
-        doubt=change.doubt,
-        place=change.place,
         facts=_facts(change),
         sizes=_sizes(change),
         series=series_view(change, f"change-series-{place}", axis) if is_grave else None,
-        signature=change.signature,
         markdown=change_markdown(change),
-        known=change.known,
     )
 
 
