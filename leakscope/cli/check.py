@@ -32,6 +32,7 @@ from leakscope.configuration import BY_NAME
 from leakscope.model import __version__
 from leakscope.model.errors import EXIT_OK, EXIT_THRESHOLD, LeakscopeError, NewerSchemaError
 from leakscope.model.report import Culprit, Finding, Report
+from leakscope.model.text import plural
 
 if TYPE_CHECKING:
     from leakscope.analysis.gate import Allowed, GrowthLimit
@@ -234,8 +235,6 @@ def read_baseline(path: Path) -> Baseline:
         LeakscopeError: it is none, or can't be read.
 
     """
-    import msgspec
-
     from leakscope.model.documents import BASELINE_SCHEMA_VERSION, Baseline
 
     class Head(msgspec.Struct):
@@ -275,7 +274,6 @@ def _read(run: Path) -> tuple[Report, str]:
 def _write_baseline(checked: Check, report: Report, allowed: Allowed, path: Path) -> None:
     from leakscope.analysis.gate import stale_baseline_entries
     from leakscope.analysis.gate.baseline import new_baseline
-    from leakscope.model.text import plural
     from leakscope.report.gates import log_line
     from leakscope.report.json import render_json
 
