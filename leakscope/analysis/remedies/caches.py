@@ -19,7 +19,7 @@ from leakscope.analysis.remedies.context import (
 )
 from leakscope.analysis.source.library_calls import cache_decorator, cached_function
 from leakscope.analysis.source.mutations import FEEDERS
-from leakscope.analysis.source.program import CodeScope, FunctionNode, Statement, own_nodes
+from leakscope.analysis.source.program import CodeScope, FunctionNode, Statement, decorators_of
 from leakscope.analysis.source.types import dotted
 from leakscope.model.path_pattern import parse_path
 from leakscope.model.report import Remedy
@@ -207,9 +207,7 @@ def _keeping(case: CulpritContext) -> str:
 
 
 def _is_dataclass(cls: CodeScope) -> bool:
-    decorators: list[ast.expr] = getattr(cls.node, "decorator_list", [])
-    names = [dotted(d.func if isinstance(d, ast.Call) else d) for d in decorators]
-    return any(name.rpartition(".")[2] == "dataclass" for name in names)
+    return any(dotted(d).rpartition(".")[2] == "dataclass" for d in decorators_of(cls.node))
 
 
 def _stored(maker: CodeScope, call: ast.Call, key: str) -> ast.Assign | None:
@@ -557,11 +555,10 @@ def _made_once(case: CulpritContext, owner: CodeScope) -> str:
     for cls in types.family(owner):
         if owner not in types.ancestors(cls):
             continue
-        for statement in case.sources.program.mentioning(cls.name):
-            for node in own_nodes(statement.node):
-                if isinstance(node, ast.Call) and cls in types.of(node, statement.scope):
-                    where = case.sources.location(statement.scope.module.file, node.lineno)
-                    found[where] = case.sources.heat.of(statement)
+        for statement, call in case.sources.program.calls_mentioning(cls.name):
+            if cls in types.of(call, statement.scope):
+                where = case.sources.location(statement.scope.module.file, call.lineno)
+                found[where] = case.sources.heat.of(statement)
     return next(iter(found)) if len(found) == 1 and not any(found.values()) else ""
 
 

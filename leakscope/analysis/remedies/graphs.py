@@ -17,7 +17,13 @@ from leakscope.analysis.remedies.context import (
     releases,
     uses,
 )
-from leakscope.analysis.source.program import LOOPS, CodeScope, FunctionNode, Statement
+from leakscope.analysis.source.program import (
+    LOOPS,
+    CodeScope,
+    FunctionNode,
+    Statement,
+    decorators_of,
+)
 from leakscope.analysis.source.types import dotted
 from leakscope.model.census import CensusRow
 from leakscope.model.report import Remedy
@@ -358,10 +364,9 @@ def _is_gradless(scope: CodeScope | None) -> bool:
     """Whether a function, or one around it, is decorated to build no graphs."""
     while scope is not None:
         if isinstance(scope.node, FunctionNode):
-            for decorator in scope.node.decorator_list:
-                called = decorator.func if isinstance(decorator, ast.Call) else decorator
-                if dotted(called).rpartition(".")[2] in _GRADLESS:
-                    return True
+            names = {dotted(called).rpartition(".")[2] for called in decorators_of(scope.node)}
+            if names & _GRADLESS:
+                return True
         scope = scope.parent
     return False
 

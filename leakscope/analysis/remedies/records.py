@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -63,12 +63,16 @@ def errors_in(inside: Sequence[CensusRow], row: CensusRow) -> CensusRow | None:
 
     Exceptions that are what it holds are not meant: ``failed[*].error``, not ``errors[*]``.
     """
+    return _most_of_items((below for below in inside if below.kind == "traceback"), row)
+
+
+def _most_of_items(rows: Iterable[CensusRow], row: CensusRow) -> CensusRow | None:
+    """Return the first of some rows that hangs on an item of another and is most of it."""
     return next(
         (
             below
-            for below in inside
-            if below.kind == "traceback"
-            and _hangs_on_an_item(parse_steps(below.path.removeprefix(row.path)))
+            for below in rows
+            if _hangs_on_an_item(parse_steps(below.path.removeprefix(row.path)))
             and 2 * below.host_bytes > row.host_bytes
         ),
         None,
@@ -116,17 +120,8 @@ def with_kept_errors(case: CulpritContext, remedy: Remedy) -> Remedy:
 
 def _frames_in(inside: Sequence[CensusRow], row: CensusRow) -> CensusRow | None:
     """Return the row of the frames that exceptions of the items keep in C, as those of tasks do."""
-    frames = (below for below in inside if below.type == "frame")
-    return next(
-        (
-            below
-            for below in frames
-            if below.path.endswith(".tb_frame")
-            and _hangs_on_an_item(parse_steps(below.path.removeprefix(row.path)))
-            and 2 * below.host_bytes > row.host_bytes
-        ),
-        None,
-    )
+    frames = (b for b in inside if b.type == "frame" and b.path.endswith(".tb_frame"))
+    return _most_of_items(frames, row)
 
 
 _SUSPENDED = {"generator": "generators", "coroutine": "coroutines", "async_generator": "generators"}

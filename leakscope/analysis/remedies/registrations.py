@@ -6,7 +6,8 @@ import ast
 import re
 
 from leakscope.analysis.remedies.context import CulpritContext, calls_of, names_in, reads
-from leakscope.analysis.source.program import LOOPS, Statement, UserProgram, own_nodes
+from leakscope.analysis.source.library_calls import registers_hook
+from leakscope.analysis.source.program import LOOPS, Statement, calls_in, own_nodes
 from leakscope.model.census import CensusRow, RootKind
 from leakscope.model.path_pattern import parse_path, parse_steps
 from leakscope.model.report import Remedy
@@ -16,7 +17,7 @@ from leakscope.model.text import human_bytes, plural
 def recognise_hooks(case: CulpritContext) -> Remedy | None:
     """Return how to remove the hooks."""
     statement, node = case.statement, case.node
-    if statement is None or not isinstance(node, ast.Expr) or not _registers(node.value):
+    if statement is None or not isinstance(node, ast.Expr) or not registers_hook(node.value):
         return None
     return case.remedy(
         "Register the hook once, or remove it by its handle",
@@ -28,15 +29,6 @@ def recognise_hooks(case: CulpritContext) -> Remedy | None:
         case.still_reachable(),
         diff=_hook_diff(case, statement, node),
     )
-
-
-def _registers(call: ast.expr) -> bool:
-    name = (
-        call.func.attr
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
-        else ""
-    )
-    return name.startswith("register_") and "hook" in name
 
 
 def _hook_diff(case: CulpritContext, statement: Statement, node: ast.Expr) -> str | None:
@@ -226,7 +218,7 @@ def recognise_log_handlers(case: CulpritContext) -> Remedy | None:
 
 
 def _log_handler_diff(case: CulpritContext, node: ast.Expr, logger: str) -> str | None:
-    if _count(case.sources.program) != 1 or node.lineno != node.end_lineno:
+    if len(case.sources.program.mentioning("addHandler")) != 1 or node.lineno != node.end_lineno:
         return None
     edits = case.edits()
     return (
@@ -234,10 +226,6 @@ def _log_handler_diff(case: CulpritContext, node: ast.Expr, logger: str) -> str 
         .replace(node, f"    {edits.source_of(node)}")
         .diff()
     )
-
-
-def _count(program: UserProgram) -> int:
-    return len(program.mentioning("addHandler"))
 
 
 def recognise_library_registry(case: CulpritContext) -> Remedy | None:
@@ -343,10 +331,9 @@ def _binds(node: ast.AST, name: str) -> bool:
 
 def _registering(case: CulpritContext) -> ast.Attribute | None:
     """Return the method by which the feeding line adds something that stays."""
-    for node in own_nodes(case.node) if case.node else ():
-        function = node.func if isinstance(node, ast.Call) else None
-        if isinstance(function, ast.Attribute) and _REGISTERING.match(function.attr):
-            return function
+    for call in calls_in(case.node) if case.node else ():
+        if isinstance(call.func, ast.Attribute) and _REGISTERING.match(call.func.attr):
+            return call.func
     return None
 
 
@@ -376,10 +363,8 @@ def _receiver(case: CulpritContext) -> str | None:
     """Return the object whose method feeds, as written."""
     if case.node is None or case.line is None or case.line.form not in {"call", "update"}:
         return None
-    for node in own_nodes(case.node):
-        if not isinstance(node, ast.Call):
-            continue
-        function = node.func
+    for call in calls_in(case.node):
+        function = call.func
         if isinstance(function, ast.Attribute) and function.attr in {"update", "forward"}:
             return ast.unparse(function.value)
         if case.scope is not None and case.references.steps_from(function, case.scope):

@@ -8,7 +8,8 @@ import re
 from leakscope.analysis.growth import policy
 from leakscope.analysis.remedies.context import CulpritContext, goes_backward, reads
 from leakscope.analysis.remedies.graphs import is_cut
-from leakscope.analysis.source.program import CodeScope, own_nodes
+from leakscope.analysis.source.library_calls import registers_hook
+from leakscope.analysis.source.program import CodeScope, last_name
 from leakscope.analysis.source.types import dotted
 from leakscope.model.report import Remedy
 from leakscope.model.text import human_bytes
@@ -213,22 +214,17 @@ def _registered_at(case: CulpritContext, hook: CodeScope) -> str:
     if hook.parent is not None and hook.parent.kind == "function":
         names.add(hook.parent.name)
     for name in sorted(names):
-        for statement in case.sources.program.mentioning(name):
-            for node in own_nodes(statement.node):
-                if _registers(node, names):
-                    return case.sources.location(statement.scope.module.file, statement.line)
+        for statement, call in case.sources.program.calls_mentioning(name):
+            if _registers(call, names):
+                return case.sources.location(statement.scope.module.file, statement.line)
     return ""
 
 
-def _registers(node: ast.AST, names: set[str]) -> bool:
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+def _registers(call: ast.Call, names: set[str]) -> bool:
+    if not registers_hook(call):
         return False
-    method = node.func.attr
-    if not (method.startswith("register_") and "hook" in method):
-        return False
-    mentioned = {n.id for a in node.args for n in ast.walk(a) if isinstance(n, ast.Name)}
-    mentioned |= {n.attr for a in node.args for n in ast.walk(a) if isinstance(n, ast.Attribute)}
-    return bool(mentioned & names)
+    parts = (part for argument in call.args for part in ast.walk(argument))
+    return any(isinstance(part, ast.expr) and last_name(part) in names for part in parts)
 
 
 _WEIGHTS = re.compile(r"(^|[._])(model|net|network|ema|weights|teacher|student|module)\b")
