@@ -43,6 +43,8 @@ from leakscope.report.tables import (
     direction_of,
     mapping_words,
     most_bytes,
+    peak_note,
+    peak_title,
     raised_words,
 )
 from leakscope.report.text import (
@@ -163,6 +165,8 @@ def _environment() -> Environment:
         most=most_bytes,
         number=humane_number,
         owner=bookkeeper_words,
+        peak_note=peak_note,
+        peak_title=peak_title,
         percent=percent,
         process_course=process_course,
         process_detail=process_detail,

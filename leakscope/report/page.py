@@ -14,16 +14,11 @@ from typing import Any
 import msgspec
 
 from leakscope.model.report import (
-    Cleared,
     Component,
     Culprit,
-    Cures,
     Finding,
-    MappingTerm,
     MetricGrowth,
-    PeakMemory,
     PhaseMemory,
-    RankAttempt,
     Report,
     RunFacts,
     Severity,
@@ -70,11 +65,9 @@ from leakscope.report.tables import (
     component_rows,
     growth_rows,
     ledger_view,
-    peak_moment,
-    peak_note,
     phase_rows,
 )
-from leakscope.report.text import humane_bytes, humane_duration, humane_moment, size_of
+from leakscope.report.text import humane_duration, humane_moment, size_of
 from leakscope.report.timeline import (
     TimelineView,
     beginning_note,
@@ -99,8 +92,8 @@ LONG_WORD = 24
 class ReportPage:
     """Everything the report template shows."""
 
+    report: Report
     title: str
-    verdict: str
     verdict_label: str
     headline: list[Piece]
     context: list[Fact]
@@ -117,7 +110,6 @@ class ReportPage:
     icicle: IcicleView | None
     shortage: ShortageView | None
     devices: list[DeviceSection]
-    cures: Cures | None
     culprits: list[CulpritView]
     culprits_count: str
     """``5`` or ``5 and 1 note``: the headline counts those alone that are no notes."""
@@ -127,10 +119,6 @@ class ReportPage:
     noise: str
     """Why the rates of a clean run accuse nothing."""
     ledgers: list[LedgerView]
-    mappings: list[MappingTerm]
-    peak: PeakMemory | None
-    peak_title: str
-    peak_note: str
     phases: list[tuple[PhaseMemory, int]]
     """Each with what fills a bar; so with the components."""
     has_long_words: bool
@@ -138,21 +126,17 @@ class ReportPage:
     of_rank: str
     """Of several ranks or processes the one that the timeline and the tables are about."""
     ranks: RanksView | None
-    attempts: list[RankAttempt]
     workers: list[WorkerRow]
     processes: ProcessesView | None
     compiled: CompiledView | None
     components: list[tuple[Component, int]]
     component_phases: list[str]
-    cleared: list[Cleared]
     decisions: list[DecisionRow]
     missing: list[str]
-    notes: list[str]
     problems: list[Fact]
     measuring: MeasuringView
     environment: list[Fact]
     command: str
-    version: str
     terms: dict[str, str]
     words: dict[str, str]
     """Those of the terms that this page uses."""
@@ -179,8 +163,8 @@ def report_page(report: Report) -> ReportPage:
     leading = _leading(suspects)
     verdict = words.verdict_words(report.verdict, ran_out=report.out_of_memory is not None)
     return ReportPage(
+        report=report,
         title=f"{verdict} · {_program(report.run)}",
-        verdict=report.verdict.value,
         verdict_label=verdict,
         headline=_headline(report.headline or verdict, leading),
         context=run_context(report.run, report.work),
@@ -195,36 +179,27 @@ def report_page(report: Report) -> ReportPage:
         icicle=icicle,
         shortage=shortage_view(report.out_of_memory),
         devices=devices,
-        cures=report.cures,
         culprits=culprits,
         culprits_count=words.count_words(report.culprits),
         findings=findings,
         growth=growth_rows(report.growth, in_workers),
         noise=noise_words(report),
         ledgers=[ledger_view(ledger, in_workers) for ledger in report.ledgers],
-        mappings=report.mappings,
-        peak=report.peak,
-        peak_title=_peak_title(report.peak) if report.peak else "",
-        peak_note=peak_note(report.peak) if report.peak else "",
         phases=phase_rows(report.phases),
         has_long_words=_has_long_words(report),
         of_rank=f"rank {report.rank}" if report.rank is not None else report.process,
         ranks=ranks,
-        attempts=report.attempts,
         workers=worker_rows(report.workers, icicle.places if icicle else None),
         processes=processes_view(report),
         compiled=compiled_view(report.compiled_code),
         components=component_rows(report.components),
         component_phases=component_phases(report.components),
-        cleared=report.cleared,
         decisions=decision_rows(report.decisions),
         missing=words.further_evidence(report),
-        notes=[*report.notes],
         problems=_problems(report),
         measuring=measuring_view(report.overhead, report.work.duration_s, len(report.errors)),
         environment=environment_facts(report.run),
         command=" ".join(report.run.command),
-        version=report.run.leakscope_version,
         terms=words.TERMS,
         words=words.words_for(report),
         data=_data(culprits, findings, exploring_data(timeline, report, laid), ranks, report)
@@ -249,13 +224,6 @@ def _leading(suspects: Sequence[SuspectView]) -> SuspectView | None:
 def _icicle(report: Report, culprits: Sequence[CulpritView]) -> IcicleView | None:
     processes = report.work.processes
     return icicle_view(report.retained, culprits, processes, report.retained_elsewhere)
-
-
-def _peak_title(peak: PeakMemory) -> str:
-    return (
-        f"What was live when the process was largest: {peak_moment(peak)}, "
-        f"{humane_bytes(peak.private_bytes)} of its own"
-    )
 
 
 def _has_long_words(report: Report) -> bool:

@@ -12,7 +12,6 @@ from leakscope.model.explanation import (
     BlockClass,
     DeviceComparison,
     DeviceExplanation,
-    DeviceFinding,
     DeviceGrowth,
     DevicePeak,
     Explanation,
@@ -87,15 +86,13 @@ class SnapshotDevice:
 class SnapshotPage:
     """Everything that the page of one snapshot shows."""
 
+    explained: Explanation
     title: str
     verdict: str
     verdict_label: str
-    headline: str
     context: list[Fact]
     main_device: SnapshotDevice | None
     devices: list[SnapshotDevice]
-    findings: list[DeviceFinding]
-    notes: list[str]
     settings: list[Fact]
     terms: dict[str, str]
     version: str
@@ -112,15 +109,13 @@ def snapshot_page(explanation: Explanation) -> SnapshotPage:
         charts |= curve_data(view.curve, device.course)
     name = explanation.name.replace("\\", "/").rpartition("/")[2]
     return SnapshotPage(
+        explained=explanation,
         title=f"{label} · {name}",
         verdict=verdict,
         verdict_label=label,
-        headline=explanation.headline,
         context=_context(explanation, name),
         main_device=devices[0] if devices else None,
         devices=devices,
-        findings=explanation.findings,
-        notes=explanation.notes,
         settings=[Fact(key, value) for key, value in explanation.settings.items() if value],
         terms=words.ALLOCATOR_TERMS,
         version=__version__,

@@ -253,6 +253,14 @@ def peak_moment(peak: PeakMemory) -> str:
     return f"step {peak.step:,}" if peak.step else f"at {clock(peak.time_s)}"
 
 
+def peak_title(peak: PeakMemory) -> str:
+    """Return the heading of the composition of the peak."""
+    return (
+        f"What was live when the process was largest: {peak_moment(peak)}, "
+        f"{humane_bytes(peak.private_bytes)} of its own"
+    )
+
+
 def peak_note(peak: PeakMemory) -> str:
     """Return how the composition of the peak is known, and what it misses."""
     below = peak.highest_bytes - peak.private_bytes
