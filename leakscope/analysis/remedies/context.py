@@ -209,16 +209,27 @@ class CulpritContext:
             f"alive; {copy} keeps the part alone."
         )
 
-    def still_reachable(self) -> str:
+    def _still_reachable(self) -> str:
         """Return why collecting and emptying caches is of no use."""
         calls = "gc.collect()"
         if self.row.device_bytes:
             calls += " and torch.cuda.empty_cache()"
         return f"{calls} can't help: {self.name} still refers to all of it."
 
-    def remedy(self, title: str, account: str, *sentences: str, diff: str | None = None) -> Remedy:
-        """Return a remedy: ``account`` says what grows where, the sentences what to change."""
-        advice = " ".join(s for s in sentences if s)
+    def remedy(
+        self,
+        title: str,
+        account: str,
+        *sentences: str,
+        diff: str | None = None,
+        closing: str | None = None,
+    ) -> Remedy:
+        """Return a remedy: ``account`` says what grows where, the sentences what to change.
+
+        The closing one says why collecting is of no use, where nothing else is given for it.
+        """
+        last = self._still_reachable() if closing is None else closing
+        advice = " ".join(s for s in (*sentences, last) if s)
         text = " ".join(filter(None, (account, advice)))
         return Remedy(title=title, text=text, advice=advice if account else "", diff=diff)
 

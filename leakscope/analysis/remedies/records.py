@@ -53,7 +53,6 @@ def recognise_stored_exceptions(case: CulpritContext) -> Remedy | None:
         f"{_an_exception(case, case.row)} keeps its traceback, and that every local variable of "
         "the functions it passed through: batches, outputs, losses.",
         "Store repr(error) or traceback.format_exc(), or call error.with_traceback(None) first.",
-        case.still_reachable(),
         diff=diff,
     )
 
@@ -92,7 +91,6 @@ def _of_its_items(case: CulpritContext, errors: CensusRow) -> Remedy:
         "functions it passed through: batches, outputs, losses.",
         "Store repr(error) or traceback.format_exc() there, or call error.with_traceback(None) "
         "first.",
-        case.still_reachable(),
     )
 
 
@@ -142,7 +140,6 @@ def recognise_suspended(case: CulpritContext) -> Remedy | None:
         "functions they are in.",
         "Run each to its end or call its close() when no more of it is wanted, and keep what it "
         "gave instead.",
-        case.still_reachable(),
     )
 
 
@@ -232,14 +229,12 @@ def recognise_log_records(case: CulpritContext) -> Remedy | None:
             "the functions it passed through.",
             "Format each record when it comes, then set record.exc_info to None, as "
             "logging.handlers.QueueHandler.prepare() does, or keep what format(record) returns.",
-            case.still_reachable(),
         )
     return case.remedy(
         "Log numbers and short texts, and let the handler write sooner",
         case.opening(),
         "A record keeps the arguments of its call until it is written, whole tensors too.",
         "Log .item() or a shape instead, give the handler a smaller capacity, or flush() it.",
-        case.still_reachable(),
     )
 
 
@@ -253,7 +248,6 @@ def recognise_warnings(case: CulpritContext) -> Remedy | None:
         "Python keeps the text of each warning in the module that is warned, so that it shows none "
         "twice, and never forgets one.",
         "Leave numbers, paths and names out of the text, or hand them to logging.",
-        case.still_reachable(),
     )
 
 
@@ -277,7 +271,7 @@ def recognise_figures(case: CulpritContext) -> Remedy | None:
         f"keeps until it is closed ({case.measure() or 'one more each time'}).",
         f"Call {pyplot or 'plt'}.close({figure or 'fig'}) after the last use, or build it without "
         "pyplot: matplotlib.figure.Figure() is freed like any object.",
-        "gc.collect() can't help: pyplot's own list refers to every open figure.",
+        closing="gc.collect() can't help: pyplot's own list refers to every open figure.",
         diff=_figure_diff(case, pyplot, figure),
     )
 
@@ -300,7 +294,7 @@ def recognise_kept_figures(case: CulpritContext) -> Remedy | None:
         "open.",
         f"Call {pyplot or 'plt'}.close(figure) once it is saved, and keep its file or the numbers "
         "in it.",
-        "gc.collect() can't help: pyplot's own list refers to every open figure.",
+        closing="gc.collect() can't help: pyplot's own list refers to every open figure.",
     )
 
 
@@ -374,4 +368,4 @@ def recognise_output_history(case: CulpritContext) -> Remedy | None:
     )
     most = f" Most of it: {', '.join(cells)}." if cells else ""
     opening = f"{case.opening()}{most}"
-    return case.remedy("Display less, or clear the output history", opening, REMEDY)
+    return case.remedy("Display less, or clear the output history", opening, REMEDY, closing="")

@@ -26,7 +26,6 @@ def recognise_hooks(case: CulpritContext) -> Remedy | None:
         "and throws the handle away, so all of them stay registered, run, and keep what they "
         "refer to.",
         "Register before the loop, or keep the handle and call handle.remove() when done.",
-        case.still_reachable(),
         diff=_hook_diff(case, statement, node),
     )
 
@@ -96,6 +95,7 @@ def recognise_modules_made(case: CulpritContext) -> Remedy | None:
         f"Modules of that name are loaded again and again, each under a name of its own.{loaded}",
         "sys.modules keeps every module until the program ends, with all its globals. Load it once "
         "and pass what differs to a function of it, or `del sys.modules[name]` after use.",
+        closing="",
     )
 
 
@@ -112,7 +112,6 @@ def recognise_classes_made(case: CulpritContext) -> Remedy | None:
         "A class keeps its methods, their globals and all its attributes. Make it once for each "
         "set of arguments, with functools.lru_cache around the function that makes it, or pass "
         "what differs to instances of a single class.",
-        case.still_reachable(),
     )
 
 
@@ -146,7 +145,6 @@ def recognise_subscribers(case: CulpritContext) -> Remedy | None:
         "Subscribe before the loop, or take the callable out again once it was called, and let it "
         "keep numbers rather than tensors. Keeping only the last entries would drop subscribers "
         "that others count on.",
-        case.still_reachable(),
     )
 
 
@@ -212,7 +210,7 @@ def recognise_log_handlers(case: CulpritContext) -> Remedy | None:
         f"`{case.line.text}` at {case.where()} adds one more handler each time; each keeps its "
         "file or buffer, and every message is written once per handler.",
         f"Configure logging before the loop, or only when `{logger}.handlers` is empty.",
-        "gc.collect() can't help: loggers live as long as the program.",
+        closing="gc.collect() can't help: loggers live as long as the program.",
         diff=_log_handler_diff(case, node, logger),
     )
 
@@ -242,7 +240,6 @@ def recognise_library_registry(case: CulpritContext) -> Remedy | None:
         "It belongs to a library, which keeps what a call gives it until that is taken back "
         "(detach, close, unregister) or what it was registered for is gone.",
         f"Call it once, before the loop, or give it nothing large. {_NEWER_RELEASE}",
-        case.still_reachable(),
     )
 
 
@@ -257,7 +254,6 @@ def _clear_cache(case: CulpritContext) -> Remedy:
         "It is a library's cache of results, by the arguments of the call"
         + (", and has never answered one: every call is a new one to it." if never else "."),
         f"Pass it the same objects again instead of new ones, or clear it. {_NEWER_RELEASE}",
-        case.still_reachable(),
     )
 
 
@@ -282,7 +278,6 @@ def recognise_library_object(case: CulpritContext) -> Remedy | None:
             "Give it a number or a summary instead of the whole, or start again with another "
             f"{class_name} where the library lets you.",
             case.about_views(),
-            case.still_reachable(),
         )
     undo = _COUNTERPARTS.get((library, call.attr), "")
     return case.remedy(
@@ -291,7 +286,6 @@ def recognise_library_object(case: CulpritContext) -> Remedy | None:
         f"{belongs} What each call adds stays, and what it refers to, until it is taken back.",
         "Make the call once, outside what is repeated, or undo it when the round is done"
         + (f": {ast.unparse(call.value)}.{undo}(…)." if undo else " (remove, detach, unregister)."),
-        case.still_reachable(),
     )
 
 
@@ -354,7 +348,6 @@ def recognise_metric_state(case: CulpritContext) -> Remedy | None:
         f"{receiver} gathers every batch given to it at {case.where()} (`{case.line.text}`) and "
         "is never reset, so it keeps the predictions of all rounds, and its result mixes them.",
         f"Call {receiver}.reset() after {receiver}.compute().",
-        case.still_reachable(),
         diff=_metric_state_diff(case, receiver, computing),
     )
 
@@ -430,4 +423,5 @@ def recognise_trainer_evaluation(case: CulpritContext) -> Remedy | None:
         f"{_MOVING}: that saves {case.on_device}'s memory, not the host's."
         if case.on_device
         else f"{_MOVING}: that doesn't help here, where the host's memory is filled.",
+        closing="",
     )

@@ -42,7 +42,6 @@ def recognise_slices(case: CulpritContext) -> Remedy | None:
         f"{human_bytes(unread)} of that can't be read through it any more: a "
         f"slice keeps the whole storage of what it was cut from.{written}",
         f"{how} the part that is read, and the rest can go.",
-        case.still_reachable(),
         diff=diff,
     )
 
@@ -117,7 +116,6 @@ def recognise_concatenation(case: CulpritContext) -> Remedy | None:
         "time and never drops anything.",
         f"{graph}Keep the running figure that is read later, a window of fixed length "
         f"({case.variable}[-N:]), or write the parts to disk.",
-        case.still_reachable(),
         diff=diff,
     )
 
@@ -154,7 +152,6 @@ def recognise_gradient_log(case: CulpritContext) -> Remedy | None:
         "Every entry is as large as the parameters themselves. A number of each gradient "
         "(.norm().item(), .abs().max().item()) or a histogram is what a log needs; to look at "
         "whole gradients, keep those of the last steps or write them to a file.",
-        case.still_reachable(),
         diff=diff,
     )
 
@@ -204,7 +201,6 @@ def recognise_stored_activations(case: CulpritContext) -> Remedy | None:
         f"That is a hook, registered at {where}, and runs at every forward pass. Overwrite the "
         f"entry instead of appending to it, or add up what is needed of it.{cut} Once it was "
         "looked at, remove the hook by its handle: handle.remove().",
-        case.still_reachable(),
     )
 
 
@@ -241,7 +237,6 @@ def recognise_model_copies(case: CulpritContext) -> Remedy | None:
         "Each is a whole copy of the model. Keep the best or the last one, replaced when there is "
         "a better one, or write each to a file with torch.save; an average over epochs needs one "
         "running copy too.",
-        case.still_reachable(),
     )
 
 
@@ -278,7 +273,6 @@ def recognise_growing_module(case: CulpritContext) -> Remedy | None:
         "gradients, and parameters that come after the optimizer was made aren't trained by it.",
         "Make them before the optimizer, or replace the one that isn't needed any more; where a "
         "task really needs its own, move those of finished tasks to a file.",
-        case.still_reachable(),
     )
 
 
@@ -299,5 +293,4 @@ def recognise_param_groups(case: CulpritContext) -> Remedy | None:
         "parameters, and the optimizer keeps state for each of them.",
         "Add the group when its parameters become trainable, and only then; to change a learning "
         "rate, set it in the group that is there.",
-        case.still_reachable(),
     )
