@@ -253,26 +253,20 @@ def device_items(
 def _torch_devices(facts: dict[str, Any], reading: DriverReading) -> Item:
     build = facts.get("cuda_build") or facts.get("hip_build")
     kind = "CUDA" if facts.get("cuda_build") else "ROCm"
+    state, advice = State.OK, ""
     if facts.get("devices"):
         text = f"{plural(facts['devices'], 'device')}, torch built for {kind} {build}"
-        return Item(name="devices", state=State.OK, text=text)
-    if build:
-        return Item(
-            name="devices",
-            state=State.MISSING,
-            text=f"torch is built for {kind} {build}, but can use no device",
-            advice="Look at nvidia-smi and CUDA_VISIBLE_DEVICES; in a container, pass the GPUs on.",
-        )
-    if facts.get("accelerator"):
-        return Item(name="devices", state=State.OK, text=facts["accelerator"])
-    if reading.gpus:
-        return Item(
-            name="devices",
-            state=State.MISSING,
-            text="torch is built without CUDA, though there is a GPU",
-            advice="Install a build of torch for CUDA.",
-        )
-    return Item(name="devices", state=State.OK, text="none: torch is built for the CPU alone")
+    elif build:
+        state, text = State.MISSING, f"torch is built for {kind} {build}, but can use no device"
+        advice = "Look at nvidia-smi and CUDA_VISIBLE_DEVICES; in a container, pass the GPUs on."
+    elif facts.get("accelerator"):
+        text = facts["accelerator"]
+    elif reading.gpus:
+        state, text = State.MISSING, "torch is built without CUDA, though there is a GPU"
+        advice = "Install a build of torch for CUDA."
+    else:
+        text = "none: torch is built for the CPU alone"
+    return Item(name="devices", state=state, text=text, advice=advice)
 
 
 def _driver(facts: dict[str, Any], reading: DriverReading) -> Item:

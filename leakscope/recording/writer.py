@@ -123,7 +123,7 @@ class RecordingWriter:
 
     def move(self, directory: Path, header: HeaderRecord) -> bool:
         """Go on in another directory as what the header says; return whether that could be done."""
-        target = _unused(directory / f"{_stem(header)}{JOURNAL_SUFFIX}")
+        target = unused_path(directory / f"{_stem(header)}{JOURNAL_SUFFIX}")
         if self._fd < 0 or os.getpid() != self._pid:
             return False
         self._leave_thinning()
@@ -155,7 +155,7 @@ class RecordingWriter:
 
         Where machines share the directory one may look free that another has just taken.
         """
-        self.path = _unused(self.path)
+        self.path = unused_path(self.path)
         try:
             return os.open(self.path, flags, 0o644)
         except ours(FileExistsError):
@@ -559,12 +559,12 @@ def _decoded(data: bytes) -> Record | None:
     return decode_record(frame.payload) if isinstance(frame, JournalFrame) else None
 
 
-def _unused(path: Path) -> Path:
+def unused_path(path: Path) -> Path:
     """Return a name for a second recording of a process, or for equal numbers of two machines."""
     unused, number = path, 1
     while unused.exists():
         number += 1
-        unused = path.with_name(f"{path.stem}-{number}{JOURNAL_SUFFIX}")
+        unused = path.with_name(f"{path.stem}-{number}{path.suffix}")
     return unused
 
 

@@ -18,7 +18,7 @@ from leakscope.model.report import Culprit, Excerpt, Finding, HeldLine, PhaseSpa
 from leakscope.report import words
 from leakscope.report.charts import SECONDS, draw_series, is_fitted
 from leakscope.report.svg import Drawing
-from leakscope.report.tables import Bar
+from leakscope.report.tables import Bar, percent_of
 from leakscope.report.text import (
     Size,
     exact_bytes,
@@ -223,11 +223,6 @@ def pieces_of(text: str) -> list[Piece]:
     return [Piece(part, code=i % 2 == 1) for i, part in enumerate(parts) if part]
 
 
-def percent(share: float) -> str:
-    """Return a share as a CSS length between 0 and 100 %."""
-    return f"{100 * min(1.0, max(0.0, share if share == share else 0.0)):.2f}%"
-
-
 def _rate(suspect: Culprit | Finding) -> RateView | None:
     if not suspect.unit:
         return None
@@ -265,7 +260,7 @@ def _content_rows(holds: Sequence[HeldLine]) -> list[ContentRow]:
             detail=content.detail,
             count=humane_number(content.count),
             size=size_of(content.bytes),
-            bar=Bar("0", percent(content.bytes / most)),
+            bar=Bar("0", percent_of(content.bytes, most)),
         )
         for content in holds
     ]

@@ -113,43 +113,25 @@ def render_run_explanation_text(explained: RunExplanation) -> str:
 def next_steps(report: Report, run_path: str) -> list[NextStep]:
     """Return what to do with a run, the most useful first."""
     suspect = words.leading_suspect(report)
-    steps = list[NextStep]()
+    steps: list[tuple[str, str]] = []
+    compared = _command("compare", run_path, "NEW-RUN")
     if isinstance(suspect, Culprit) and suspect.remedy.diff:
         number = report.culprits.index(suspect) + 1
         choice = () if number == _first_with_diff(report) else ("--remedy", str(number))
-        steps.append(
-            NextStep(aim="try that change in a copy", command=_command("verify", run_path, *choice))
-        )
+        steps.append(("try that change in a copy", _command("verify", run_path, *choice)))
     if suspect is not None or report.verdict is RunVerdict.OUT_OF_MEMORY:
-        steps.append(
-            NextStep(
-                aim="change it, run again, then", command=_command("compare", run_path, "NEW-RUN")
-            )
-        )
+        steps.append(("change it, run again, then", compared))
     if report.verdict is RunVerdict.INCONCLUSIVE and suspect is None:
         again = run_again(report)
-        steps.append(
-            NextStep(
-                aim="run it for longer" if again else "run it for longer, then",
-                command=again or _command("compare", run_path, "NEW-RUN"),
-            )
-        )
+        aim = "run it for longer" if again else "run it for longer, then"
+        steps.append((aim, again or compared))
     if isinstance(suspect, Culprit):
-        name = suspect.path or suspect.name
-        steps.append(
-            NextStep(
-                aim="how that was decided",
-                command=_command("report", run_path, "--why", one_line(name)),
-            )
-        )
-    steps.append(
-        NextStep(
-            aim="read the whole report", command=_command("report", run_path, "--format", "text")
-        )
-    )
+        name = one_line(suspect.path or suspect.name)
+        steps.append(("how that was decided", _command("report", run_path, "--why", name)))
+    steps.append(("read the whole report", _command("report", run_path, "--format", "text")))
     if report.verdict is RunVerdict.CLEAN:
-        steps.append(NextStep(aim="keep it so in CI", command=_command("check", run_path)))
-    return steps
+        steps.append(("keep it so in CI", _command("check", run_path)))
+    return [NextStep(aim=aim, command=command) for aim, command in steps]
 
 
 def run_again(report: Report) -> str:

@@ -31,7 +31,6 @@ from leakscope.model.documents import GrowthReport, RunList
 from leakscope.model.explanation import Explanation, SnapshotComparison
 from leakscope.model.report import Report
 from leakscope.model.text import printable
-from leakscope.report.culprits import percent
 from leakscope.report.measuring import gauged_size
 from leakscope.report.page import report_page
 from leakscope.report.processes import process_course, process_detail, process_verdict
@@ -45,6 +44,7 @@ from leakscope.report.tables import (
     most_bytes,
     peak_note,
     peak_title,
+    percent_of,
     raised_words,
 )
 from leakscope.report.text import (
@@ -167,7 +167,7 @@ def _environment() -> Environment:
         owner=bookkeeper_words,
         peak_note=peak_note,
         peak_title=peak_title,
-        percent=percent,
+        percent=percent_of,
         process_course=process_course,
         process_detail=process_detail,
         process_verdict=process_verdict,

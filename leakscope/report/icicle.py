@@ -502,39 +502,32 @@ def _view(subjects: Sequence[IcicleSubject], mode: str) -> IcicleView:
 
 def _size_figure(subject: IcicleSubject) -> FigureView:
     retained = subject.retained
-    census = retained.censuses[retained.shown]
     weights = retained_weights(retained, subject.device, retained.shown)
-    boxes = _boxes(subject, weights, WHOLE[census.scope], CONTENTS)
-    return FigureView(
-        mode=CONTENTS,
-        title="Held",
-        moment=subject.moments[retained.shown],
-        total=size_of(weights.bytes[0]),
-        rows=1 + max((box.row for box in boxes), default=0),
-        boxes=boxes,
-    )
+    whole, moment = WHOLE[retained.censuses[retained.shown].scope], subject.moments[retained.shown]
+    return _figure(subject, weights, CONTENTS, "Held", moment, whole)
 
 
 def _growth_figure(subject: IcicleSubject, title: str) -> FigureView:
-    retained = subject.retained
     first, last = subject.ends
-    scopes = [retained.censuses[place].scope for place in (first, last)]
+    scopes = [subject.retained.censuses[place].scope for place in (first, last)]
     whole = WHOLE[scopes[0]] if scopes[0] is scopes[1] else BOTH
-    weights = grown_weights(retained, subject.device, first, last)
-    boxes = _boxes(subject, weights, whole, GROWTH)
+    moment = f"{subject.moments[first]} → {subject.moments[last]}"
+    weights = grown_weights(subject.retained, subject.device, first, last)
+    return _figure(subject, weights, GROWTH, title, moment, whole)
+
+
+def _figure(
+    subject: IcicleSubject, weights: Weights, mode: str, title: str, moment: str, whole: str
+) -> FigureView:
+    boxes = [_box(subject, box, whole, mode) for box in lay_out(subject.retained.nodes, weights)]
     return FigureView(
-        mode=GROWTH,
+        mode=mode,
         title=title,
-        moment=f"{subject.moments[first]} → {subject.moments[last]}",
-        total=size_of(weights.bytes[0], signed=True),
+        moment=moment,
+        total=size_of(weights.bytes[0], signed=mode == GROWTH),
         rows=1 + max((box.row for box in boxes), default=0),
         boxes=boxes,
     )
-
-
-def _boxes(subject: IcicleSubject, weights: Weights, whole: str, mode: str) -> list[BoxView]:
-    laid = lay_out(subject.retained.nodes, weights)
-    return [_box(subject, box, whole, mode) for box in laid]
 
 
 def _box(subject: IcicleSubject, box: IcicleBox, whole: str, mode: str) -> BoxView:

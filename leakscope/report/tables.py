@@ -122,9 +122,10 @@ def direction_of(change: float | None) -> str:
     return "" if not change else "down" if change < 0 else "up"
 
 
-def percent_of(part: float, whole: float) -> str:
-    """Return a part of a whole as a CSS length, at most all of it."""
-    return f"{100 * min(1.0, part / whole):.2f}%" if whole and part == part else "0.00%"
+def percent_of(part: float, whole: float = 1.0) -> str:
+    """Return a part of a whole as a CSS length between 0 and 100 %."""
+    share = part / whole if whole and part == part else 0.0
+    return f"{100 * min(1.0, max(0.0, share)):.2f}%"
 
 
 TELLING_BYTES = 1 << 20
