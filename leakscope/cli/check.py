@@ -363,10 +363,7 @@ class Repository:
 def find_repository(start: Path, project_root: str = "") -> Repository:
     """Return the repository around a folder, or the folder itself where there is none.
 
-    Args:
-        start: The working directory.
-        project_root: The folder that the paths of a run are relative to, where it is known.
-
+    ``project_root`` is the folder that the paths of a run are relative to, where it is known.
     """
     folder = Path(os.path.realpath(start))
     root = next((f for f in (folder, *folder.parents) if (f / ".git").exists()), folder)

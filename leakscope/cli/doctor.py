@@ -241,10 +241,7 @@ def device_items(
 ) -> list[Item]:
     """Return how torch's devices and the NVIDIA driver stand.
 
-    Args:
-        facts: What the process that imported torch reported.
-        read: Asks the driver.
-
+    ``facts`` are what the process that imported torch reported.
     """
     reading = read()
     return [_torch_devices(facts, reading), _driver(facts, reading)]

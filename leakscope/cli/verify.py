@@ -322,12 +322,7 @@ class ProjectCopy:
         return path
 
     def was_imported(self, file: str) -> bool | None:
-        """Return whether Python compiled a module of the copy; None where it keeps no such files.
-
-        Args:
-            file: The module's path below the project.
-
-        """
+        """Return whether Python compiled a module of the copy; None where that leaves no file."""
         if os.environ.get("PYTHONDONTWRITEBYTECODE") or sys.pycache_prefix:
             return None
         cache = (self.copy / file).parent / "__pycache__"

@@ -62,14 +62,8 @@ def explain_run(
     """Return what matters most about a run, in as many tokens as there may be.
 
     The verdict and the next command are always included. A part that doesn't fit is left
-    out whole, and parts behind it that do are included.
-
-    Args:
-        report: What was concluded.
-        run_path: The run directory, or a ``report.json``.
-        budget: How many tokens there may be.
-        is_recorded: Whether the recording lies there too, for commands that read it.
-
+    out whole, and parts behind it that do are included. Commands that read a recording come only
+    where it lies at ``run_path`` too: that may be a ``report.json``.
     """
     parts, last = [*_parts(report)], _next(report, run_path if is_recorded else "")
     whole = sum(part.tokens for part in (*parts, last))

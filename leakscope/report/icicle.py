@@ -112,11 +112,7 @@ def short_type(node: RetainedNode) -> str:
 def notes(retained: Retained, processes: int = 1, choosable: int = 1) -> list[str]:
     """Return what a reader must know of the censuses that can be looked at.
 
-    Args:
-        retained: what is drawn.
-        processes: how many the run had.
-        choosable: how many of them can be looked at.
-
+    Of so many processes ``choosable`` can be looked at.
     """
     count, taken = len(retained.censuses), f"{retained.taken:,}"
     kept = (

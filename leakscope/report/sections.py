@@ -71,10 +71,7 @@ class KindsView:
 def kinds_view(report: Report, anchors: Mapping[str, str]) -> KindsView | None:
     """Return the table of a report; None where it has none, as older ones.
 
-    Args:
-        report: The whole report.
-        anchors: Where culprits and findings stand on the page, by signature.
-
+    ``anchors`` are where culprits and findings stand on the page, by signature.
     """
     if not report.kinds:
         return None

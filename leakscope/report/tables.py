@@ -194,10 +194,7 @@ class LedgerView:
 def ledger_view(ledger: Ledger, in_workers: str = "") -> LedgerView:
     """Return the waterfall: each term begins where the one before ended.
 
-    Args:
-        ledger: The account.
-        in_workers: What grows by name in child processes.
-
+    ``in_workers`` is what grows by name in child processes.
     """
     ends = _running(ledger.entries)
     low, high = _scale(ledger, ends)

@@ -98,11 +98,8 @@ def timeline_view(
 ) -> TimelineView | None:
     """Return the timeline, or None where nothing was measured.
 
-    Args:
-        timeline: what is shown of it.
-        beginning: a sentence about the time before that.
-        laid: the culprit to draw over the lines.
-
+    ``beginning`` is a sentence about the time before it, ``laid`` the culprit to draw over the
+    lines.
     """
     if timeline is None or not any(finite(line.points) for line in timeline.lines):
         return None

@@ -177,13 +177,7 @@ shows that it holds."""
 
 
 def reached_bound(length: int | None, most: int) -> int:
-    """Return the largest bound that a second run reaches early.
-
-    Args:
-        length: Entries at the end of the run, None where they were not counted.
-        most: The bound for a run of any length.
-
-    """
+    """Return the largest bound that a second run reaches early, at most ``most``."""
     return most if not length else min(most, max(1, length // REACHED_PART))
 
 

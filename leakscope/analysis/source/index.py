@@ -63,11 +63,8 @@ _MOST_LINES = 8
 class SourceIndex:
     """Answers questions about a container from the recorded sources; never reads a file.
 
-    Args:
-        sources: Text of each source file by its path, as recorded.
-        project_root: The folder that shown paths are relative to.
-        titles: What the cells of a notebook are called, by their paths.
-
+    Shown paths are relative to ``project_root``; ``titles`` are what the cells of a notebook are
+    called, by their paths.
     """
 
     def __init__(
@@ -652,15 +649,9 @@ _TAKE_COROUTINES = frozenset({"start_soon", "run_coroutine_threadsafe"})
 def places_that_start(sources: SourceIndex, name: str, file: str, line: int) -> list[str]:
     """Return where tasks or threads of a function are started, as ``file:line``, each once.
 
-    Where no call of a library that starts them has it as an argument, the places that call it, or
-    hand it on, count: ``self.spawn(self.heartbeat())``.
-
-    Args:
-        sources: Where to look.
-        name: The function's qualified name.
-        file: The file that has it.
-        line: Its first line.
-
+    It is given by its qualified name, its file and its first line. Where no call of a library that
+    starts them has it as an argument, the places that call it, or hand it on, count:
+    ``self.spawn(self.heartbeat())``.
     """
     found: list[tuple[Statement, ast.Call]] = []
     if name.endswith(".run"):

@@ -464,11 +464,6 @@ class ItemWork:
     ``tree = parse(text)`` where ``title = tree.find("title")`` is appended, ``message.extend(x)``
     before the message is appended, ``volume[0]`` where ``volume = self.open[name]``: what a library
     allocates there, the items own. What a function was given to make an item needn't be part of it.
-
-    Args:
-        references: the container's.
-        feeding: the statements that put something into it.
-
     """
 
     def __init__(self, references: References, feeding: Iterable[Statement]) -> None:

@@ -625,10 +625,7 @@ class CellSpan(NamedTuple):
 class Cells:
     """The cells that were recorded, in the order in which they were run last.
 
-    Args:
-        sources: Text of each cell by the path of its code.
-        titles: What each is called: ``In [5]``.
-
+    ``titles`` are what each is called, by the path of its code: ``In [5]``.
     """
 
     def __init__(self, sources: dict[str, str], titles: dict[str, str]) -> None:

@@ -366,13 +366,7 @@ class ChangeView:
 def change_views(
     changes: Sequence[CulpritChange], axis: SharedAxis | None = None
 ) -> list[ChangeView]:
-    """Return every culprit, what is new or worse before the rest, else in the order of rank.
-
-    Args:
-        changes: what became of them.
-        axis: what both runs lie along.
-
-    """
+    """Return every culprit, what is new or worse before the rest, else in the order of rank."""
     taken: set[str] = set()
     ordered = words.worst_first(changes)
     return [_view(change, place, taken, axis) for place, change in enumerate(ordered)]

@@ -302,14 +302,7 @@ def render_check(
 ) -> str:
     """Return a check in one of :data:`FORMS`.
 
-    Args:
-        check: The outcome.
-        form: One of :data:`FORMS`.
-        width: Columns of a text.
-        color: Whether a text has colours.
-        version: leakscope's own, for SARIF.
-        otherwise: The file for what has no place of its own, for SARIF.
-
+    For SARIF ``version`` is leakscope's own, and ``otherwise`` the file for what has no place.
     """
     if form == "text":
         return render_check_text(check, width=width, color=color)
