@@ -116,9 +116,7 @@ class PlotLine:
 def draw_timeline(
     timeline: Timeline, key: str, size: tuple[int, int], laid_over: PlotLine | None = None
 ) -> Drawing:
-    """Return memory over the run with its phases shaded, its censuses ticked and one more line, if
-    any, over all.
-    """
+    """Return memory over the run: phases shaded, censuses ticked, one more line over all."""
     moments = moments_of(timeline.lines)
     lines = [
         [

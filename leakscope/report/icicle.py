@@ -110,10 +110,7 @@ def short_type(node: RetainedNode) -> str:
 
 
 def notes(retained: Retained, processes: int = 1, choosable: int = 1) -> list[str]:
-    """Return what a reader must know of the censuses that can be looked at.
-
-    Of so many processes ``choosable`` can be looked at.
-    """
+    """Return what a reader must know of censuses of one of so many processes."""
     count, taken = len(retained.censuses), f"{retained.taken:,}"
     kept = (
         f"{count} of {taken} censuses are kept, spread over the run. "

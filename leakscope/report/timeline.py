@@ -263,9 +263,7 @@ def unshaded_words(spans: Sequence[PhaseSpan], shown: tuple[float, float]) -> st
 
 
 def phase_data(spans: Sequence[PhaseSpan], shown: tuple[float, float]) -> list[dict[str, Any]]:
-    """Return phases as plain values; ``lasts`` is given for those that only a closer look
-    shades.
-    """
+    """Return phases as plain values; ``lasts`` is of those that only a closer look shades."""
     bare = too_short(spans, shown)
     least = (shown[1] - shown[0]) / CLOSEST
     return [

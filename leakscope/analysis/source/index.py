@@ -498,9 +498,7 @@ def lines_that_fill(sources: SourceIndex, registry: CountedRegistry) -> list[str
 
 
 def places_of(sources: SourceIndex, calls: Iterable[str]) -> list[str]:
-    """Return where the program makes one of these calls again and again, written as in the table
-    of registries.
-    """
+    """Return where such calls are made again and again, written as in the table of registries."""
     found: list[str] = []
     for call in calls:
         owner, _, function = call.rpartition(".")
