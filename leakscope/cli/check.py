@@ -17,6 +17,7 @@ import msgspec
 
 from leakscope.cli.output import (
     format_of,
+    format_option,
     is_stdout,
     notify,
     out_option,
@@ -108,13 +109,7 @@ def to_forms(
     help="Write what grows as a baseline, without failing; reasons in FILE are kept.",
 )
 @setting_options("check.ignore", "check.strict")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(_FORMS),
-    default=None,
-    help="[default: by the suffix of --out, else text]",
-)
+@format_option("text", _FORMS)
 @out_option()
 @click.option(
     "--also",

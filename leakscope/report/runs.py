@@ -34,7 +34,6 @@ from leakscope.model.layout import AnswerCell, Column, Paper, Table, table_lines
 from leakscope.model.report import (
     REPORT_SCHEMA_VERSION,
     Culprit,
-    Finding,
     Report,
     RunVerdict,
     Severity,
@@ -329,11 +328,9 @@ class _PageHead(HTMLParser):
 
 def live_leak_of(report: Report, now: float) -> LiveLeak | None:
     """Return what leaks by a verdict on a program that still runs; None of any other verdict."""
-    suspects: list[Culprit | Finding] = [*report.culprits, *report.findings]
-    grave = [each for each in suspects if each.severity is not Severity.NOTE]
-    if report.verdict is not RunVerdict.LEAK or not grave:
+    culprit = words.leading_suspect(report)
+    if report.verdict is not RunVerdict.LEAK or culprit is None:
         return None
-    culprit = grave[0]
     ahead = culprit.forecast if isinstance(culprit, Culprit) else None
     left = None if ahead is None else words.seconds_until_full(ahead, report.work)
     since = culprit.since if isinstance(culprit, Culprit) else None
