@@ -31,7 +31,7 @@ from leakscope.model.documents import GrowthReport, RunList
 from leakscope.model.explanation import Explanation, SnapshotComparison
 from leakscope.model.report import Report
 from leakscope.model.text import printable
-from leakscope.report.measuring import gauged_size
+from leakscope.report.measuring import gauged_size, scope_words
 from leakscope.report.page import report_page
 from leakscope.report.processes import process_course, process_detail, process_verdict
 from leakscope.report.sections import effect_words, shade_of
@@ -48,6 +48,7 @@ from leakscope.report.tables import (
     raised_words,
 )
 from leakscope.report.text import (
+    clock,
     exact_bytes,
     exact_interval,
     humane_bytes,
@@ -59,7 +60,11 @@ from leakscope.report.text import (
     size_of,
 )
 from leakscope.report.words import (
+    ANSWERS,
     BLOCK_CLASSES,
+    CAUSES,
+    GROWTH_KINDS,
+    KIND_MEANINGS,
     SEVERITIES,
     SEVERITY_MEANINGS,
     SLACKS,
@@ -146,9 +151,12 @@ def _environment() -> Environment:
     )
     environment.filters.update(
         amount=size_of,
+        answer=ANSWERS.__getitem__,
         bar=bar_of,
         block_class=BLOCK_CLASSES.__getitem__,
+        cause=CAUSES.__getitem__,
         cell=cell_of,
+        clock=clock,
         direction=direction_of,
         duration=humane_duration,
         effect=effect_words,
@@ -157,6 +165,8 @@ def _environment() -> Environment:
         exact=exact_bytes,
         exact_interval=exact_interval,
         gauged=gauged_size,
+        growth_kind=GROWTH_KINDS.__getitem__,
+        growth_meaning=KIND_MEANINGS.__getitem__,
         holder=owner_words,
         in_bytes=humane_bytes,
         known=known_words,
@@ -174,6 +184,7 @@ def _environment() -> Environment:
         raised=raised_words,
         rate=humane_rate,
         role=role_words,
+        scope=scope_words,
         severity=SEVERITIES.__getitem__,
         severity_meaning=SEVERITY_MEANINGS.__getitem__,
         shade=shade_of,

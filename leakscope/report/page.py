@@ -66,8 +66,9 @@ from leakscope.report.tables import (
     growth_rows,
     ledger_view,
     phase_rows,
+    size_facts,
 )
-from leakscope.report.text import humane_duration, humane_moment, size_of
+from leakscope.report.text import humane_duration, humane_moment
 from leakscope.report.timeline import (
     TimelineView,
     beginning_note,
@@ -279,8 +280,7 @@ def environment_facts(run: RunFacts) -> list[Fact]:
     """Return what the run ran on."""
     facts = [Fact(name.replace("_", " "), value) for name, value in sorted(run.environment.items())]
     if run.limit_bytes is not None:
-        limit = size_of(run.limit_bytes)
-        facts.insert(0, Fact("memory limit", limit.text, limit.exact))
+        facts = [*size_facts([("memory limit", run.limit_bytes)]), *facts]
     if elsewhere := words.platform_words(run.environment):
         facts.append(Fact("not measured here", elsewhere))
     return facts

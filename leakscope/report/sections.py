@@ -26,9 +26,9 @@ from leakscope.model.text import plural
 from leakscope.report import words
 from leakscope.report.device_map import SHADES, MapView, free_entries, map_entry, map_view
 from leakscope.report.snapshot import PoolView, figure_facts, parts_of, pool_views
-from leakscope.report.tables import Bar, Fact
-from leakscope.report.text import Size, humane_number, size_of
-from leakscope.report.words import CAUSES, role_words
+from leakscope.report.tables import Bar, Fact, size_facts
+from leakscope.report.text import humane_number, size_of
+from leakscope.report.words import role_words
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,7 @@ class DeviceSection:
 class GrowthKindRow:
     """A kind of growth that applies to a run."""
 
-    name: str
-    meaning: str
-    answer: str
-    size: Size | None
+    kind: KindAnswer
     shown: str
     """What shows it: a culprit, finding or name; else the section."""
     is_code: bool
@@ -88,10 +85,7 @@ def kinds_view(report: Report, anchors: Mapping[str, str]) -> KindsView | None:
 def _kind_row(kind: KindAnswer, anchors: Mapping[str, str]) -> GrowthKindRow:
     section = kind.section.value if kind.section is not None else ""
     return GrowthKindRow(
-        name=words.GROWTH_KINDS[kind.kind],
-        meaning=words.KIND_MEANINGS[kind.kind],
-        answer=words.ANSWERS[kind.answer],
-        size=size_of(kind.bytes) if kind.bytes is not None else None,
+        kind=kind,
         shown=kind.subject or words.SECTIONS.get(section, ""),
         is_code=bool(kind.subject) and kind.section is not ShownIn.FINDINGS,
         link=anchors.get(kind.signature, section),
@@ -121,8 +115,7 @@ def _device_facts(device: DeviceMemory) -> list[Fact]:
         ("Outside the allocator", device.outside_bytes),
         ("Page-locked on the host", device.pinned_bytes),
     ]
-    parts = [(label, size_of(amount)) for label, amount in sizes if amount]
-    return [Fact(label, size.text, size.exact) for label, size in parts]
+    return size_facts((label, amount) for label, amount in sizes if amount)
 
 
 def _map(device: DeviceMemory, anchor: str) -> MapView:
@@ -211,8 +204,7 @@ def _shortage_facts(ended: OutOfMemory) -> list[Fact]:
         ("Held by torch's allocator", ended.reserved_bytes),
         ("Limit", ended.limit_bytes),
     ]
-    parts = [(label, size_of(size)) for label, size in sizes if size is not None]
-    facts = [Fact(label, size.text, size.exact) for label, size in parts]
+    facts = size_facts((label, size) for label, size in sizes if size is not None)
     return [*facts, Fact("Kind of shortage", ended.shortage)] if ended.shortage else facts
 
 
@@ -236,17 +228,11 @@ def effect_words(effect: Effect) -> str:
 class CompiledRow:
     """One function that was compiled."""
 
-    function: str
+    entry: CompiledEntry
     place: str
     """Its first line; of a library's the line that calls it."""
-    entries: str
     limit: str
     """How many it may have, and whether there are so many."""
-    is_full: bool
-    again: str
-    """How often it was compiled again."""
-    reasons: list[str]
-    size: Size | None
     each: str
     """What one entry takes, and what of it are tensors."""
 
@@ -292,17 +278,9 @@ def _compiled_row(entry: CompiledEntry, kept: CompiledCode) -> CompiledRow:
         )
     is_installed = "site-packages" in entry.place or "dist-packages" in entry.place
     return CompiledRow(
-        function=entry.function,
+        entry=entry,
         place=entry.called_at[0] if is_installed and entry.called_at else entry.place,
-        entries=humane_number(entry.entries),
         limit=limit,
-        is_full=entry.hit_limit,
-        again=humane_number(entry.recompilations),
-        reasons=[
-            f"{CAUSES[reason.cause]}: {reason.guard} ({humane_number(reason.count)})"
-            for reason in entry.reasons
-        ],
-        size=None if entry.bytes is None else size_of(entry.bytes),
         each=", ".join(parts),
     )
 

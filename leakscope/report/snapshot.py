@@ -27,7 +27,7 @@ from leakscope.report.device_map import (
     map_entry,
     map_view,
 )
-from leakscope.report.tables import Bar, Fact
+from leakscope.report.tables import Bar, Fact, size_facts
 from leakscope.report.text import (
     Size,
     humane_bytes,
@@ -140,8 +140,7 @@ def figure_facts(figures: Figures) -> list[Fact]:
     ]
     if figures.pending:
         amounts.append(("Freed, still waited for", figures.pending))
-    sizes = [(label, size_of(amount)) for label, amount in amounts]
-    return [Fact(label, size.text, size.exact) for label, size in sizes]
+    return size_facts(amounts)
 
 
 def parts_of(figures: Figures, whole: int) -> list[Bar]:
@@ -219,15 +218,12 @@ def _fault(device: DeviceExplanation) -> FaultView | None:
     fault = device.fault
     if fault is None:
         return None
-    requested, free, missing = (
-        size_of(amount) for amount in (fault.request, fault.device_free, fault.missing)
-    )
-    facts = [
-        Fact("Asked for", requested.text, requested.exact),
-        Fact("Left on the device", free.text, free.exact),
-        Fact("Missing", missing.text, missing.exact),
-        Fact("Asked by", fault.operation),
+    sizes = [
+        ("Asked for", fault.request),
+        ("Left on the device", fault.device_free),
+        ("Missing", fault.missing),
     ]
+    facts = [*size_facts(sizes), Fact("Asked by", fault.operation)]
     known = [fact for fact in facts if fact.value and fault.request is not None]
     return FaultView(fault.sentence, known, fault.place, fault.fits_if)
 

@@ -42,6 +42,12 @@ class Fact:
     exact: str = ""
 
 
+def size_facts(amounts: Iterable[tuple[str, float | None]]) -> list[Fact]:
+    """Return amounts of bytes with their labels."""
+    sizes = [(label, size_of(amount)) for label, amount in amounts]
+    return [Fact(label, size.text, size.exact) for label, size in sizes]
+
+
 @dataclass(frozen=True)
 class Bar:
     """A bar inside a cell: where it begins and how wide it is, as CSS lengths."""
@@ -137,18 +143,13 @@ BEGINS_LATE = 0.3
 _GROUPS = {
     "by name": ("named", "graph"),
     "estimated": ("imputed", "native"),
-    "measured otherwise": (),
+    "measured otherwise": ("other",),
     "leakscope itself": ("own",),
     "unexplained": ("unexplained",),
 }
-"""Kinds of entries by how well they are known; what none lists was measured otherwise."""
-_STYLES = {
-    "by name": "named",
-    "estimated": "imputed",
-    "measured otherwise": "other",
-    "leakscope itself": "own",
-    "unexplained": "unexplained",
-}
+"""Kinds of entries by how well they are known, the one whose style they have first; what none
+lists was measured otherwise.
+"""
 
 
 @dataclass(frozen=True)
@@ -342,7 +343,7 @@ def _parts(entries: Sequence[LedgerEntry]) -> list[LedgerPart]:
     grown = {group: amount for group, amount in amounts.items() if amount > 0}
     whole, parts, so_far = sum(grown.values()), list[LedgerPart](), 0
     for group, amount in grown.items():
-        bar = Bar(percent_of(so_far, whole), percent_of(amount, whole), _STYLES[group])
+        bar = Bar(percent_of(so_far, whole), percent_of(amount, whole), _GROUPS[group][0])
         parts.append(LedgerPart(group, humane_share(amount / whole), size_of(amount), bar))
         so_far += amount
     return parts

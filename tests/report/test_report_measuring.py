@@ -52,11 +52,11 @@ def test_censuses_are_summed_up_in_a_sentence() -> None:
 
 
 def test_each_census_has_a_row_and_a_line_along_the_run() -> None:
-    view = measuring_view(overhead(taken(10, 0.1, "full"), taken(20, 0.05)), 40)
-    assert [(row.when, row.where, row.level) for row in view.taken] == [
-        ("0:10", "train, step 100", "whole heap"),
-        ("0:20", "train, step 200", "the program's own names"),
-    ]
+    measured = overhead(taken(10, 0.1, "full"), taken(20, 0.05, requested=True))
+    view = measuring_view(measured, 40)
+    page = render_html(msgspec.structs.replace(samples.leaking(), overhead=measured))
+    assert '">0:10</th><td>train, step 100</td><td>whole heap</td>' in page
+    assert '">0:20</th><td>train, step 200</td><td>the program&#39;s own names (on req' in page
     assert view.strip is not None
     assert view.strip.full == "M250.0 40v-40.0"
     assert view.strip.focused == "M500.0 40v-23.0"
@@ -68,7 +68,7 @@ def test_of_very_many_censuses_those_that_paused_longest_are_listed_and_that_is_
     view = measuring_view(overhead(*every), 1000)
     assert len(view.taken) == MOST_ROWS
     assert view.taken_note == f"The {MOST_ROWS} that paused longest."
-    assert view.taken[0].second == "50.000"
+    assert view.taken[0].time_s == 50
 
 
 def test_without_a_census_nothing_is_claimed() -> None:
