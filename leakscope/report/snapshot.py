@@ -29,11 +29,9 @@ from leakscope.report.device_map import (
 )
 from leakscope.report.tables import Bar, Fact, size_facts
 from leakscope.report.text import (
-    Size,
     humane_bytes,
     humane_duration,
     humane_number,
-    size_of,
 )
 from leakscope.report.timeline import TimelineView
 
@@ -43,13 +41,9 @@ class PoolView:
     """One stream and pool."""
 
     label: str
-    is_private: bool
-    reserved: Size
     parts: list[Bar]
-    live: Size
-    cached: Size
-    stuck: Size
-    largest: Size
+    sums: list[int]
+    """By the names in :data:`words.SUMS`."""
 
 
 @dataclass(frozen=True)
@@ -131,13 +125,7 @@ def snapshot_page(explanation: Explanation) -> SnapshotPage:
 
 def figure_facts(figures: Figures) -> list[Fact]:
     """Return the sums of a device as labels and sizes."""
-    amounts = [
-        ("Reserved", figures.reserved),
-        ("Live", figures.active),
-        ("Cache", figures.cached + figures.releasable),
-        ("Stuck in holes", figures.stuck - figures.releasable),
-        ("Largest free block", figures.largest_hole),
-    ]
+    amounts = [*zip(words.SUMS, words.sums_of(figures), strict=True)]
     if figures.pending:
         amounts.append(("Freed, still waited for", figures.pending))
     return size_facts(amounts)
@@ -148,11 +136,8 @@ def parts_of(figures: Figures, whole: int) -> list[Bar]:
     if not whole:
         return []
     bars, left = [], 0
-    for kind, amount in (
-        ("live", figures.active),
-        ("stuck", figures.stuck - figures.releasable),
-        ("cached", figures.cached + figures.releasable),
-    ):
+    _, live, cached, stuck, _ = words.sums_of(figures)
+    for kind, amount in (("live", live), ("stuck", stuck), ("cached", cached)):
         bars.append(Bar(f"{100 * left / whole:.2f}%", f"{100 * amount / whole:.2f}%", kind))
         left += amount
     return bars
@@ -190,12 +175,9 @@ def _device_view(device: DeviceExplanation) -> SnapshotDevice:
 
 
 def _moments(device: DeviceExplanation) -> list[Fact]:
-    amounts = []
     if device.fault is not None and device.fault.request is not None:
-        amounts.append(("Asked for in vain", device.fault.request))
-    elif device.peak is not None:
-        amounts.append(("Peak of the history", device.peak.live_bytes))
-    return [Fact(label, size_of(amount).text, size_of(amount).exact) for label, amount in amounts]
+        return size_facts([("Asked for in vain", device.fault.request)])
+    return size_facts([("Peak of the history", device.peak.live_bytes)] if device.peak else [])
 
 
 def _map(device: DeviceExplanation, key: str, figures: Figures) -> MapView | None:
@@ -243,13 +225,8 @@ def pool_views(rows: Sequence[PoolFigures]) -> list[PoolView]:
     return [
         PoolView(
             label=words.group_words(row.stream, row.pool, is_small=row.is_small),
-            is_private=row.is_private,
-            reserved=size_of(row.figures.reserved),
             parts=parts_of(row.figures, top),
-            live=size_of(row.figures.active),
-            cached=size_of(row.figures.cached + row.figures.releasable),
-            stuck=size_of(row.figures.stuck - row.figures.releasable),
-            largest=size_of(row.figures.largest_hole),
+            sums=words.sums_of(row.figures),
         )
         for row in rows
     ]
@@ -279,7 +256,8 @@ class SumsRow:
 
     name: str
     parts: list[Bar]
-    sizes: list[Size]
+    sums: list[int | None]
+    """By the names in :data:`COLUMNS`."""
 
 
 @dataclass(frozen=True)
@@ -309,7 +287,7 @@ class SnapshotsPage:
 
 
 BY_CLASS = "By what it is for"
-COLUMNS = ("Reserved", "Live", "Cache", "Stuck in holes", "Largest free block", "Peak")
+COLUMNS = (*words.SUMS, "Peak")
 
 
 def snapshots_page(comparison: SnapshotComparison) -> SnapshotsPage:
@@ -335,17 +313,7 @@ def _compared_device(device: DeviceComparison, names: Sequence[str]) -> Compared
         SumsRow(
             name=name,
             parts=parts_of(figures, top),
-            sizes=[
-                size_of(amount)
-                for amount in (
-                    figures.reserved,
-                    figures.active,
-                    figures.cached + figures.releasable,
-                    figures.stuck - figures.releasable,
-                    figures.largest_hole,
-                    device.peaks[number],
-                )
-            ],
+            sums=[*words.sums_of(figures), device.peaks[number]],
         )
         for number, (name, figures) in enumerate(zip(names, device.figures, strict=True))
     ]

@@ -19,7 +19,14 @@ from leakscope.model.comparison import (
     CulpritChange,
     ValueChange,
 )
-from leakscope.model.device import DEFAULT_POOL, UNKNOWN_POOL, DeviceMemory, DeviceOwner, Slack
+from leakscope.model.device import (
+    DEFAULT_POOL,
+    UNKNOWN_POOL,
+    DeviceMemory,
+    DeviceOwner,
+    Figures,
+    Slack,
+)
 from leakscope.model.explanation import (
     BlockClass,
     DeviceComparison,
@@ -624,6 +631,21 @@ CHANGED = {
     "less": "Less",
     "nothing": "The same",
 }
+SUMS = ("Reserved", "Live", "Cache", "Stuck in holes", "Largest free block")
+"""Sums of a device or pool, as its tables show them."""
+
+
+def sums_of(figures: Figures) -> list[int]:
+    """Return the sums of a device or pool, by the names in :data:`SUMS`."""
+    return [
+        figures.reserved,
+        figures.active,
+        figures.cached + figures.releasable,
+        figures.stuck - figures.releasable,
+        figures.largest_hole,
+    ]
+
+
 ALLOCATOR_TERMS = {
     "reserved": "What the allocator took from the driver: nearly what nvidia-smi shows.",
     "live": "Reserved and in use: tensors, workspaces, and frees that a stream waits for.",
