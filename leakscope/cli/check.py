@@ -355,7 +355,7 @@ class Repository:
         return path
 
 
-def find_repository(start: Path, project_root: str = "") -> Repository:
+def find_repository(start: Path, project_root: str) -> Repository:
     """Return the repository around a folder, or the folder itself where there is none.
 
     ``project_root`` is the folder that the paths of a run are relative to, where it is known.

@@ -249,7 +249,7 @@ class RecordingWriter:
         if fault.errno not in _NO_SPACE:
             self._give_up(f"The recording stopped: {fault.strerror} ({self.path}).")
         elif optional:
-            self._thin("the disk is full")
+            self._thin()
         else:
             self._stop("recording-stopped", f"The recording stopped: {fault.strerror}.")
 
@@ -262,10 +262,12 @@ class RecordingWriter:
                     self._give_up(f"The recording stopped: {fault.strerror} ({self.path}).")
         return True
 
-    def _thin(self, reason: str) -> None:
+    def _thin(self) -> None:
         if not self._thinned:
             self._thinned = True
-            message = f"Sources, allocation windows and device snapshots are left out: {reason}."
+            message = (
+                "Sources, allocation windows and device snapshots are left out: the disk is full."
+            )
             self.write(NoteRecord(slug="recording-thinned", message=message))
 
     def _stop(self, slug: str, reason: str) -> None:

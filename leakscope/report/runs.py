@@ -487,14 +487,14 @@ _TELLS = frozenset({RunVerdict.LEAK, RunVerdict.CLEAN})
 """A run with another verdict doesn't tell that something has stopped to grow."""
 
 
-def histories_of(runs: Sequence[ListedRun], *, are_alike: bool = False) -> list[RunHistory]:
+def histories_of(runs: Sequence[ListedRun]) -> list[RunHistory]:
     """Return what became of the first culprit of each script that has been run often enough.
 
-    It is the lead of the newest run that has one. Forms of one program are no history.
+    It is the lead of the newest run that has one.
     """
     by_script: dict[str, list[ListedRun]] = {}
     for run in sorted(runs, key=lambda run: run.created):
-        if run.verdict is not None and run.script and not are_alike:
+        if run.verdict is not None and run.script:
             by_script.setdefault(run.script, []).append(run)
     found = [_history(s, some) for s, some in by_script.items() if len(some) >= FEWEST_IN_A_HISTORY]
     return [history for history in found if history is not None]

@@ -260,7 +260,7 @@ def never_clears(program: UserProgram) -> Statement | None:
 def freezing(program: UserProgram) -> Statement | None:
     """Return the statement that switches parameters' gradients off, None without one."""
     for statement in program.mentioning("requires_grad_"):
-        if (call := _call(statement.node, "requires_grad_")) and _first_is(call, False):
+        if (call := _call(statement.node, "requires_grad_")) and _first_is_false(call):
             return statement
     for statement in program.mentioning("requires_grad"):
         node = statement.node
@@ -301,12 +301,11 @@ def _call(statement: ast.stmt, method: str) -> ast.Call | None:
 
 def _keeps_zeros(call: ast.Call) -> bool:
     named = [k.value for k in call.keywords if k.arg == "set_to_none"]
-    return _is_false(named[0]) if named else _first_is(call, False)
+    return _is_false(named[0]) if named else _first_is_false(call)
 
 
-def _first_is(call: ast.Call, value: bool) -> bool:
-    first = call.args[0] if call.args else None
-    return isinstance(first, ast.Constant) and first.value is value
+def _first_is_false(call: ast.Call) -> bool:
+    return bool(call.args) and _is_false(call.args[0])
 
 
 def _is_false(node: ast.expr) -> bool:
