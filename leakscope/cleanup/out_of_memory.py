@@ -426,11 +426,8 @@ _MAY_PAUSE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENE
 def drop_locals(error: BaseException, outer: int = 0) -> None:
     """Drop the locals of all frames that have ended, of an exception and those behind it.
 
-    Args:
-        error: the exception.
-        outer: the ``id`` of an exception to leave alone, with those behind it: one that was being
-            handled already is the program's own business.
-
+    ``outer`` is the ``id`` of an exception to leave alone, with those behind it: one that was being
+    handled already is the program's own business.
     """
     for frame in _frames(error, outer):
         if not _is_paused(frame):

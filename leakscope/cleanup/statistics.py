@@ -157,9 +157,7 @@ def _host() -> HostMemory:
 
 
 def pinned_memory() -> int | None:
-    """Return page-locked bytes that torch holds; None where it holds none or doesn't report
-    them.
-    """
+    """Return page-locked bytes that torch holds; None where it reports none."""
     return DeviceProbe().read().get(gauge.PINNED_HOST)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leakscope.cli.monitor import forward_termination
+from leakscope.cli.monitor import forward_termination, monitor
 from leakscope.cli.output import notify, run_directory_options, setting_options, to_process_number
 from leakscope.cli.report import finish
 from leakscope.model.errors import EXIT_ERROR, LeakscopeError
@@ -290,8 +290,6 @@ def _watch(
     context: click.Context, pid: int, options: SessionOptions, seconds: float | None
 ) -> None:
     """Watch from outside what may not be entered."""
-    from leakscope.cli.monitor import monitor
-
     notify(
         "its memory is watched from outside instead: how much, when, and in which process; not "
         "what holds it, and no line. Ctrl-C ends it."

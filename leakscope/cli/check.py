@@ -17,6 +17,7 @@ import msgspec
 
 from leakscope.cli.output import (
     format_of,
+    format_option,
     is_stdout,
     notify,
     out_option,
@@ -32,6 +33,7 @@ from leakscope.configuration import BY_NAME
 from leakscope.model import __version__
 from leakscope.model.errors import EXIT_OK, EXIT_THRESHOLD, LeakscopeError, NewerSchemaError
 from leakscope.model.report import Culprit, Finding, Report
+from leakscope.model.text import plural
 
 if TYPE_CHECKING:
     from leakscope.analysis.gate import Allowed, GrowthLimit
@@ -107,13 +109,7 @@ def to_forms(
     help="Write what grows as a baseline, without failing; reasons in FILE are kept.",
 )
 @setting_options("check.ignore", "check.strict")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(_FORMS),
-    default=None,
-    help="[default: by the suffix of --out, else text]",
-)
+@format_option("text", _FORMS)
 @out_option()
 @click.option(
     "--also",
@@ -234,8 +230,6 @@ def read_baseline(path: Path) -> Baseline:
         LeakscopeError: it is none, or can't be read.
 
     """
-    import msgspec
-
     from leakscope.model.documents import BASELINE_SCHEMA_VERSION, Baseline
 
     class Head(msgspec.Struct):
@@ -275,7 +269,6 @@ def _read(run: Path) -> tuple[Report, str]:
 def _write_baseline(checked: Check, report: Report, allowed: Allowed, path: Path) -> None:
     from leakscope.analysis.gate import stale_baseline_entries
     from leakscope.analysis.gate.baseline import new_baseline
-    from leakscope.model.text import plural
     from leakscope.report.gates import log_line
     from leakscope.report.json import render_json
 
@@ -362,13 +355,10 @@ class Repository:
         return path
 
 
-def find_repository(start: Path, project_root: str = "") -> Repository:
+def find_repository(start: Path, project_root: str) -> Repository:
     """Return the repository around a folder, or the folder itself where there is none.
 
-    Args:
-        start: The working directory.
-        project_root: The folder that the paths of a run are relative to, where it is known.
-
+    ``project_root`` is the folder that the paths of a run are relative to, where it is known.
     """
     folder = Path(os.path.realpath(start))
     root = next((f for f in (folder, *folder.parents) if (f / ".git").exists()), folder)

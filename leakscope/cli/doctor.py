@@ -15,7 +15,7 @@ import click
 
 from leakscope.cli.output import terminal_width, wants_color, write_output
 from leakscope.model import __version__
-from leakscope.model.documents import Item, State
+from leakscope.model.documents import Health, InForce, Item, State
 from leakscope.model.errors import EXIT_ERROR, EXIT_OK, LeakscopeError
 from leakscope.model.text import human_bytes, plural
 from leakscope.probes.nvidia import DriverReading, read_gpus
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leakscope.configuration.project import Configuration
-    from leakscope.model.documents import Health, InForce
     from leakscope.model.known import Own
 
 
@@ -87,7 +86,6 @@ def examine() -> Health:
         read_known_culprits,
         read_suppressions,
     )
-    from leakscope.model.documents import Health, Item, State
     from leakscope.probes.environment import memory_abilities
 
     configuration = read_configuration()
@@ -136,7 +134,6 @@ def _bad_limit(configuration: Configuration) -> list[str]:
 def settings_in_force(configuration: Configuration) -> list[InForce]:
     """Return every setting with its value and where that was chosen."""
     from leakscope.configuration import SETTINGS
-    from leakscope.model.documents import InForce
 
     return [
         InForce(
@@ -156,8 +153,6 @@ def _plain(value: Any) -> Any:
 
 
 def _python() -> Item:
-    from leakscope.model.documents import Item, State
-
     version = f"{platform.python_version()} ({sys.implementation.name})"
     if any(importlib.util.find_spec(reader) is not None for reader in ("tomllib", "tomli")):
         return Item(name="Python", state=State.OK, text=version)
@@ -166,8 +161,6 @@ def _python() -> Item:
 
 
 def _torch(facts: dict[str, Any]) -> list[Item]:
-    from leakscope.model.documents import Item, State
-
     if "fault" in facts:
         advice = "Try it yourself: python -c 'import torch'."
         return [Item(name="torch", state=State.BROKEN, text=facts["fault"], advice=advice)]
@@ -186,8 +179,6 @@ def _torch(facts: dict[str, Any]) -> list[Item]:
 
 
 def _walker(facts: dict[str, Any]) -> Item:
-    from leakscope.model.documents import Item, State
-
     name = "walker of the heap"
     if "walker_fault" in facts:
         text = f"the native one can't be loaded: {facts['walker_fault']}"
@@ -206,7 +197,6 @@ def _walker(facts: dict[str, Any]) -> Item:
 
 
 def _frameworks() -> Item:
-    from leakscope.model.documents import Item, State
     from leakscope.probes.environment import environment
 
     facts = environment(_FRAMEWORKS)
@@ -216,8 +206,6 @@ def _frameworks() -> Item:
 
 def _known_culprits(own: Own) -> Item:
     from leakscope.analysis.remedies.catalogue import shipped
-    from leakscope.model.documents import Item, State
-    from leakscope.model.text import plural
 
     name, catalogue = "known culprits", shipped()
     mine = f", {len(own.entries)} of your own" if own.entries else ""
@@ -229,9 +217,6 @@ def _known_culprits(own: Own) -> Item:
 
 def _room(configuration: Configuration) -> Item:
     """Return whether runs can be recorded where they go."""
-    from leakscope.model.documents import Item, State
-    from leakscope.model.text import human_bytes
-
     name, runs = "folder of runs", Path(configuration.value("runs")).absolute()
     try:
         folder = next(path for path in (runs, *runs.parents) if path.exists())
@@ -256,10 +241,7 @@ def device_items(
 ) -> list[Item]:
     """Return how torch's devices and the NVIDIA driver stand.
 
-    Args:
-        facts: What the process that imported torch reported.
-        read: Asks the driver.
-
+    ``facts`` are what the process that imported torch reported.
     """
     reading = read()
     return [_torch_devices(facts, reading), _driver(facts, reading)]
@@ -268,26 +250,20 @@ def device_items(
 def _torch_devices(facts: dict[str, Any], reading: DriverReading) -> Item:
     build = facts.get("cuda_build") or facts.get("hip_build")
     kind = "CUDA" if facts.get("cuda_build") else "ROCm"
+    state, advice = State.OK, ""
     if facts.get("devices"):
         text = f"{plural(facts['devices'], 'device')}, torch built for {kind} {build}"
-        return Item(name="devices", state=State.OK, text=text)
-    if build:
-        return Item(
-            name="devices",
-            state=State.MISSING,
-            text=f"torch is built for {kind} {build}, but can use no device",
-            advice="Look at nvidia-smi and CUDA_VISIBLE_DEVICES; in a container, pass the GPUs on.",
-        )
-    if facts.get("accelerator"):
-        return Item(name="devices", state=State.OK, text=facts["accelerator"])
-    if reading.gpus:
-        return Item(
-            name="devices",
-            state=State.MISSING,
-            text="torch is built without CUDA, though there is a GPU",
-            advice="Install a build of torch for CUDA.",
-        )
-    return Item(name="devices", state=State.OK, text="none: torch is built for the CPU alone")
+    elif build:
+        state, text = State.MISSING, f"torch is built for {kind} {build}, but can use no device"
+        advice = "Look at nvidia-smi and CUDA_VISIBLE_DEVICES; in a container, pass the GPUs on."
+    elif facts.get("accelerator"):
+        text = facts["accelerator"]
+    elif reading.gpus:
+        state, text = State.MISSING, "torch is built without CUDA, though there is a GPU"
+        advice = "Install a build of torch for CUDA."
+    else:
+        text = "none: torch is built for the CPU alone"
+    return Item(name="devices", state=state, text=text, advice=advice)
 
 
 def _driver(facts: dict[str, Any], reading: DriverReading) -> Item:

@@ -7,30 +7,26 @@ explains snapshots of torch's CUDA allocator, without torch or a GPU.
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-
-from leakscope.cli.output import notify, terminal_width
-from leakscope.model.errors import EXIT_ERROR
-
-if TYPE_CHECKING:
-    from leakscope.cleanup.survey import GpuProcess, GpuSurvey
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from leakscope.cli.output import (
     format_of,
     format_option,
     is_stdout,
+    notify,
     out_option,
     print_text,
     shows_color,
+    terminal_width,
     write_output,
 )
-from leakscope.model.errors import NoSnapshotError
+from leakscope.model.errors import EXIT_ERROR, NoSnapshotError
 
 if TYPE_CHECKING:
+    from leakscope.cleanup.survey import GpuProcess, GpuSurvey
     from leakscope.model.device import AllocatorSnapshot
     from leakscope.model.explanation import Explanation, SnapshotComparison
 

@@ -82,9 +82,7 @@ def explain(fault: BaseException) -> str:
 
 
 def format_option(otherwise: str, forms: Sequence[str] = FORMS) -> Decorator:
-    """Return the option ``--format``; without it the suffix of ``--out`` decides, else this
-    form.
-    """
+    """Return ``--format``; without it the suffix of ``--out`` decides, else this form."""
     return click.option(
         "--format",
         "form",

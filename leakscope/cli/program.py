@@ -295,11 +295,7 @@ def to_lengthening(
 def start_again(own: Sequence[str], program: Program, out: Path | None) -> NoReturn:
     """Become `leakscope run` with a program once more: nothing of the first run stays in memory.
 
-    Args:
-        own: Our options of the first run.
-        program: What to run.
-        out: Where to record it; None leaves that to the usual place.
-
+    ``own`` are our options of the first run.
     """
     kept = _without(own, "--until-verdict")
     if out is not None:

@@ -28,7 +28,7 @@ from leakscope.cli.output import (
     write_text,
 )
 from leakscope.model.errors import NewerSchemaError, NoRunError
-from leakscope.recording.directory import journals
+from leakscope.recording.directory import find_run, is_file_of_run, journals
 
 if TYPE_CHECKING:
     from leakscope.analysis.remedies.catalogue import Catalogue
@@ -63,8 +63,6 @@ def report(
     run: Path, *, form: str | None, out: Path | None, show: bool, why: str | None, summary: bool
 ) -> None:
     """Rebuild the report of RUN from its recording."""
-    from leakscope.recording.directory import find_run
-
     form = form or format_of(out, "html")
     run = find_run(run)
     concluded = conclude(run)
@@ -144,8 +142,6 @@ def explain(run: Path, *, as_json: bool, budget: int) -> None:
 
 
 def _is_recorded(path: Path) -> bool:
-    from leakscope.recording.directory import find_run
-
     try:
         find_run(path)
     except NoRunError:
@@ -158,7 +154,6 @@ def conclude(run_path: Path) -> Report:
     from leakscope.analysis import analyse
     from leakscope.cli.many_ranks import analyse_in_parallel, open_many
     from leakscope.recording import open_run
-    from leakscope.recording.directory import find_run
 
     folder = find_run(run_path)
     catalogue = catalogue_in_force()
@@ -176,8 +171,6 @@ def read_report(path: Path) -> Report:
         NewerSchemaError: a newer leakscope wrote it.
 
     """
-    from leakscope.recording.directory import is_file_of_run
-
     if path.suffix == ".json" and path.is_file() and not is_file_of_run(path):
         return _decode_report(path)
     return conclude(path)

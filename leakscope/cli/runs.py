@@ -32,7 +32,14 @@ from leakscope.cli.output import (
     wants_color,
     write_output,
 )
-from leakscope.cli.report import HTML, JSON, conclude, read_report
+from leakscope.cli.report import (
+    HTML,
+    JSON,
+    catalogue_in_force,
+    conclude,
+    read_report,
+    write_reports,
+)
 from leakscope.model.comparison import ChangeKind, Comparison, CulpritChange
 from leakscope.model.documents import ListedRun, LiveLeak, RunList, RunStatus
 from leakscope.model.errors import EXIT_OK, EXIT_THRESHOLD, NoRunError
@@ -40,21 +47,22 @@ from leakscope.model.report import Severity
 from leakscope.recording.directory import (
     OUTCOME,
     RunDirectory,
+    find_run,
     holds_run,
     journals,
     read_live,
     read_manifest,
 )
 from leakscope.recording.following import folder_goes_on
-from leakscope.recording.reader import is_readable
+from leakscope.recording.reader import is_readable, merge_runs
 from leakscope.report.runs import (
-    WORST_FIRST,
     UnreadableReportError,
     comparisons_in,
     histories_of,
     listed_live,
     live_leak_of,
     read_listed,
+    verdict_order,
 )
 
 if TYPE_CHECKING:
@@ -64,10 +72,7 @@ if TYPE_CHECKING:
 ORDERS: dict[str, Callable[[ListedRun], Any]] = {
     "newest": lambda run: -run.created,
     "name": lambda run: run.name,
-    "verdict": lambda run: (
-        WORST_FIRST.index(run.verdict) if run.verdict else len(WORST_FIRST),
-        -run.created,
-    ),
+    "verdict": lambda run: (verdict_order(run), -run.created),
     "growth": lambda run: -(run.growth_bytes_per_unit or 0.0),
     "peak": lambda run: -(run.peak_bytes or 0.0),
     "duration": lambda run: -(run.duration_s or 0.0),
@@ -311,7 +316,6 @@ def runs(directory: Path | None, *, form: str | None, out: Path | None, order: s
 def _in_usual_directory(order: str) -> RunList:
     """List what ``leakscope run`` has made so far: where it made nothing, there is no run yet."""
     from leakscope.configuration.project import read_configuration
-    from leakscope.model.documents import RunList
 
     directory = read_configuration().value("runs")
     assert isinstance(directory, Path)
@@ -361,8 +365,6 @@ _HOME = "\x1b[H\x1b[J"
 )
 def show(run: Path, *, follow: bool, interval: float) -> None:
     """Show where RUN stands: memory, growth, cost."""
-    from leakscope.recording.directory import find_run
-
     folder = find_run(run)
     with contextlib.suppress(KeyboardInterrupt):
         while _shown(folder, again=follow) and follow:
@@ -375,7 +377,6 @@ def _shown(folder: Path, *, again: bool) -> bool:
 
     from leakscope.analysis import analyse, find_attempts
     from leakscope.cli.many_ranks import open_many
-    from leakscope.cli.report import catalogue_in_force
     from leakscope.recording import open_run
     from leakscope.report import render_text
 
@@ -448,9 +449,6 @@ def merge(runs: tuple[Path, ...], *, out: Path, force: bool) -> None:
 
     RUNS are the run directories of the machines.
     """
-    from leakscope.cli.report import conclude, write_reports
-    from leakscope.recording.reader import merge_runs
-
     merged = merge_runs(runs, out, force=force)
     page = write_reports(merged.path, conclude(merged.path))
     click.echo(

@@ -12,20 +12,18 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
 import psutil
 
 from leakscope.cli.output import notify, to_process_number
+from leakscope.model import gauge
 from leakscope.model.errors import LeakscopeError
-from leakscope.model.record import HeaderRecord, SnapshotSignalRecord
+from leakscope.model.record import EndRecord, HeaderRecord, SnapshotRecord, SnapshotSignalRecord
+from leakscope.model.text import human_bytes, human_share, one_line, plural
 from leakscope.probes.process import catches, status_of
 from leakscope.recording.following import Following, open_journals
-
-if TYPE_CHECKING:
-    from leakscope.model.record import SnapshotRecord
-
 
 NO_CENSUS = 3
 ENDED = 4
@@ -95,9 +93,6 @@ def snapshot(pid: int, *, wait: float, form: str) -> None:
             "sent; `kill -USR1 PID` asks a process of which you know it.",
             slug="no-snapshot",
         )
-    from leakscope.model.record import EndRecord, SnapshotRecord, SnapshotSignalRecord
-    from leakscope.recording.following import Following
-
     recorded = find_recorded(pid)
     journal = Following(recorded.journal, (SnapshotRecord, SnapshotSignalRecord, EndRecord))
     try:
@@ -134,8 +129,6 @@ def _request_census(
         _EndedError: the process has ended, or its recording.
 
     """
-    from leakscope.model.record import EndRecord, SnapshotRecord
-
     process = _process(recorded.pid)
     deadline = time.monotonic() + wait
     again = 0.0
@@ -157,8 +150,6 @@ def _request_census(
 
 def _send(recorded: RecordedProcess, number: int) -> None:
     """Send the signal if the process has a handler for it at this very moment."""
-    from leakscope.probes.process import catches
-
     if not catches(recorded.pid, number):
         raise _EndedError
     try:
@@ -172,8 +163,6 @@ def _send(recorded: RecordedProcess, number: int) -> None:
 
 
 def _process(pid: int) -> psutil.Process:
-    import psutil
-
     try:
         return psutil.Process(pid)
     except psutil.NoSuchProcess as fault:
@@ -182,8 +171,6 @@ def _process(pid: int) -> psutil.Process:
 
 def _is_alive(process: psutil.Process) -> bool:
     """Return whether it is still the process that it was, and no zombie."""
-    import psutil
-
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:
@@ -191,8 +178,6 @@ def _is_alive(process: psutil.Process) -> bool:
 
 
 def _why_none(pid: int) -> str:
-    from leakscope.probes.process import status_of
-
     state = status_of(pid).get("State", "?")[0]
     if state in _STOPPED:
         return "it is stopped; let it go on (kill -CONT) and it takes the census then."
@@ -235,8 +220,6 @@ def as_text(answer: CensusTaken) -> str:
     """Return what is shown in the terminal."""
     from leakscope.analysis.columns.series import HOST
     from leakscope.analysis.findings.out_of_memory import biggest, describe_moment, devices_of
-    from leakscope.model import gauge
-    from leakscope.model.text import human_bytes, human_share, one_line
 
     taken, moment = answer.snapshot, answer.snapshot.boundary
     between = "between two boundaries, for none had come" if taken.at_once else "at a boundary"
@@ -263,9 +246,6 @@ def as_text(answer: CensusTaken) -> str:
 
 def _in_children(taken: SnapshotRecord) -> str:
     """Return what child processes hold as well, such as a DataLoader's workers."""
-    from leakscope.model import gauge
-    from leakscope.model.text import human_bytes, plural
-
     count = taken.gauges.get(gauge.CHILDREN, 0)
     if not count:
         return ""

@@ -80,9 +80,6 @@ class RemedyOutcome(Enum):
 class RemedyTrial:
     """A remedy that was tried."""
 
-    number: int
-    """Rank of the culprit in the report, from 1."""
-    culprit: Culprit
     outcome: RemedyOutcome
     text: str
     """What became of the culprit, as the comparison says it."""
@@ -159,23 +156,22 @@ def judge(
     from leakscope.analysis import compare
 
     changes = {change.signature: change for change in compare(before, after).culprits}
-    return [_trial(number, culprit, changes.get(culprit.signature)) for number, culprit in chosen]
+    return [_trial(culprit, changes.get(culprit.signature)) for _, culprit in chosen]
 
 
-def _trial(number: int, culprit: Culprit, change: CulpritChange | None) -> RemedyTrial:
+def _trial(culprit: Culprit, change: CulpritChange | None) -> RemedyTrial:
     from leakscope.model.comparison import ChangeKind
 
     if change is None:
         text = f"{culprit.name} is in neither run's comparison."
-        return RemedyTrial(number, culprit, RemedyOutcome.UNPROVEN, text)
+        return RemedyTrial(RemedyOutcome.UNPROVEN, text)
     if change.change is not ChangeKind.FIXED:
         is_less = change.change is ChangeKind.REDUCED
         outcome = RemedyOutcome.REDUCED if is_less else RemedyOutcome.NOT_FIXED
-        return RemedyTrial(number, culprit, outcome, change.text)
-    outcome = (
-        RemedyOutcome.UNPROVEN if change.is_unproven or change.is_elsewhere else RemedyOutcome.FIXED
-    )
-    return RemedyTrial(number, culprit, outcome, change.text)
+    else:
+        is_unproven = change.is_unproven or change.is_elsewhere
+        outcome = RemedyOutcome.UNPROVEN if is_unproven else RemedyOutcome.FIXED
+    return RemedyTrial(outcome, change.text)
 
 
 def _chosen(report: Report, numbers: Sequence[int]) -> list[tuple[int, Culprit]]:
@@ -322,12 +318,7 @@ class ProjectCopy:
         return path
 
     def was_imported(self, file: str) -> bool | None:
-        """Return whether Python compiled a module of the copy; None where it keeps no such files.
-
-        Args:
-            file: The module's path below the project.
-
-        """
+        """Return whether Python compiled a module of the copy; None where that leaves no file."""
         if os.environ.get("PYTHONDONTWRITEBYTECODE") or sys.pycache_prefix:
             return None
         cache = (self.copy / file).parent / "__pycache__"

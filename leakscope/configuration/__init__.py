@@ -112,20 +112,16 @@ def _to_share(value: object) -> float:
     return part
 
 
-def _to_size(value: object) -> int:
-    """Return bytes, 1 KiB or more: samples of less would take more memory than the program."""
-    size = to_bytes(value) if isinstance(value, str) else value
-    if isinstance(size, bool) or not isinstance(size, (int, float)) or not 1024 <= size < 2**50:
-        raise UnreadableError('a size such as 524288 or "512 KiB", 1 KiB or more')
-    return round(size)
+def _size_from(least: int, takes: str) -> Callable[[object], int]:
+    def read(value: object) -> int:
+        size = to_bytes(value) if isinstance(value, str) else value
+        if isinstance(size, bool) or not isinstance(size, (int, float)):
+            raise UnreadableError(takes)
+        if not least <= size < 2**50:
+            raise UnreadableError(takes)
+        return round(size)
 
-
-def _to_recording_size(value: object) -> int:
-    """Return bytes, 1 MiB or more: the sources and a few censuses have to find room."""
-    size = to_bytes(value) if isinstance(value, str) else value
-    if isinstance(size, bool) or not isinstance(size, (int, float)) or not 1 << 20 <= size < 2**50:
-        raise UnreadableError('a size such as "200 MB", 1 MiB or more')
-    return round(size)
+    return read
 
 
 def _to_milliseconds(value: object) -> float:
@@ -201,10 +197,18 @@ SHARE = Kind('a share of wall time: `0.02`, `"2%"`', _to_share, "SHARE", shown="
 PART = Kind('a share: `0.2`, `"20%"`', _to_part, "SHARE", shown="{:.0%}".format)
 MILLISECONDS = Kind('milliseconds: `100`, `"100 ms"`', _to_milliseconds, "MS", shown="{:g}".format)
 SIZE = Kind(
-    'a size: `524288`, `"512 KiB"`', _to_size, "SIZE", shown=lambda size: f"{size >> 10}KiB"
+    'a size: `524288`, `"512 KiB"`',
+    # Samples of less would take more memory than the program.
+    _size_from(1024, 'a size such as 524288 or "512 KiB", 1 KiB or more'),
+    "SIZE",
+    shown=lambda size: f"{size >> 10}KiB",
 )
 RECORDING_SIZE = Kind(
-    'a size: `"200 MB"`', _to_recording_size, "SIZE", shown=lambda size: f"{size >> 20}MiB"
+    'a size: `"200 MB"`',
+    # The sources and a few censuses have to find room.
+    _size_from(1 << 20, 'a size such as "200 MB", 1 MiB or more'),
+    "SIZE",
+    shown=lambda size: f"{size >> 20}MiB",
 )
 RATE = Kind("a rate: `1 MB/epoch`", _to_text, "RATE")
 PATTERNS = Kind(

@@ -85,12 +85,9 @@ class RunDirectory:
                 self.path.rmdir()
 
     def write_outcome(self, outcome: dict[str, str | int], *, rank: int | None = None) -> None:
-        """Write what a supervisor saw; a disk that refuses it costs only this.
+        """Write what a supervisor saw of a rank, the first by default.
 
-        Args:
-            outcome: what it saw.
-            rank: whose it is, if not the first one's.
-
+        A disk that refuses it costs only this.
         """
         name = OUTCOME
         if rank is not None:

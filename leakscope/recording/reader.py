@@ -73,6 +73,7 @@ from leakscope.recording.format import (
     encode,
     read_frames,
 )
+from leakscope.recording.writer import unused_path
 
 Outcome = dict[str, str | int]
 _RECURRING = ("path", "name", "parent", "owner", "type", "kind", "role")
@@ -500,7 +501,7 @@ def merge_runs(paths: Sequence[Path], out: Path, *, force: bool = False) -> RunD
     target = RunDirectory.create(out, first.manifest, force=force)
     for folder in folders:
         for journal in journals(folder):
-            _copy(journal, _unused(target.path, journal.name))
+            _copy(journal, unused_path(target.path / journal.name))
         for outcome in rank_outcomes(folder):
             _copy(outcome, target.path / outcome.name)
     if first.outcome:
@@ -561,15 +562,6 @@ def _refuse_two_of_a_rank(runs: list[Run]) -> None:
                 "leakscope compare tells how they differ.",
                 slug="two-of-a-rank",
             )
-
-
-def _unused(folder: Path, name: str) -> Path:
-    """Return a path for a journal; processes of different machines may have the same number."""
-    path, number = folder / name, 1
-    while path.exists():
-        number += 1
-        path = folder / f"{Path(name).stem}-{number}{Path(name).suffix}"
-    return path
 
 
 def _copy(source: Path, target: Path) -> None:

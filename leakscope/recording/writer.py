@@ -123,7 +123,7 @@ class RecordingWriter:
 
     def move(self, directory: Path, header: HeaderRecord) -> bool:
         """Go on in another directory as what the header says; return whether that could be done."""
-        target = _unused(directory / f"{_stem(header)}{JOURNAL_SUFFIX}")
+        target = unused_path(directory / f"{_stem(header)}{JOURNAL_SUFFIX}")
         if self._fd < 0 or os.getpid() != self._pid:
             return False
         self._leave_thinning()
@@ -155,7 +155,7 @@ class RecordingWriter:
 
         Where machines share the directory one may look free that another has just taken.
         """
-        self.path = _unused(self.path)
+        self.path = unused_path(self.path)
         try:
             return os.open(self.path, flags, 0o644)
         except ours(FileExistsError):
@@ -249,7 +249,7 @@ class RecordingWriter:
         if fault.errno not in _NO_SPACE:
             self._give_up(f"The recording stopped: {fault.strerror} ({self.path}).")
         elif optional:
-            self._thin("the disk is full")
+            self._thin()
         else:
             self._stop("recording-stopped", f"The recording stopped: {fault.strerror}.")
 
@@ -262,10 +262,12 @@ class RecordingWriter:
                     self._give_up(f"The recording stopped: {fault.strerror} ({self.path}).")
         return True
 
-    def _thin(self, reason: str) -> None:
+    def _thin(self) -> None:
         if not self._thinned:
             self._thinned = True
-            message = f"Sources, allocation windows and device snapshots are left out: {reason}."
+            message = (
+                "Sources, allocation windows and device snapshots are left out: the disk is full."
+            )
             self.write(NoteRecord(slug="recording-thinned", message=message))
 
     def _stop(self, slug: str, reason: str) -> None:
@@ -559,12 +561,12 @@ def _decoded(data: bytes) -> Record | None:
     return decode_record(frame.payload) if isinstance(frame, JournalFrame) else None
 
 
-def _unused(path: Path) -> Path:
+def unused_path(path: Path) -> Path:
     """Return a name for a second recording of a process, or for equal numbers of two machines."""
     unused, number = path, 1
     while unused.exists():
         number += 1
-        unused = path.with_name(f"{path.stem}-{number}{JOURNAL_SUFFIX}")
+        unused = path.with_name(f"{path.stem}-{number}{path.suffix}")
     return unused
 
 

@@ -49,12 +49,7 @@ def restarts_of(points: Points, moments: Sequence[float]) -> list[int]:
     """Return the places of the readings that no line joins to the one before.
 
     Some gauges cost too much to be read at every boundary: what lies between two of their
-    readings nobody knows.
-
-    Args:
-        points: seconds and bytes, in their order.
-        moments: seconds at which there were boundaries, in their order.
-
+    readings nobody knows. ``moments`` are the seconds at which there were boundaries.
     """
     if not len(moments) or not np.isfinite([moments[0], moments[-1]]).all():
         return []
@@ -121,9 +116,7 @@ class PlotLine:
 def draw_timeline(
     timeline: Timeline, key: str, size: tuple[int, int], laid_over: PlotLine | None = None
 ) -> Drawing:
-    """Return memory over the run with its phases shaded, its censuses ticked and one more line, if
-    any, over all.
-    """
+    """Return memory over the run: phases shaded, censuses ticked, one more line over all."""
     moments = moments_of(timeline.lines)
     lines = [
         [
@@ -161,16 +154,7 @@ def draw_overlay(
 ) -> Drawing:
     """Return the same thing in two runs over one axis: the clock, or what ``axis`` counts.
 
-    Args:
-        before: its points in the first run.
-        after: its points in the second.
-        key: makes identifiers unique on a page.
-        size: width and height in pixels.
-        axis: what is counted.
-        spans: phases to shade.
-        epochs: where epochs begin, and their numbers.
-        ticks: returns what to write below an axis that isn't as even as its count.
-
+    ``ticks`` returns what to write below an axis that isn't as even as its count.
     """
     tracks = [
         PlotLine(finite(points), name, "" if size == SMALL else SIDE_DASHES[name])

@@ -13,13 +13,12 @@ from keyword import kwlist
 from typing import Any
 
 from leakscope.analysis.processes.endings import ENDINGS
-from leakscope.model.known import Nature, Recognised
 from leakscope.model.path_pattern import Step, parse_path
 from leakscope.model.report import Culprit, Excerpt, Finding, HeldLine, PhaseSpan, Remedy
 from leakscope.report import words
 from leakscope.report.charts import SECONDS, draw_series, is_fitted
 from leakscope.report.svg import Drawing
-from leakscope.report.tables import Bar
+from leakscope.report.tables import Bar, percent_of
 from leakscope.report.text import (
     Size,
     exact_bytes,
@@ -101,81 +100,38 @@ class ChartView:
 
 
 @dataclass(frozen=True)
-class CircleView:
-    """Objects that refer to each other in a circle."""
-
-    steps: list[str]
-    count: str
-    size: Size
-
-
-@dataclass(frozen=True)
-class KnownView:
-    """What is known of a culprit; ``link`` is empty where it is no address of the web."""
-
-    label: str
-    is_fault: bool
-    title: str
-    cause: str
-    link: str
-    source: str
-
-
-@dataclass(frozen=True)
 class SuspectView:
     """What culprits and findings have in common on the page."""
 
     anchor: str
-    rank: str
+    subject: Culprit | Finding
     name: str
     severity: str
-    severity_label: str
-    severity_meaning: str
     sentence: list[Piece]
-    growth: str
     growth_label: str
-    growth_term: str
     growth_text: str
     rate: RateView | None
     share: str
     share_label: str
-    share_width: str
-    total: Size | None
     device: str
     place: str
-    defined_at: str
-    fed_at: list[str]
-    allocated_at: list[str]
-    evidence: str
-    falsifier: str
     falsifier_result: str
     remedy: RemedyView
-    circles: list[CircleView] = field(default_factory=list)
     is_code: bool = False
     """Whether the name stands in the program."""
     forecast: str = ""
-    known: KnownView | None = None
 
 
 @dataclass(frozen=True)
 class CulpritView(SuspectView):
     """A culprit's card."""
 
-    type: str = ""
-    kind: str = ""
-    path: str = ""
+    subject: Culprit
     way: list[PathStep] = field(default_factory=list)
-    also_named: list[str] = field(default_factory=list)
-    also_held_by: list[str] = field(default_factory=list)
-    alone: Size | None = None
-    """What it holds alone, where others hold its contents too."""
-    even_share: Size | None = None
-    owner: str = ""
     items: str = ""
     holds: list[ContentRow] = field(default_factory=list)
     excerpts: list[SourceView] = field(default_factory=list)
     chart: ChartView | None = None
-    signature: str = ""
 
 
 def culprit_views(
@@ -198,38 +154,12 @@ def _culprit_view(culprit: Culprit, anchor: str, spans: Sequence[PhaseSpan]) -> 
         name=culprit.name,
         is_code=True,
         sentence=pieces_of(culprit.sentence),
-        place=words.source_place(culprit),
-        type=culprit.type,
-        kind=culprit.kind,
-        path=culprit.path,
         way=path_steps(culprit),
-        also_named=culprit.also_named,
-        also_held_by=culprit.also_held_by,
-        alone=None if culprit.exclusive_bytes is None else size_of(culprit.exclusive_bytes),
-        even_share=None if culprit.leak_share_bytes is None else size_of(culprit.leak_share_bytes),
-        owner=culprit.owner,
         items=_items(culprit),
         holds=_content_rows(culprit.holds),
         forecast=culprit.forecast.text if culprit.forecast else "",
         excerpts=[excerpt_view(excerpt) for excerpt in culprit.excerpts],
         chart=_chart(culprit, f"{anchor}-chart", spans),
-        signature=culprit.signature,
-    )
-
-
-def known_view(known: Recognised | None) -> KnownView | None:
-    """Return what a card says of a known culprit."""
-    return (
-        None
-        if known is None
-        else KnownView(
-            words.known_words(known),
-            known.nature is Nature.FAULT,
-            known.title,
-            known.cause,
-            known.link if words.is_address(known.link) else "",
-            "" if known.source == "leakscope" else known.source,
-        )
     )
 
 
@@ -238,10 +168,6 @@ def _finding_view(finding: Finding, anchor: str) -> SuspectView:
         **_shared(finding, anchor),
         name=finding.title,
         sentence=pieces_of(finding.text),
-        circles=[
-            CircleView(c.steps, humane_number(c.count), size_of(c.bytes)) for c in finding.circles
-        ],
-        place=words.source_place(finding),
     )
 
 
@@ -251,13 +177,9 @@ def _shared(suspect: Culprit | Finding, anchor: str) -> dict[str, Any]:
     has_share = isinstance(suspect, Culprit) or (suspect.share > 0 and not is_ending)
     return {
         "anchor": anchor,
-        "rank": str(suspect.rank),
+        "subject": suspect,
         "severity": suspect.severity.value,
-        "severity_label": words.SEVERITIES[suspect.severity],
-        "severity_meaning": words.SEVERITY_MEANINGS[suspect.severity],
-        "growth": suspect.growth,
         "growth_label": "" if is_ending else words.GROWTHS.get(suspect.growth, suspect.growth),
-        "growth_term": words.TERMS.get(suspect.growth, ""),
         "growth_text": words.growth_words(
             suspect.growth,
             suspect.phase,
@@ -267,17 +189,10 @@ def _shared(suspect: Culprit | Finding, anchor: str) -> dict[str, Any]:
         "rate": _rate(suspect),
         "share": humane_share(suspect.share) if has_share else "",
         "share_label": words.SHARES.get(suspect.growth, "Share"),
-        "share_width": percent(suspect.share),
-        "total": size_of(suspect.total_bytes) if suspect.total_bytes else None,
         "device": _device_text(suspect),
-        "defined_at": suspect.defined_at or "",
-        "fed_at": [*suspect.fed_at],
-        "allocated_at": [*suspect.allocated_at],
-        "evidence": words.evidence(suspect),
-        "falsifier": suspect.falsifier.text if suspect.falsifier else "",
+        "place": words.source_place(suspect),
         "falsifier_result": words.tried_words(suspect.falsifier),
         "remedy": remedy_view(suspect.remedy),
-        "known": known_view(suspect.known),
     }
 
 
@@ -306,11 +221,6 @@ def pieces_of(text: str) -> list[Piece]:
     if len(parts) % 2 == 0:
         return [Piece(text)]
     return [Piece(part, code=i % 2 == 1) for i, part in enumerate(parts) if part]
-
-
-def percent(share: float) -> str:
-    """Return a share as a CSS length between 0 and 100 %."""
-    return f"{100 * min(1.0, max(0.0, share if share == share else 0.0)):.2f}%"
 
 
 def _rate(suspect: Culprit | Finding) -> RateView | None:
@@ -350,7 +260,7 @@ def _content_rows(holds: Sequence[HeldLine]) -> list[ContentRow]:
             detail=content.detail,
             count=humane_number(content.count),
             size=size_of(content.bytes),
-            bar=Bar("0", percent(content.bytes / most)),
+            bar=Bar("0", percent_of(content.bytes, most)),
         )
         for content in holds
     ]

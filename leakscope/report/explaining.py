@@ -16,8 +16,14 @@ from leakscope.model.report import Culprit, Finding, Report, RunVerdict, Severit
 from leakscope.model.text import clipped, one_line, plural, printable
 from leakscope.report import words
 from leakscope.report.measuring import assurance_view, decision_rows, noise_words, precise_share
-from leakscope.report.tables import growth_rows, ledger_words
-from leakscope.report.text import humane_bytes, humane_duration, humane_interval
+from leakscope.report.tables import ledger_words
+from leakscope.report.text import (
+    humane_bytes,
+    humane_duration,
+    humane_interval,
+    humane_rate,
+    humane_share,
+)
 
 BYTES_PER_TOKEN = 3.5
 """Of UTF-8. English is some 4, code and figures some 3; whose tokens they are nobody knows here."""
@@ -56,14 +62,8 @@ def explain_run(
     """Return what matters most about a run, in as many tokens as there may be.
 
     The verdict and the next command are always included. A part that doesn't fit is left
-    out whole, and parts behind it that do are included.
-
-    Args:
-        report: What was concluded.
-        run_path: The run directory, or a ``report.json``.
-        budget: How many tokens there may be.
-        is_recorded: Whether the recording lies there too, for commands that read it.
-
+    out whole, and parts behind it that do are included. Commands that read a recording come only
+    where it lies at ``run_path`` too: that may be a ``report.json``.
     """
     parts, last = [*_parts(report)], _next(report, run_path if is_recorded else "")
     whole = sum(part.tokens for part in (*parts, last))
@@ -107,43 +107,25 @@ def render_run_explanation_text(explained: RunExplanation) -> str:
 def next_steps(report: Report, run_path: str) -> list[NextStep]:
     """Return what to do with a run, the most useful first."""
     suspect = words.leading_suspect(report)
-    steps = list[NextStep]()
+    steps: list[tuple[str, str]] = []
+    compared = _command("compare", run_path, "NEW-RUN")
     if isinstance(suspect, Culprit) and suspect.remedy.diff:
         number = report.culprits.index(suspect) + 1
         choice = () if number == _first_with_diff(report) else ("--remedy", str(number))
-        steps.append(
-            NextStep(aim="try that change in a copy", command=_command("verify", run_path, *choice))
-        )
+        steps.append(("try that change in a copy", _command("verify", run_path, *choice)))
     if suspect is not None or report.verdict is RunVerdict.OUT_OF_MEMORY:
-        steps.append(
-            NextStep(
-                aim="change it, run again, then", command=_command("compare", run_path, "NEW-RUN")
-            )
-        )
+        steps.append(("change it, run again, then", compared))
     if report.verdict is RunVerdict.INCONCLUSIVE and suspect is None:
         again = run_again(report)
-        steps.append(
-            NextStep(
-                aim="run it for longer" if again else "run it for longer, then",
-                command=again or _command("compare", run_path, "NEW-RUN"),
-            )
-        )
+        aim = "run it for longer" if again else "run it for longer, then"
+        steps.append((aim, again or compared))
     if isinstance(suspect, Culprit):
-        name = suspect.path or suspect.name
-        steps.append(
-            NextStep(
-                aim="how that was decided",
-                command=_command("report", run_path, "--why", one_line(name)),
-            )
-        )
-    steps.append(
-        NextStep(
-            aim="read the whole report", command=_command("report", run_path, "--format", "text")
-        )
-    )
+        name = one_line(suspect.path or suspect.name)
+        steps.append(("how that was decided", _command("report", run_path, "--why", name)))
+    steps.append(("read the whole report", _command("report", run_path, "--format", "text")))
     if report.verdict is RunVerdict.CLEAN:
-        steps.append(NextStep(aim="keep it so in CI", command=_command("check", run_path)))
-    return steps
+        steps.append(("keep it so in CI", _command("check", run_path)))
+    return [NextStep(aim=aim, command=command) for aim, command in steps]
 
 
 def run_again(report: Report) -> str:
@@ -339,9 +321,10 @@ def _falsifier(report: Report, suspect: Culprit | Finding | None) -> Iterator[Ex
 
 def _growth(report: Report) -> Iterator[ExplainedPart]:
     texts = [
-        f"{row.metric}: {row.rate} (95 % interval {row.interval})"
-        + (f", {row.explained} explained" if row.explained_bar else "")
-        for row in growth_rows(report.growth)
+        f"{words.metric_words(g.metric)}: {humane_rate(g.bytes_per_unit, g.unit)} "
+        f"(95 % interval {humane_interval(g.interval)})"
+        + ("" if g.explained_share is None else f", {humane_share(g.explained_share)} explained")
+        for g in report.growth
     ]
     return _lines(PartKind.GROWTH, [*texts, noise_words(report)])
 

@@ -31,8 +31,51 @@ from leakscope.model.documents import GrowthReport, RunList
 from leakscope.model.explanation import Explanation, SnapshotComparison
 from leakscope.model.report import Report
 from leakscope.model.text import printable
+from leakscope.report.measuring import gauged_size, scope_words
 from leakscope.report.page import report_page
+from leakscope.report.processes import process_course, process_detail, process_verdict
+from leakscope.report.sections import effect_words, shade_of
 from leakscope.report.svg import Drawing
+from leakscope.report.tables import (
+    bar_of,
+    cell_of,
+    direction_of,
+    mapping_words,
+    most_bytes,
+    peak_note,
+    peak_title,
+    percent_of,
+    raised_words,
+)
+from leakscope.report.text import (
+    clock,
+    exact_bytes,
+    exact_interval,
+    humane_bytes,
+    humane_duration,
+    humane_interval,
+    humane_number,
+    humane_rate,
+    humane_share,
+    size_of,
+)
+from leakscope.report.words import (
+    ANSWERS,
+    BLOCK_CLASSES,
+    CAUSES,
+    GROWTH_KINDS,
+    KIND_MEANINGS,
+    SEVERITIES,
+    SEVERITY_MEANINGS,
+    SLACKS,
+    bookkeeper_words,
+    evidence,
+    is_address,
+    known_words,
+    metric_words,
+    owner_words,
+    role_words,
+)
 
 AMOUNT = re.compile(r"(?<=\d) (?=(?:[KMGTP]i)?B\b|%|m?s\b|min\b)")
 """The space between a number and its unit, where no line may end."""
@@ -55,12 +98,12 @@ def render_comparison_html(comparison: Comparison, reports: Sequence[str] = ("",
 
 def render_snapshot_html(document: Explanation | SnapshotComparison) -> str:
     """Return the page of a CUDA snapshot explained, or of several compared."""
-    from leakscope.report.snapshot import COLUMNS, snapshot_page, snapshots_page
+    from leakscope.report.snapshot import BY_CLASS, COLUMNS, snapshot_page, snapshots_page
 
     if isinstance(document, Explanation):
         return _environment().get_template("snapshot.html.j2").render(page=snapshot_page(document))
     template = _environment().get_template("snapshots.html.j2")
-    return template.render(page=snapshots_page(document), columns=COLUMNS)
+    return template.render(page=snapshots_page(document), columns=COLUMNS, by_class=BY_CLASS)
 
 
 def render_growth_html(report: GrowthReport) -> str:
@@ -74,10 +117,10 @@ def render_runs_html(
     lists: Sequence[RunList], *, folder: PurePath, title: str = "Runs", introduction: str = ""
 ) -> str:
     """Return the page of lists of runs, whose links are relative to the folder it will lie in."""
-    from leakscope.report.runs import runs_page
+    from leakscope.report import runs
 
-    page = runs_page(lists, title, introduction, folder)
-    return _environment().get_template("runs.html.j2").render(page=page)
+    page = runs.runs_page(lists, title, introduction, folder)
+    return _environment().get_template("runs.html.j2").render(page=page, runs=runs)
 
 
 def path_parts(place: str) -> list[str]:
@@ -106,6 +149,49 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters.update(
+        amount=size_of,
+        answer=ANSWERS.__getitem__,
+        bar=bar_of,
+        block_class=BLOCK_CLASSES.__getitem__,
+        cause=CAUSES.__getitem__,
+        cell=cell_of,
+        clock=clock,
+        direction=direction_of,
+        duration=humane_duration,
+        effect=effect_words,
+        ends=humane_interval,
+        evidence=evidence,
+        exact=exact_bytes,
+        exact_interval=exact_interval,
+        gauged=gauged_size,
+        growth_kind=GROWTH_KINDS.__getitem__,
+        growth_meaning=KIND_MEANINGS.__getitem__,
+        holder=owner_words,
+        in_bytes=humane_bytes,
+        known=known_words,
+        mapping=mapping_words,
+        metric=metric_words,
+        most=most_bytes,
+        number=humane_number,
+        owner=bookkeeper_words,
+        peak_note=peak_note,
+        peak_title=peak_title,
+        percent=percent_of,
+        process_course=process_course,
+        process_detail=process_detail,
+        process_verdict=process_verdict,
+        raised=raised_words,
+        rate=humane_rate,
+        role=role_words,
+        scope=scope_words,
+        severity=SEVERITIES.__getitem__,
+        severity_meaning=SEVERITY_MEANINGS.__getitem__,
+        shade=shade_of,
+        share=humane_share,
+        slack=SLACKS.__getitem__,
+    )
+    environment.tests["address"] = is_address
     environment.globals.update(
         path_parts=path_parts,
         name_parts=name_parts,

@@ -110,14 +110,7 @@ def short_type(node: RetainedNode) -> str:
 
 
 def notes(retained: Retained, processes: int = 1, choosable: int = 1) -> list[str]:
-    """Return what a reader must know of the censuses that can be looked at.
-
-    Args:
-        retained: what is drawn.
-        processes: how many the run had.
-        choosable: how many of them can be looked at.
-
-    """
+    """Return what a reader must know of censuses of one of so many processes."""
     count, taken = len(retained.censuses), f"{retained.taken:,}"
     kept = (
         f"{count} of {taken} censuses are kept, spread over the run. "
@@ -434,7 +427,12 @@ def icicle_view(
     trees = [tree for tree in (retained, *elsewhere) if tree is not None]
     if not trees:
         return None
-    signs = {c.path: CulpritMark(c.anchor, c.rank, f"culprit {c.rank}: {c.name}") for c in culprits}
+    signs = {
+        c.subject.path: CulpritMark(
+            c.anchor, str(c.subject.rank), f"culprit {c.subject.rank}: {c.name}"
+        )
+        for c in culprits
+    }
     subjects = [
         IcicleSubject(
             tree,
@@ -458,9 +456,9 @@ def comparison_icicle(
         return None
     moments_ = moments(retained, ("Before", "After"))
     signs = {
-        c.path: CulpritMark(c.anchor, c.label, f"{c.label}: {c.name}", c.change)
+        c.subject.path: CulpritMark(c.anchor, c.label, f"{c.label}: {c.subject.name}", c.change)
         for c in changes
-        if c.path
+        if c.subject.path
     }
     return _view([IcicleSubject(retained, "", moments_, signs, doubts(retained))], GROWTH)
 
@@ -497,39 +495,32 @@ def _view(subjects: Sequence[IcicleSubject], mode: str) -> IcicleView:
 
 def _size_figure(subject: IcicleSubject) -> FigureView:
     retained = subject.retained
-    census = retained.censuses[retained.shown]
     weights = retained_weights(retained, subject.device, retained.shown)
-    boxes = _boxes(subject, weights, WHOLE[census.scope], CONTENTS)
-    return FigureView(
-        mode=CONTENTS,
-        title="Held",
-        moment=subject.moments[retained.shown],
-        total=size_of(weights.bytes[0]),
-        rows=1 + max((box.row for box in boxes), default=0),
-        boxes=boxes,
-    )
+    whole, moment = WHOLE[retained.censuses[retained.shown].scope], subject.moments[retained.shown]
+    return _figure(subject, weights, CONTENTS, "Held", moment, whole)
 
 
 def _growth_figure(subject: IcicleSubject, title: str) -> FigureView:
-    retained = subject.retained
     first, last = subject.ends
-    scopes = [retained.censuses[place].scope for place in (first, last)]
+    scopes = [subject.retained.censuses[place].scope for place in (first, last)]
     whole = WHOLE[scopes[0]] if scopes[0] is scopes[1] else BOTH
-    weights = grown_weights(retained, subject.device, first, last)
-    boxes = _boxes(subject, weights, whole, GROWTH)
+    moment = f"{subject.moments[first]} → {subject.moments[last]}"
+    weights = grown_weights(subject.retained, subject.device, first, last)
+    return _figure(subject, weights, GROWTH, title, moment, whole)
+
+
+def _figure(
+    subject: IcicleSubject, weights: Weights, mode: str, title: str, moment: str, whole: str
+) -> FigureView:
+    boxes = [_box(subject, box, whole, mode) for box in lay_out(subject.retained.nodes, weights)]
     return FigureView(
-        mode=GROWTH,
+        mode=mode,
         title=title,
-        moment=f"{subject.moments[first]} → {subject.moments[last]}",
-        total=size_of(weights.bytes[0], signed=True),
+        moment=moment,
+        total=size_of(weights.bytes[0], signed=mode == GROWTH),
         rows=1 + max((box.row for box in boxes), default=0),
         boxes=boxes,
     )
-
-
-def _boxes(subject: IcicleSubject, weights: Weights, whole: str, mode: str) -> list[BoxView]:
-    laid = lay_out(subject.retained.nodes, weights)
-    return [_box(subject, box, whole, mode) for box in laid]
 
 
 def _box(subject: IcicleSubject, box: IcicleBox, whole: str, mode: str) -> BoxView:

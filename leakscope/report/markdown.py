@@ -18,9 +18,7 @@ _MARKUP = re.compile(r"([\\`*\[\]<>|~])")
 
 
 def culprit_markdown(culprit: Culprit, run: RunFacts | None = None) -> str:
-    """Return title, facts and remedy, and of which run; names can't break out of their code
-    spans.
-    """
+    """Return title, facts, remedy and run; names can't break out of their code spans."""
     facts = [
         ("severity", _severity(culprit)),
         ("rate", _rate_with_interval(culprit)),

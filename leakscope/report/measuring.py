@@ -23,7 +23,7 @@ from leakscope.model.report import (
 )
 from leakscope.model.text import clipped, human_bytes, human_count, plural
 from leakscope.report import words as wording
-from leakscope.report.tables import Bar, Fact, bar_of, ledger_view, unexplained_of
+from leakscope.report.tables import Bar, Fact, bar_of, ledger_view, size_facts, unexplained_of
 from leakscope.report.text import (
     Size,
     clock,
@@ -36,7 +36,6 @@ from leakscope.report.text import (
     humane_rate,
     humane_share,
     humane_wait,
-    size_of,
 )
 
 MANY_PUT_OFF = 20
@@ -74,20 +73,6 @@ class SpentRow:
 
 
 @dataclass(frozen=True)
-class TakenRow:
-    """A census: when, where training stood, how much was walked, for how long all stood still."""
-
-    when: str
-    second: str
-    where: str
-    level: str
-    objects: str
-    rows: str
-    pause: str
-    pause_order: str
-
-
-@dataclass(frozen=True)
 class Strip:
     """Censuses along the run as upright lines, the longer the pause the higher."""
 
@@ -100,18 +85,6 @@ class Strip:
 
 
 @dataclass(frozen=True)
-class GaugeRow:
-    """A gauge, how often it was read and between what it moved."""
-
-    metric: str
-    meaning: str
-    readings: str
-    lowest: Size
-    highest: Size
-    last: Size
-
-
-@dataclass(frozen=True)
 class MeasuringView:
     """How the run was measured and what that cost."""
 
@@ -120,9 +93,9 @@ class MeasuringView:
     spent: list[SpentRow]
     sentence: str
     strip: Strip | None
-    taken: list[TakenRow]
+    taken: list[Taken]
     taken_note: str
-    gauges: list[GaugeRow]
+    gauges: list[Gauged]
 
 
 def measuring_view(overhead: Overhead, duration_s: float, errors: int = 0) -> MeasuringView:
@@ -136,9 +109,9 @@ def measuring_view(overhead: Overhead, duration_s: float, errors: int = 0) -> Me
         spent=_spent(overhead, duration_s),
         sentence=_sentence(taken, duration_s),
         strip=_strip(taken, duration_s),
-        taken=[_taken_row(census) for census in shown],
+        taken=shown,
         taken_note=f"The {len(shown):,} that paused longest." if len(shown) < len(taken) else "",
-        gauges=[_gauge_row(gauged) for gauged in overhead.gauged],
+        gauges=overhead.gauged,
     )
 
 
@@ -179,12 +152,11 @@ def precise_share(share: float) -> str:
 
 
 def _facts(overhead: Overhead, errors: int) -> list[Fact]:
-    peak = size_of(overhead.peak_bytes)
     facts = [
         Fact("Share of wall time", precise_share(overhead.wall_share)),
         Fact("Budget", precise_share(overhead.budget) if overhead.budget is not None else ""),
         Fact("In longer runs", budget_words(overhead)),
-        Fact("Own memory at most", peak.text, peak.exact),
+        *size_facts([("Own memory at most", overhead.peak_bytes)]),
         Fact("Censuses", humane_number(overhead.censuses)),
         Fact("of them of the whole heap", _seen(overhead.census_coverage)),
         Fact("of the others, weighed all that is new", _weighed(overhead.census_coverage)),
@@ -279,36 +251,18 @@ def _strip(taken: Sequence[Taken], duration_s: float) -> Strip | None:
     return Strip("".join(lines[True]), "".join(lines[False]), width, height, "0:00", clock(ends))
 
 
-def _taken_row(taken: Taken) -> TakenRow:
-    where = f"{taken.phase}, step {taken.step:,}" if taken.phase else f"step {taken.step:,}"
-    return TakenRow(
-        when=clock(taken.time_s),
-        second=f"{taken.time_s:.3f}",
-        where=where,
-        level=_LEVELS.get(taken.scope, taken.scope) + (" (on request)" if taken.requested else ""),
-        objects=f"{taken.objects:,}",
-        rows=f"{taken.rows:,}",
-        pause=humane_duration(taken.pause_s),
-        pause_order=f"{taken.pause_s:.6f}",
-    )
+def scope_words(taken: Taken) -> str:
+    """Return what a census walked, and whether somebody asked for it."""
+    return _LEVELS.get(taken.scope, taken.scope) + (" (on request)" if taken.requested else "")
 
 
-def _gauge_row(gauged: Gauged) -> GaugeRow:
-    def amount(value: float) -> Size:
-        if gauged.unit == "bytes":
-            return Size(humane_bytes(value), exact_bytes(value))
-        if gauged.unit == "microseconds":
-            return Size(humane_duration(value / 1e6), f"{humane_number(value)} µs")
-        return Size(humane_number(value), humane_number(value))
-
-    return GaugeRow(
-        metric=gauged.metric,
-        meaning=gauged.meaning,
-        readings=f"{gauged.readings:,}",
-        lowest=amount(gauged.lowest),
-        highest=amount(gauged.highest),
-        last=amount(gauged.last),
-    )
+def gauged_size(value: float, unit: str) -> Size:
+    """Return what a gauge read, in words and exactly."""
+    if unit == "bytes":
+        return Size(humane_bytes(value), exact_bytes(value))
+    if unit == "microseconds":
+        return Size(humane_duration(value / 1e6), f"{humane_number(value)} µs")
+    return Size(humane_number(value), humane_number(value))
 
 
 RESIDENT = {gauge.RSS, gauge.PSS}

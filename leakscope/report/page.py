@@ -1,5 +1,5 @@
-"""The page of a run as plain values: everything computed, nothing left for the template but
-order.
+"""The page of a run: everything computed, nothing left for the template but order and how numbers
+are written.
 """
 
 from __future__ import annotations
@@ -13,7 +13,17 @@ from typing import Any
 
 import msgspec
 
-from leakscope.model.report import Culprit, Finding, Report, RunFacts, Severity, Work
+from leakscope.model.report import (
+    Component,
+    Culprit,
+    Finding,
+    MetricGrowth,
+    PhaseMemory,
+    Report,
+    RunFacts,
+    Severity,
+    Work,
+)
 from leakscope.model.text import plural
 from leakscope.report import words
 from leakscope.report.culprits import CulpritView, Piece, SuspectView, culprit_views, finding_views
@@ -30,11 +40,9 @@ from leakscope.report.measuring import (
     noise_words,
 )
 from leakscope.report.processes import (
-    AttemptRow,
     ProcessesView,
     RanksView,
     WorkerRow,
-    attempt_rows,
     named_in_workers,
     processes_view,
     ranks_view,
@@ -42,35 +50,25 @@ from leakscope.report.processes import (
 )
 from leakscope.report.sections import (
     CompiledView,
-    CuresView,
     DeviceSection,
     KindsView,
     ShortageView,
     compiled_view,
-    cures_view,
     device_views,
     kinds_view,
     shortage_view,
 )
 from leakscope.report.tables import (
-    ClearedRow,
-    ComponentRow,
     Fact,
-    GrowthRow,
     LedgerView,
-    MappingRow,
-    PeakComposition,
-    PhaseRow,
-    cleared_rows,
     component_phases,
     component_rows,
     growth_rows,
     ledger_view,
-    mapping_rows,
-    peak_view,
     phase_rows,
+    size_facts,
 )
-from leakscope.report.text import humane_duration, humane_moment, size_of
+from leakscope.report.text import humane_duration, humane_moment
 from leakscope.report.timeline import (
     TimelineView,
     beginning_note,
@@ -95,8 +93,8 @@ LONG_WORD = 24
 class ReportPage:
     """Everything the report template shows."""
 
+    report: Report
     title: str
-    verdict: str
     verdict_label: str
     headline: list[Piece]
     context: list[Fact]
@@ -113,38 +111,33 @@ class ReportPage:
     icicle: IcicleView | None
     shortage: ShortageView | None
     devices: list[DeviceSection]
-    cures: CuresView | None
     culprits: list[CulpritView]
     culprits_count: str
     """``5`` or ``5 and 1 note``: the headline counts those alone that are no notes."""
     findings: list[SuspectView]
-    growth: list[GrowthRow]
+    growth: list[tuple[MetricGrowth, str]]
+    """Each with what is known of it by name."""
     noise: str
     """Why the rates of a clean run accuse nothing."""
     ledgers: list[LedgerView]
-    mappings: list[MappingRow]
-    peak: PeakComposition | None
-    phases: list[PhaseRow]
+    phases: list[tuple[PhaseMemory, int]]
+    """Each with what fills a bar; so with the components."""
     has_long_words: bool
     """Whether a phase or unit has a name that no column of a table has room for."""
     of_rank: str
     """Of several ranks or processes the one that the timeline and the tables are about."""
     ranks: RanksView | None
-    attempts: list[AttemptRow]
     workers: list[WorkerRow]
     processes: ProcessesView | None
     compiled: CompiledView | None
-    components: list[ComponentRow]
+    components: list[tuple[Component, int]]
     component_phases: list[str]
-    cleared: list[ClearedRow]
     decisions: list[DecisionRow]
     missing: list[str]
-    notes: list[str]
     problems: list[Fact]
     measuring: MeasuringView
     environment: list[Fact]
     command: str
-    version: str
     terms: dict[str, str]
     words: dict[str, str]
     """Those of the terms that this page uses."""
@@ -171,8 +164,8 @@ def report_page(report: Report) -> ReportPage:
     leading = _leading(suspects)
     verdict = words.verdict_words(report.verdict, ran_out=report.out_of_memory is not None)
     return ReportPage(
+        report=report,
         title=f"{verdict} · {_program(report.run)}",
-        verdict=report.verdict.value,
         verdict_label=verdict,
         headline=_headline(report.headline or verdict, leading),
         context=run_context(report.run, report.work),
@@ -187,34 +180,27 @@ def report_page(report: Report) -> ReportPage:
         icicle=icicle,
         shortage=shortage_view(report.out_of_memory),
         devices=devices,
-        cures=cures_view(report.cures),
         culprits=culprits,
         culprits_count=words.count_words(report.culprits),
         findings=findings,
         growth=growth_rows(report.growth, in_workers),
         noise=noise_words(report),
         ledgers=[ledger_view(ledger, in_workers) for ledger in report.ledgers],
-        mappings=mapping_rows(report.mappings),
-        peak=peak_view(report.peak),
         phases=phase_rows(report.phases),
         has_long_words=_has_long_words(report),
         of_rank=f"rank {report.rank}" if report.rank is not None else report.process,
         ranks=ranks,
-        attempts=attempt_rows(report.attempts),
         workers=worker_rows(report.workers, icicle.places if icicle else None),
         processes=processes_view(report),
         compiled=compiled_view(report.compiled_code),
         components=component_rows(report.components),
         component_phases=component_phases(report.components),
-        cleared=cleared_rows(report.cleared),
         decisions=decision_rows(report.decisions),
         missing=words.further_evidence(report),
-        notes=[*report.notes],
         problems=_problems(report),
         measuring=measuring_view(report.overhead, report.work.duration_s, len(report.errors)),
         environment=environment_facts(report.run),
         command=" ".join(report.run.command),
-        version=report.run.leakscope_version,
         terms=words.TERMS,
         words=words.words_for(report),
         data=_data(culprits, findings, exploring_data(timeline, report, laid), ranks, report)
@@ -294,8 +280,7 @@ def environment_facts(run: RunFacts) -> list[Fact]:
     """Return what the run ran on."""
     facts = [Fact(name.replace("_", " "), value) for name, value in sorted(run.environment.items())]
     if run.limit_bytes is not None:
-        limit = size_of(run.limit_bytes)
-        facts.insert(0, Fact("memory limit", limit.text, limit.exact))
+        facts = [*size_facts([("memory limit", run.limit_bytes)]), *facts]
     if elsewhere := words.platform_words(run.environment):
         facts.append(Fact("not measured here", elsewhere))
     return facts

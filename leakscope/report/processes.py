@@ -10,7 +10,6 @@ from typing import Any
 from leakscope.model.report import (
     Culprit,
     ProcessMemory,
-    RankAttempt,
     RankCourse,
     RankMemory,
     Report,
@@ -79,15 +78,6 @@ class CulpritRates:
 
 
 @dataclass(frozen=True)
-class AttemptRow:
-    """One of several times that all ranks were started."""
-
-    name: str
-    is_judged: bool
-    facts: list[str]
-
-
-@dataclass(frozen=True)
 class RanksView:
     """All that the page says of ranks."""
 
@@ -137,24 +127,6 @@ def ranks_view(
         columns=_columns(ranks),
         culprits=[_rates(c, ranks) for c in report.culprits if c.rates_by_rank][:MOST_CULPRITS],
     )
-
-
-def attempt_rows(attempts: Sequence[RankAttempt]) -> list[AttemptRow]:
-    """Return a row per attempt."""
-    return [
-        AttemptRow(
-            name=f"attempt {attempt.number}",
-            is_judged=attempt.is_judged,
-            facts=[
-                humane_number(attempt.ranks),
-                humane_number(attempt.steps),
-                humane_duration(attempt.began_s),
-                humane_duration(attempt.duration_s),
-                attempt.ended,
-            ],
-        )
-        for attempt in attempts
-    ]
 
 
 def _standing_out(ranks: Sequence[RankMemory]) -> dict[int, str]:
@@ -268,17 +240,13 @@ _STARTED = {"fork": "forked", "spawn": "spawned", "forkserver": "forked by a ser
 class WorkerRow:
     """One worker's process."""
 
+    worker: WorkerMemory
     name: str
     """``loader 1, worker 0``, after the rank where there are several."""
     detail: str
     """How and when it was started, its process id."""
-    batches: str
-    share: Cell | None
-    first: Cell | None
-    last: Cell | None
-    written: Cell | None
-    grows: list[str]
-    copies: list[str]
+    top: int
+    """What fills a bar."""
     memory: str = ""
     """Where on the page its memory is shown; empty where it isn't."""
 
@@ -317,15 +285,10 @@ def _worker_row(worker: WorkerMemory, top: int, memory: str) -> WorkerRow:
     started = _STARTED.get(worker.start_method, "started")
     again = f" in its loader's pass {worker.generation + 1}" if worker.generation else ""
     return WorkerRow(
+        worker=worker,
         name=f"{rank}loader {worker.loader}, worker {worker.worker}",
         detail=f"{started}{again}, process {worker.pid}{_ahead(worker)}",
-        batches=humane_number(worker.batches),
-        share=_cell(worker.pss_bytes, top, "peak"),
-        first=_cell(worker.private_first_bytes, top),
-        last=_cell(worker.private_last_bytes, top),
-        written=_cell(worker.written_last_bytes, top),
-        grows=worker.grows,
-        copies=worker.copies,
+        top=top,
         memory=memory,
     )
 
@@ -335,12 +298,6 @@ def _ahead(worker: WorkerMemory) -> str:
         return ""
     batches = plural(worker.prefetch, "batch")
     return f", {batches} of {human_bytes(worker.batch_bytes)} ahead at most"
-
-
-def _cell(size: int | None, top: int, kind: str = "") -> Cell | None:
-    if size is None:
-        return None
-    return cell_of(size, top, kind)
 
 
 COURSE = 24
@@ -359,62 +316,26 @@ SUPERVISES = "supervises only"
 
 
 @dataclass(frozen=True)
-class ProcessTableRow:
-    """One process of a program whose children recorded themselves."""
-
-    name: str
-    detail: str
-    """What it runs, its process id, when it began and how it ended."""
-    course: str
-    """Its memory as a line of blocks."""
-    first: Cell | None
-    peak: Cell | None
-    last: Cell | None
-    rate: str
-    verdict: str
-    kind: str
-    """``leak``, ``clean``, ``inconclusive``, or empty where it wasn't judged."""
-    grows: list[str]
-    place: str
-
-
-@dataclass(frozen=True)
 class ProcessesView:
     """All that the page says of the processes of a program."""
 
     count: str
     sentence: str
-    rows: list[ProcessTableRow]
+    rows: list[ProcessMemory]
+    top: int
+    """What fills a bar."""
 
 
 def processes_view(report: Report) -> ProcessesView | None:
     """Return the view of processes; None where no child recorded itself."""
     if not report.processes:
         return None
-    top = max((process.peak_bytes or 0 for process in report.processes), default=0)
     recorded = sum(process.is_recorded for process in report.processes)
     return ProcessesView(
         count=humane_number(recorded),
         sentence=report.odd_process,
-        rows=[_process_row(process, top) for process in report.processes],
-    )
-
-
-def _process_row(process: ProcessMemory, top: int) -> ProcessTableRow:
-    return ProcessTableRow(
-        name=process.label,
-        detail=process_detail(process),
-        course=process_course(process, COURSE),
-        first=_cell(process.first_bytes, top),
-        peak=_cell(process.peak_bytes, top, "peak"),
-        last=_cell(process.last_bytes, top),
-        rate=humane_rate(process.bytes_per_unit, process.unit)
-        if process.bytes_per_unit > 0
-        else "",
-        verdict=process_verdict(process),
-        kind=process.verdict if process.decides else "",
-        grows=process.grows,
-        place=process.places[0] if process.places else "",
+        rows=report.processes,
+        top=max(process.peak_bytes or 0 for process in report.processes),
     )
 
 
@@ -438,7 +359,7 @@ def process_verdict(process: ProcessMemory) -> str:
     return _VERDICTS[process.verdict] if process.decides else RESTS
 
 
-def process_course(process: ProcessMemory, width: int) -> str:
+def process_course(process: ProcessMemory, width: int = COURSE) -> str:
     """Return the memory of a process as a line of blocks, which is flat where little changes."""
     values = [size for _, size in process.course]
     if len(values) < 2:

@@ -34,7 +34,6 @@ from leakscope.model.layout import AnswerCell, Column, Paper, Table, table_lines
 from leakscope.model.report import (
     REPORT_SCHEMA_VERSION,
     Culprit,
-    Finding,
     Report,
     RunVerdict,
     Severity,
@@ -42,16 +41,14 @@ from leakscope.model.report import (
 from leakscope.model.text import one_line, plural
 from leakscope.report import words
 from leakscope.report.culprits import Piece, pieces_of
-from leakscope.report.tables import Bar
 from leakscope.report.text import (
-    Size,
+    MOMENT,
     humane_bytes,
     humane_duration,
     humane_moment,
     humane_rate,
     peaks_of,
     settled,
-    size_of,
     sparkline,
 )
 
@@ -331,11 +328,9 @@ class _PageHead(HTMLParser):
 
 def live_leak_of(report: Report, now: float) -> LiveLeak | None:
     """Return what leaks by a verdict on a program that still runs; None of any other verdict."""
-    suspects: list[Culprit | Finding] = [*report.culprits, *report.findings]
-    grave = [each for each in suspects if each.severity is not Severity.NOTE]
-    if report.verdict is not RunVerdict.LEAK or not grave:
+    culprit = words.leading_suspect(report)
+    if report.verdict is not RunVerdict.LEAK or culprit is None:
         return None
-    culprit = grave[0]
     ahead = culprit.forecast if isinstance(culprit, Culprit) else None
     left = None if ahead is None else words.seconds_until_full(ahead, report.work)
     since = culprit.since if isinstance(culprit, Culprit) else None
@@ -450,6 +445,11 @@ def _bounds_of(courses: Sequence[Sequence[float]]) -> Bounds:
     return low, max(high, low + _LEAST_SPAN * high)
 
 
+def verdict_order(run: ListedRun) -> int:
+    """Return the place of a run's verdict, the worst first."""
+    return WORST_FIRST.index(run.verdict) if run.verdict else len(WORST_FIRST)
+
+
 def label_of(run: ListedRun) -> str:
     """Return a run's verdict, or how far it has come where there is none."""
     if run.verdict is None:
@@ -487,14 +487,14 @@ _TELLS = frozenset({RunVerdict.LEAK, RunVerdict.CLEAN})
 """A run with another verdict doesn't tell that something has stopped to grow."""
 
 
-def histories_of(runs: Sequence[ListedRun], *, are_alike: bool = False) -> list[RunHistory]:
+def histories_of(runs: Sequence[ListedRun]) -> list[RunHistory]:
     """Return what became of the first culprit of each script that has been run often enough.
 
-    It is the lead of the newest run that has one. Forms of one program are no history.
+    It is the lead of the newest run that has one.
     """
     by_script: dict[str, list[ListedRun]] = {}
     for run in sorted(runs, key=lambda run: run.created):
-        if run.verdict is not None and run.script and not are_alike:
+        if run.verdict is not None and run.script:
             by_script.setdefault(run.script, []).append(run)
     found = [_history(s, some) for s, some in by_script.items() if len(some) >= FEWEST_IN_A_HISTORY]
     return [history for history in found if history is not None]
@@ -584,48 +584,12 @@ class Spark:
 class RunRow:
     """One run of the table."""
 
-    name: str
+    run: ListedRun
     href: str
-    script: str
     sub: str
-    kind: str
-    label: str
-    ended: str
-    verdict_order: str
-    when: str
-    when_order: str
-    culprit: str
-    culprit_is_code: bool
-    rate: str
+    verdict_order: int
     remark: list[Piece]
-    growth: str
-    growth_order: str
-    peak: Size
-    peak_order: str
-    duration: str
-    duration_order: str
     spark: Spark | None
-
-
-@dataclass(frozen=True)
-class LinkView:
-    """Another page that belongs to a list."""
-
-    label: str
-    href: str
-    sentence: str
-
-
-@dataclass(frozen=True)
-class StepView:
-    """A run in a history."""
-
-    name: str
-    href: str
-    commit: str
-    when: str
-    rate: str
-    bar: Bar
 
 
 @dataclass(frozen=True)
@@ -633,11 +597,11 @@ class HistoryView:
     """The first culprit of a script from run to run."""
 
     anchor: str
-    script: str
-    culprit: str
-    is_code: bool
-    sentence: str
-    steps: list[StepView]
+    history: RunHistory
+    steps: list[tuple[HistoryStep, str]]
+    """Each with the address of its run's page."""
+    most: float
+    """What fills a bar."""
     has_commits: bool
 
 
@@ -648,7 +612,8 @@ class ListView:
     anchor: str
     title: str
     rows: list[RunRow]
-    links: list[LinkView]
+    links: list[tuple[RunLink, str]]
+    """Each with its address."""
     others: str
     histories: list[HistoryView]
 
@@ -661,9 +626,6 @@ class RunsPage:
     headline: str
     introduction: list[Piece]
     lists: list[ListView]
-    growth_meaning: str = GROWTH_MEANING
-    peak_meaning: str = PEAK_MEANING
-    scale_meaning: str = SCALE_MEANING
     data: dict[str, Any] = field(default_factory=lambda: {"charts": {}, "copies": {}})
 
 
@@ -683,9 +645,7 @@ def runs_page(
                     _run_row(run, folder, bounds)
                     for run, bounds in zip(listed.runs, bounds_by_run(listed), strict=True)
                 ],
-                links=[
-                    LinkView(k.label, href_of(k.page, folder), k.sentence) for k in listed.links
-                ],
+                links=[(link, href_of(link.page, folder)) for link in listed.links],
                 others=others_words(listed),
                 histories=[
                     _history_view(history, listed.runs, folder, f"history-{number}-{place}")
@@ -700,62 +660,38 @@ def runs_page(
 def _history_view(
     history: RunHistory, runs: Sequence[ListedRun], folder: PurePath, anchor: str
 ) -> HistoryView:
-    pages = {run.name: run.page for run in runs}
-    most = max((step.bytes_per_unit or 0.0 for step in history.steps), default=0.0)
+    pages = {run.name: run.page for run in runs if run.page}
     return HistoryView(
         anchor=anchor,
-        script=history.script,
-        culprit=history.culprit,
-        is_code=history.is_code,
-        sentence=history.sentence,
+        history=history,
         steps=[
-            StepView(
-                name=step.name,
-                href=href_of(pages[step.name], folder) if pages.get(step.name) else "",
-                commit=step.commit,
-                when=humane_moment(step.created) if step.created > 0 else "–",
-                rate=_rate_words(step, history.unit),
-                bar=_rate_bar(step.bytes_per_unit or 0.0, most),
-            )
+            (step, href_of(pages[step.name], folder) if step.name in pages else "")
             for step in history.steps
         ],
+        most=max((step.bytes_per_unit or 0.0 for step in history.steps), default=0.0),
         has_commits=any(step.commit for step in history.steps),
     )
 
 
-def _rate_bar(rate: float, most: float) -> Bar:
-    return Bar("0%", f"{100 * rate / most:.1f}%") if rate > 0 else Bar("0%", "0%", "none")
-
-
-def _rate_words(step: HistoryStep, unit: str) -> str:
+def step_words(step: HistoryStep, unit: str) -> str:
+    """Return how fast a culprit grew in a run."""
     if step.bytes_per_unit is None:
         return "unknown"
     return humane_rate(step.bytes_per_unit, unit) if step.bytes_per_unit else "doesn't grow"
 
 
+def started_words(created: float, form: str = MOMENT) -> str:
+    """Return when a run began, a dash where that is unknown."""
+    return humane_moment(created, form) if created > 0 else "–"
+
+
 def _run_row(run: ListedRun, folder: PurePath, bounds: Bounds) -> RunRow:
-    culprit = run.top_culprit
     return RunRow(
-        name=run.name,
+        run=run,
         href=href_of(run.page, folder) if run.page else "",
-        script=run.script,
         sub=PurePath(run.script).name,
-        kind=run.verdict.value if run.verdict else run.standing.value,
-        label=label_of(run),
-        ended=ending_of(run),
-        verdict_order=str(WORST_FIRST.index(run.verdict) if run.verdict else len(WORST_FIRST)),
-        when=humane_moment(run.created) if run.created > 0 else "–",
-        when_order=str(run.created),
-        culprit=culprit.name if culprit else "",
-        culprit_is_code=culprit is not None and culprit.is_code,
-        rate=rate_of_leading_culprit(culprit),
-        remark=pieces_of(run.remark or ("" if culprit else run.headline)),
-        growth=growth_words(run),
-        growth_order=str(run.growth_bytes_per_unit or 0.0),
-        peak=size_of(run.peak_bytes),
-        peak_order=str(run.peak_bytes or 0),
-        duration=humane_duration(run.duration_s),
-        duration_order=str(run.duration_s or 0),
+        verdict_order=verdict_order(run),
+        remark=pieces_of(run.remark or ("" if run.top_culprit else run.headline)),
         spark=spark_of(run.course, bounds),
     )
 
@@ -841,7 +777,7 @@ def _cells(run: ListedRun, paper: Paper, bounds: Bounds) -> list[AnswerCell]:
     texts = (
         label_of(run),
         run.name,
-        humane_moment(run.created, form) if run.created > 0 else "–",
+        started_words(run.created, form),
         humane_duration(run.duration_s),
         humane_bytes(run.peak_bytes),
         sparkline(run.course, SPARK, bounds),

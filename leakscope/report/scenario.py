@@ -16,11 +16,10 @@ from leakscope.report.culprits import DiffLine, SourceView, diff_lines, excerpt_
 class GrowthView:
     """One path that grows, everything in words."""
 
-    sentence: str
+    growth: Growth
     rows: list[tuple[str, str]]
     """What is known, by label."""
     excerpts: list[SourceView]
-    advice: str
     diff: list[DiffLine]
 
 
@@ -78,10 +77,9 @@ def headline(report: GrowthReport) -> str:
 
 def _view(growth: Growth) -> GrowthView:
     return GrowthView(
-        sentence=growth.sentence,
+        growth=growth,
         rows=[*_facts(growth), *_further(growth)],
         excerpts=[excerpt_view(excerpt) for excerpt in growth.excerpts],
-        advice=growth.advice,
         diff=diff_lines(growth.diff),
     )
 

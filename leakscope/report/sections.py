@@ -10,17 +10,13 @@ from dataclasses import dataclass
 from leakscope.model.device import (
     Advice,
     DeviceMemory,
-    DeviceOwner,
     LiveRow,
     OutOfMemory,
-    UnexplainedBlocks,
 )
 from leakscope.model.report import (
     Answer,
     CompiledCode,
     CompiledEntry,
-    Cure,
-    Cures,
     Effect,
     KindAnswer,
     Report,
@@ -30,36 +26,9 @@ from leakscope.model.text import plural
 from leakscope.report import words
 from leakscope.report.device_map import SHADES, MapView, free_entries, map_entry, map_view
 from leakscope.report.snapshot import PoolView, figure_facts, parts_of, pool_views
-from leakscope.report.tables import Bar, Cell, Fact, cell_of
-from leakscope.report.text import Size, humane_duration, humane_number, humane_share, size_of
-from leakscope.report.words import CAUSES, owner_words, role_words
-
-SHOWN = 12
-"""Owners shown at once; the others are folded away."""
-
-
-@dataclass(frozen=True)
-class OwnerView:
-    """Live memory under one name."""
-
-    name: str
-    is_code: bool
-    label: str
-    shade: str
-    cell: Cell
-    share: str
-    count: str
-    places: list[str]
-
-
-@dataclass(frozen=True)
-class UnexplainedView:
-    """Blocks of one size that nothing holds."""
-
-    size: Size
-    count: str
-    bytes: Size
-    place: str
+from leakscope.report.tables import Bar, Fact, size_facts
+from leakscope.report.text import humane_number, size_of
+from leakscope.report.words import role_words
 
 
 @dataclass(frozen=True)
@@ -67,18 +36,11 @@ class DeviceSection:
     """One device."""
 
     anchor: str
-    name: str
-    moment: str
+    memory: DeviceMemory
     facts: list[Fact]
     bars: list[Bar]
     memory_map: MapView
-    owners: list[OwnerView]
-    others: list[OwnerView]
-    explained: str
-    unexplained: list[UnexplainedView]
     remarks: list[str]
-    slack: str
-    settings: list[Advice]
     pools: list[PoolView]
 
 
@@ -86,10 +48,7 @@ class DeviceSection:
 class GrowthKindRow:
     """A kind of growth that applies to a run."""
 
-    name: str
-    meaning: str
-    answer: str
-    size: Size | None
+    kind: KindAnswer
     shown: str
     """What shows it: a culprit, finding or name; else the section."""
     is_code: bool
@@ -109,10 +68,7 @@ class KindsView:
 def kinds_view(report: Report, anchors: Mapping[str, str]) -> KindsView | None:
     """Return the table of a report; None where it has none, as older ones.
 
-    Args:
-        report: The whole report.
-        anchors: Where culprits and findings stand on the page, by signature.
-
+    ``anchors`` are where culprits and findings stand on the page, by signature.
     """
     if not report.kinds:
         return None
@@ -129,10 +85,7 @@ def kinds_view(report: Report, anchors: Mapping[str, str]) -> KindsView | None:
 def _kind_row(kind: KindAnswer, anchors: Mapping[str, str]) -> GrowthKindRow:
     section = kind.section.value if kind.section is not None else ""
     return GrowthKindRow(
-        name=words.GROWTH_KINDS[kind.kind],
-        meaning=words.KIND_MEANINGS[kind.kind],
-        answer=words.ANSWERS[kind.answer],
-        size=size_of(kind.bytes) if kind.bytes is not None else None,
+        kind=kind,
         shown=kind.subject or words.SECTIONS.get(section, ""),
         is_code=bool(kind.subject) and kind.section is not ShownIn.FINDINGS,
         link=anchors.get(kind.signature, section),
@@ -145,22 +98,13 @@ def device_views(devices: Sequence[DeviceMemory]) -> list[DeviceSection]:
 
 
 def _device(device: DeviceMemory, anchor: str) -> DeviceSection:
-    top = max((row.bytes for row in device.owners), default=1)
-    owners = [_owner(row, top) for row in device.owners]
     return DeviceSection(
         anchor=anchor,
-        name=device.device,
-        moment=device.moment,
+        memory=device,
         facts=[*figure_facts(device.figures), *_device_facts(device)],
         bars=parts_of(device.figures, device.figures.reserved),
         memory_map=_map(device, anchor),
-        owners=owners[:SHOWN],
-        others=owners[SHOWN:],
-        explained=humane_share(device.explained_share),
-        unexplained=[_unexplained(row) for row in device.unexplained],
         remarks=_remarks(device),
-        slack=device.slack_sentence,
-        settings=device.settings,
         pools=pool_views(device.pools),
     )
 
@@ -171,8 +115,7 @@ def _device_facts(device: DeviceMemory) -> list[Fact]:
         ("Outside the allocator", device.outside_bytes),
         ("Page-locked on the host", device.pinned_bytes),
     ]
-    parts = [(label, size_of(amount)) for label, amount in sizes if amount]
-    return [Fact(label, size.text, size.exact) for label, size in parts]
+    return size_facts((label, amount) for label, amount in sizes if amount)
 
 
 def _map(device: DeviceMemory, anchor: str) -> MapView:
@@ -188,28 +131,6 @@ def shade_of(role: str) -> str:
 
 def _kind(role: str) -> str:
     return "caches" if role == "cache" else role
-
-
-def _owner(row: DeviceOwner, top: int) -> OwnerView:
-    return OwnerView(
-        name=owner_words(row),
-        is_code=bool(row.name),
-        label=role_words(row.role),
-        shade=shade_of(row.role),
-        cell=cell_of(row.bytes, top),
-        share=humane_share(row.share),
-        count=humane_number(row.count),
-        places=row.allocated_at,
-    )
-
-
-def _unexplained(row: UnexplainedBlocks) -> UnexplainedView:
-    return UnexplainedView(
-        size=size_of(row.size),
-        count=humane_number(row.count),
-        bytes=size_of(row.bytes),
-        place=row.allocated_at,
-    )
 
 
 def _remarks(device: DeviceMemory) -> list[str]:
@@ -233,21 +154,11 @@ def _remarks(device: DeviceMemory) -> list[str]:
 
 
 @dataclass(frozen=True)
-class LiveView:
-    """A part of what was live."""
-
-    name: str
-    cell: Cell
-    share: str
-    detail: str
-
-
-@dataclass(frozen=True)
 class LiveTable:
     """What was live, by component or by name."""
 
     title: str
-    rows: list[LiveView]
+    rows: list[LiveRow]
     has_details: bool
 
 
@@ -270,8 +181,8 @@ def shortage_view(ended: OutOfMemory | None) -> ShortageView | None:
     if ended is None:
         return None
     tables = [
-        _live_table("Held by, by name", ended.names, has_details=True),
-        _live_table("Live, by what it is for", ended.components, has_details=False),
+        LiveTable("Held by, by name", ended.names, has_details=True),
+        LiveTable("Live, by what it is for", ended.components, has_details=False),
     ]
     return ShortageView(
         sentence=ended.sentence,
@@ -293,24 +204,14 @@ def _shortage_facts(ended: OutOfMemory) -> list[Fact]:
         ("Held by torch's allocator", ended.reserved_bytes),
         ("Limit", ended.limit_bytes),
     ]
-    parts = [(label, size_of(size)) for label, size in sizes if size is not None]
-    facts = [Fact(label, size.text, size.exact) for label, size in parts]
+    facts = size_facts((label, size) for label, size in sizes if size is not None)
     return [*facts, Fact("Kind of shortage", ended.shortage)] if ended.shortage else facts
-
-
-def _live_table(title: str, rows: Sequence[LiveRow], *, has_details: bool) -> LiveTable:
-    top = max((row.bytes for row in rows), default=1)
-    views = [
-        LiveView(row.name, cell_of(row.bytes, top), humane_share(row.share), row.detail)
-        for row in rows
-    ]
-    return LiveTable(title, views, has_details)
 
 
 MIN_TENSOR_BYTES = 64 << 10
 MOST_FORMS = 8
 
-EFFECTS = {
+_EFFECTS = {
     Effect.HELPS: "helps",
     Effect.LITTLE: "helps little",
     Effect.USELESS: "cannot help",
@@ -318,68 +219,20 @@ EFFECTS = {
 }
 
 
-@dataclass(frozen=True)
-class CureRow:
-    """One call over all its trials."""
-
-    call: str
-    helps: bool
-    effect: str
-    times: str
-    took: str
-    found: str
-    host: Size
-    devices: list[tuple[str, Size]]
-    again: Size | None
-    sentence: str
-
-
-@dataclass(frozen=True)
-class CuresView:
-    """Which cleaning calls can help here and which can't."""
-
-    sentence: str
-    rows: list[CureRow]
-    remarks: list[str]
-
-
-def cures_view(cures: Cures | None) -> CuresView | None:
-    """Return the section; None where nothing was tried."""
-    if cures is None:
-        return None
-    return CuresView(cures.sentence, [_cure_row(cure) for cure in cures.cures], cures.remarks)
-
-
-def _cure_row(cure: Cure) -> CureRow:
-    return CureRow(
-        call=cure.call,
-        helps=cure.effect is Effect.HELPS,
-        effect=EFFECTS[cure.effect],
-        times=f"{cure.times:,}",
-        took=humane_duration(cure.seconds),
-        found="" if cure.objects is None else humane_number(cure.objects),
-        host=size_of(cure.host_bytes),
-        devices=[(name, size_of(size)) for name, size in cure.device_bytes.items()],
-        again=size_of(cure.taken_again_bytes) if cure.taken_again_bytes else None,
-        sentence=cure.sentence,
-    )
+def effect_words(effect: Effect) -> str:
+    """Return whether a cleaning call helps."""
+    return _EFFECTS[effect]
 
 
 @dataclass(frozen=True)
 class CompiledRow:
     """One function that was compiled."""
 
-    function: str
+    entry: CompiledEntry
     place: str
     """Its first line; of a library's the line that calls it."""
-    entries: str
     limit: str
     """How many it may have, and whether there are so many."""
-    is_full: bool
-    again: str
-    """How often it was compiled again."""
-    reasons: list[str]
-    size: Size | None
     each: str
     """What one entry takes, and what of it are tensors."""
 
@@ -425,17 +278,9 @@ def _compiled_row(entry: CompiledEntry, kept: CompiledCode) -> CompiledRow:
         )
     is_installed = "site-packages" in entry.place or "dist-packages" in entry.place
     return CompiledRow(
-        function=entry.function,
+        entry=entry,
         place=entry.called_at[0] if is_installed and entry.called_at else entry.place,
-        entries=humane_number(entry.entries),
         limit=limit,
-        is_full=entry.hit_limit,
-        again=humane_number(entry.recompilations),
-        reasons=[
-            f"{CAUSES[reason.cause]}: {reason.guard} ({humane_number(reason.count)})"
-            for reason in entry.reasons
-        ],
-        size=None if entry.bytes is None else size_of(entry.bytes),
         each=", ".join(parts),
     )
 

@@ -10,20 +10,16 @@ from leakscope.model import __version__
 from leakscope.model.device import Advice, Figures, PoolFigures
 from leakscope.model.explanation import (
     BlockClass,
-    ClassRow,
     DeviceComparison,
     DeviceExplanation,
-    DeviceFinding,
     DeviceGrowth,
+    DevicePeak,
     Explanation,
-    SiteRow,
     SnapshotComparison,
 )
-from leakscope.model.explanation import DevicePhaseRow as Phase
 from leakscope.model.text import plural
 from leakscope.report import words
 from leakscope.report.device_map import (
-    SHADES,
     MapView,
     curve_data,
     curve_view,
@@ -31,64 +27,13 @@ from leakscope.report.device_map import (
     map_entry,
     map_view,
 )
-from leakscope.report.tables import Bar, Cell, Fact, bar_of
+from leakscope.report.tables import Bar, Fact, size_facts
 from leakscope.report.text import (
-    Size,
     humane_bytes,
     humane_duration,
     humane_number,
-    humane_share,
-    size_of,
 )
 from leakscope.report.timeline import TimelineView
-
-
-@dataclass(frozen=True)
-class KindRow:
-    """Live memory of one class."""
-
-    label: str
-    shade: str
-    cell: Cell
-    count: str
-    share: str
-    evidence: str
-
-
-@dataclass(frozen=True)
-class PlaceRow:
-    """Live memory of one allocating line."""
-
-    place: str
-    function: str
-    operation: str
-    label: str
-    shade: str
-    cell: Cell
-    count: str
-    share: str
-
-
-@dataclass(frozen=True)
-class PeakView:
-    """What stood at the peak."""
-
-    sentence: str
-    rows: list[KindRow]
-    sites: list[PlaceRow]
-
-
-@dataclass(frozen=True)
-class SnapshotPhase:
-    """Memory in one phase."""
-
-    phase: str
-    stretches: str
-    seconds: str
-    allocated: Size
-    peak: Cell
-    kept: Size
-    kept_order: str
 
 
 @dataclass(frozen=True)
@@ -96,13 +41,9 @@ class PoolView:
     """One stream and pool."""
 
     label: str
-    is_private: bool
-    reserved: Cell
     parts: list[Bar]
-    live: Size
-    cached: Size
-    stuck: Size
-    largest: Size
+    sums: list[int]
+    """By the names in :data:`words.SUMS`."""
 
 
 @dataclass(frozen=True)
@@ -122,19 +63,15 @@ class SnapshotDevice:
     anchor: str
     name: str
     subject: str
-    headline: str
+    explained: DeviceExplanation
     facts: list[Fact]
     bars: list[Bar]
     curve: TimelineView | None
     memory_map: MapView | None
-    kinds: list[KindRow]
-    sites: list[PlaceRow]
     fault: FaultView | None
-    peak: PeakView | None
-    phases: list[SnapshotPhase]
-    slack: str
+    peak: str
+    """What stood at it, in a sentence."""
     settings: list[Advice]
-    findings: list[DeviceFinding]
     pools: list[PoolView]
     history: list[Fact]
 
@@ -143,15 +80,13 @@ class SnapshotDevice:
 class SnapshotPage:
     """Everything that the page of one snapshot shows."""
 
+    explained: Explanation
     title: str
     verdict: str
     verdict_label: str
-    headline: str
     context: list[Fact]
     main_device: SnapshotDevice | None
     devices: list[SnapshotDevice]
-    findings: list[DeviceFinding]
-    notes: list[str]
     settings: list[Fact]
     terms: dict[str, str]
     version: str
@@ -168,15 +103,13 @@ def snapshot_page(explanation: Explanation) -> SnapshotPage:
         charts |= curve_data(view.curve, device.course)
     name = explanation.name.replace("\\", "/").rpartition("/")[2]
     return SnapshotPage(
+        explained=explanation,
         title=f"{label} · {name}",
         verdict=verdict,
         verdict_label=label,
-        headline=explanation.headline,
         context=_context(explanation, name),
         main_device=devices[0] if devices else None,
         devices=devices,
-        findings=explanation.findings,
-        notes=explanation.notes,
         settings=[Fact(key, value) for key, value in explanation.settings.items() if value],
         terms=words.ALLOCATOR_TERMS,
         version=__version__,
@@ -192,17 +125,10 @@ def snapshot_page(explanation: Explanation) -> SnapshotPage:
 
 def figure_facts(figures: Figures) -> list[Fact]:
     """Return the sums of a device as labels and sizes."""
-    amounts = [
-        ("Reserved", figures.reserved),
-        ("Live", figures.active),
-        ("Cache", figures.cached + figures.releasable),
-        ("Stuck in holes", figures.stuck - figures.releasable),
-        ("Largest free block", figures.largest_hole),
-    ]
+    amounts = [*zip(words.SUMS, words.sums_of(figures), strict=True)]
     if figures.pending:
         amounts.append(("Freed, still waited for", figures.pending))
-    sizes = [(label, size_of(amount)) for label, amount in amounts]
-    return [Fact(label, size.text, size.exact) for label, size in sizes]
+    return size_facts(amounts)
 
 
 def parts_of(figures: Figures, whole: int) -> list[Bar]:
@@ -210,11 +136,8 @@ def parts_of(figures: Figures, whole: int) -> list[Bar]:
     if not whole:
         return []
     bars, left = [], 0
-    for kind, amount in (
-        ("live", figures.active),
-        ("stuck", figures.stuck - figures.releasable),
-        ("cached", figures.cached + figures.releasable),
-    ):
+    _, live, cached, stuck, _ = words.sums_of(figures)
+    for kind, amount in (("live", live), ("stuck", stuck), ("cached", cached)):
         bars.append(Bar(f"{100 * left / whole:.2f}%", f"{100 * amount / whole:.2f}%", kind))
         left += amount
     return bars
@@ -238,31 +161,23 @@ def _device_view(device: DeviceExplanation) -> SnapshotDevice:
         anchor=key,
         name=f"cuda:{device.device}",
         subject=words.subject_words(device),
-        headline=device.headline,
+        explained=device,
         facts=[*figure_facts(figures), *_moments(device)],
         bars=parts_of(figures, figures.reserved),
         curve=curve_view(device.course, f"{key}-curve"),
         memory_map=_map(device, key, figures),
-        kinds=_kinds(device.classes),
-        sites=_sites(device.sites),
         fault=_fault(device),
-        peak=_peak(device),
-        phases=_phases(device.phases) if len(device.phases) > 1 else [],
-        slack=device.slack_sentence,
+        peak=_peak_words(device.peak) if device.peak else "",
         settings=device.settings if device.fault is None else [],
-        findings=device.findings,
         pools=pool_views(device.pools),
         history=_history(device),
     )
 
 
 def _moments(device: DeviceExplanation) -> list[Fact]:
-    amounts = []
     if device.fault is not None and device.fault.request is not None:
-        amounts.append(("Asked for in vain", device.fault.request))
-    elif device.peak is not None:
-        amounts.append(("Peak of the history", device.peak.live_bytes))
-    return [Fact(label, size_of(amount).text, size_of(amount).exact) for label, amount in amounts]
+        return size_facts([("Asked for in vain", device.fault.request)])
+    return size_facts([("Peak of the history", device.peak.live_bytes)] if device.peak else [])
 
 
 def _map(device: DeviceExplanation, key: str, figures: Figures) -> MapView | None:
@@ -281,82 +196,27 @@ def _map(device: DeviceExplanation, key: str, figures: Figures) -> MapView | Non
     )
 
 
-def _kinds(rows: Sequence[ClassRow]) -> list[KindRow]:
-    top = max((row.bytes for row in rows), default=1)
-    return [
-        KindRow(
-            label=words.BLOCK_CLASSES[row.kind],
-            shade=SHADES[row.kind.value],
-            cell=_cell(row.bytes, top),
-            count=humane_number(row.count),
-            share=humane_share(row.share),
-            evidence=row.evidence,
-        )
-        for row in rows
-    ]
-
-
-def _sites(rows: Sequence[SiteRow]) -> list[PlaceRow]:
-    top = max((row.bytes for row in rows), default=1)
-    return [
-        PlaceRow(
-            place=row.place,
-            function=row.function,
-            operation=row.operation,
-            label=words.BLOCK_CLASSES[row.kind],
-            shade=SHADES[row.kind.value],
-            cell=_cell(row.bytes, top),
-            count=humane_number(row.count),
-            share=humane_share(row.share),
-        )
-        for row in rows
-    ]
-
-
 def _fault(device: DeviceExplanation) -> FaultView | None:
     fault = device.fault
     if fault is None:
         return None
-    requested, free, missing = (
-        size_of(amount) for amount in (fault.request, fault.device_free, fault.missing)
-    )
-    facts = [
-        Fact("Asked for", requested.text, requested.exact),
-        Fact("Left on the device", free.text, free.exact),
-        Fact("Missing", missing.text, missing.exact),
-        Fact("Asked by", fault.operation),
+    sizes = [
+        ("Asked for", fault.request),
+        ("Left on the device", fault.device_free),
+        ("Missing", fault.missing),
     ]
+    facts = [*size_facts(sizes), Fact("Asked by", fault.operation)]
     known = [fact for fact in facts if fact.value and fault.request is not None]
     return FaultView(fault.sentence, known, fault.place, fault.fits_if)
 
 
-def _peak(device: DeviceExplanation) -> PeakView | None:
-    peak = device.peak
-    if peak is None:
-        return None
+def _peak_words(peak: DevicePeak) -> str:
     when = f" {humane_duration(peak.time_s)} into the history" if peak.time_s is not None else ""
     phase = f", in {peak.phase}" if peak.phase else ""
-    sentence = (
+    return (
         f"{humane_bytes(peak.live_bytes)} requested and live, "
         f"{humane_bytes(peak.reserved_bytes)} reserved{when}{phase} (entry {peak.entry:,})."
     )
-    return PeakView(sentence, _kinds(peak.classes), _sites(peak.sites))
-
-
-def _phases(rows: Sequence[Phase]) -> list[SnapshotPhase]:
-    top = max((row.peak_bytes for row in rows), default=1)
-    return [
-        SnapshotPhase(
-            phase=row.phase,
-            stretches=humane_number(row.stretches),
-            seconds=humane_duration(row.seconds),
-            allocated=size_of(row.allocated_bytes),
-            peak=_cell(row.peak_bytes, top),
-            kept=size_of(row.kept_bytes, signed=True),
-            kept_order=str(row.kept_bytes),
-        )
-        for row in rows
-    ]
 
 
 def pool_views(rows: Sequence[PoolFigures]) -> list[PoolView]:
@@ -365,13 +225,8 @@ def pool_views(rows: Sequence[PoolFigures]) -> list[PoolView]:
     return [
         PoolView(
             label=words.group_words(row.stream, row.pool, is_small=row.is_small),
-            is_private=row.is_private,
-            reserved=_cell(row.figures.reserved, top),
             parts=parts_of(row.figures, top),
-            live=size_of(row.figures.active),
-            cached=size_of(row.figures.cached + row.figures.releasable),
-            stuck=size_of(row.figures.stuck - row.figures.releasable),
-            largest=size_of(row.figures.largest_hole),
+            sums=words.sums_of(row.figures),
         )
         for row in rows
     ]
@@ -395,42 +250,14 @@ def _history(device: DeviceExplanation) -> list[Fact]:
     return [fact for fact in facts if fact.value]
 
 
-def _cell(amount: int, top: int) -> Cell:
-    return Cell(size_of(amount), bar_of(amount, top, ""), str(amount))
-
-
-@dataclass(frozen=True)
-class NamedSnapshot:
-    """One of the snapshots by itself."""
-
-    number: int
-    name: str
-    headline: str
-    label: str
-
-
 @dataclass(frozen=True)
 class SumsRow:
     """The sums of a device in one snapshot."""
 
-    number: int
     name: str
     parts: list[Bar]
-    sizes: list[Size]
-
-
-@dataclass(frozen=True)
-class SnapshotGrowthRow:
-    """One class, line or size in each snapshot."""
-
-    name: str
-    size: str
-    label: str
-    amounts: list[Size]
-    counts: str
-    change: Size
-    direction: str
-    order: str
+    sums: list[int | None]
+    """By the names in :data:`COLUMNS`."""
 
 
 @dataclass(frozen=True)
@@ -441,7 +268,7 @@ class ComparedDevice:
     name: str
     sentence: str
     sums: list[SumsRow]
-    tables: list[tuple[str, list[SnapshotGrowthRow]]]
+    tables: list[tuple[str, list[DeviceGrowth]]]
 
 
 @dataclass(frozen=True)
@@ -451,17 +278,16 @@ class SnapshotsPage:
     title: str
     verdict: str
     verdict_label: str
-    headline: str
-    snapshots: list[NamedSnapshot]
+    compared: SnapshotComparison
     ranked: list[str]
     devices: list[ComparedDevice]
-    notes: list[str]
     terms: dict[str, str]
     version: str
     data: dict[str, Any]
 
 
-COLUMNS = ("Reserved", "Live", "Cache", "Stuck in holes", "Largest free block", "Peak")
+BY_CLASS = "By what it is for"
+COLUMNS = (*words.SUMS, "Peak")
 
 
 def snapshots_page(comparison: SnapshotComparison) -> SnapshotsPage:
@@ -472,14 +298,9 @@ def snapshots_page(comparison: SnapshotComparison) -> SnapshotsPage:
         title=f"{label} · {len(names)} snapshots",
         verdict=verdict,
         verdict_label=label,
-        headline=comparison.headline,
-        snapshots=[
-            NamedSnapshot(n + 1, name, comparison.headlines[n], words.SLACKS[comparison.slack[n]])
-            for n, name in enumerate(names)
-        ],
+        compared=comparison,
         ranked=[names[number] for number in comparison.by_stuck],
         devices=[_compared_device(device, names) for device in comparison.devices],
-        notes=comparison.notes,
         terms=words.ALLOCATOR_TERMS,
         version=__version__,
         data={"charts": {}, "copies": {}},
@@ -490,25 +311,14 @@ def _compared_device(device: DeviceComparison, names: Sequence[str]) -> Compared
     top = max((figures.reserved for figures in device.figures), default=0)
     sums = [
         SumsRow(
-            number=number + 1,
             name=name,
             parts=parts_of(figures, top),
-            sizes=[
-                size_of(amount)
-                for amount in (
-                    figures.reserved,
-                    figures.active,
-                    figures.cached + figures.releasable,
-                    figures.stuck - figures.releasable,
-                    figures.largest_hole,
-                    device.peaks[number],
-                )
-            ],
+            sums=[*words.sums_of(figures), device.peaks[number]],
         )
         for number, (name, figures) in enumerate(zip(names, device.figures, strict=True))
     ]
     tables = [
-        ("By what it is for", device.classes),
+        (BY_CLASS, device.classes),
         ("By the line that allocated it", device.sites),
         ("By size of block", device.sizes),
     ]
@@ -517,23 +327,5 @@ def _compared_device(device: DeviceComparison, names: Sequence[str]) -> Compared
         name=f"cuda:{device.device}",
         sentence=device.sentence,
         sums=sums,
-        tables=[
-            (title, [_sums_row(row, is_class=rows is device.classes) for row in rows])
-            for title, rows in tables
-            if rows
-        ],
-    )
-
-
-def _sums_row(row: DeviceGrowth, *, is_class: bool) -> SnapshotGrowthRow:
-    label = words.BLOCK_CLASSES[row.kind]
-    return SnapshotGrowthRow(
-        name=label if is_class else row.name,
-        size=humane_bytes(row.size) if row.size is not None else "",
-        label="" if is_class else label,
-        amounts=[size_of(amount) for amount in row.bytes],
-        counts=" → ".join(humane_number(count) for count in row.counts),
-        change=size_of(row.change, signed=True),
-        direction="" if not row.change else "down" if row.change < 0 else "up",
-        order=str(row.change),
+        tables=[(title, rows) for title, rows in tables if rows],
     )

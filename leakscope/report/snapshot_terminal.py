@@ -188,15 +188,9 @@ def _compared(device: DeviceComparison, names: Sequence[str], paper: Paper) -> l
     lines += paper.wrap(device.sentence, "  ")
     heads = "".join(f"{f'{number + 1}.':>12}" for number in range(len(names)))
     lines += ["", f"  {'':<28}{heads}"]
-    figures = device.figures
-    for label, amounts in (
-        ("reserved", [f.reserved for f in figures]),
-        ("live", [f.active for f in figures]),
-        ("cache", [f.cached + f.releasable for f in figures]),
-        ("stuck in holes", [f.stuck - f.releasable for f in figures]),
-        ("largest free block", [f.largest_hole for f in figures]),
-    ):
-        lines.append(_amounts(label, amounts, paper))
+    sums = zip(*map(words.sums_of, device.figures), strict=True)
+    for label, amounts in zip(words.SUMS, sums, strict=True):
+        lines.append(_amounts(label.lower(), amounts, paper))
     if any(peak is not None for peak in device.peaks):
         lines.append(_amounts("peak", device.peaks, paper))
     for title, rows in (

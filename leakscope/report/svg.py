@@ -61,12 +61,7 @@ class Margins:
 class Canvas:
     """A chart in the making; what is drawn later lies above.
 
-    Args:
-        size: width and height in pixels.
-        margins: room for the labels.
-        x: values at the left and right edge of the plane.
-        y: those at its foot and top.
-
+    ``x`` are the values at the left and right edge of the plane, ``y`` those at its foot and top.
     """
 
     def __init__(

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from leakscope.model.gauge import CHILDREN_PSS
 from leakscope.model.report import (
-    Cleared,
     Component,
     Ledger,
     LedgerEntry,
@@ -22,15 +22,12 @@ from leakscope.model.trend import TrendVerdict
 from leakscope.report.text import (
     Size,
     clock,
-    exact_bytes,
-    exact_interval,
     humane_bytes,
-    humane_interval,
     humane_rate,
     humane_share,
     size_of,
 )
-from leakscope.report.words import bookkeeper_words, event_words, metric_words
+from leakscope.report.words import event_words, metric_words
 
 _MOST_PHASES = 4
 """Columns that a table of components has for phases."""
@@ -43,6 +40,12 @@ class Fact:
     label: str
     value: str
     exact: str = ""
+
+
+def size_facts(amounts: Iterable[tuple[str, float | None]]) -> list[Fact]:
+    """Return amounts of bytes with their labels."""
+    sizes = [(label, size_of(amount)) for label, amount in amounts]
+    return [Fact(label, size.text, size.exact) for label, size in sizes]
 
 
 @dataclass(frozen=True)
@@ -64,109 +67,22 @@ class Cell:
     order: str
 
 
-@dataclass(frozen=True)
-class PhaseRow:
-    """Memory before, at the peak of and after a phase."""
-
-    phase: str
-    metric: str
-    occurrences: str
-    before: Cell
-    peak: Cell
-    after: Cell
-    kept: Size
-    kept_order: str
-    highest: Size | None
-    """What the phase raised the peak to between boundaries; None where it isn't worth telling."""
-    raised: str
-    """By how much it raised a device's; empty for the host."""
-
-
-@dataclass(frozen=True)
-class ComponentRow:
-    """Memory of one component over the run."""
-
-    name: str
-    device: str
-    start: Cell
-    peak: Cell
-    end: Cell
-    phases: list[Cell]
-    """Its highest in each of :func:`component_phases`."""
-
-
-@dataclass(frozen=True)
-class GrowthRow:
-    """How fast a gauge grows and how much of that has a name."""
-
-    metric: str
-    raw: str
-    rate: str
-    exact: str
-    interval: str
-    exact_interval: str
-    named: str
-    explained: str
-    explained_bar: Bar | None
-    note: str = ""
-    """What is known of it by name all the same."""
-
-
-@dataclass(frozen=True)
-class ClearedRow:
-    """Something that was looked at and is fine."""
-
-    name: str
-    path: str
-    reason: str
-    kind: str
-    size: Size
-
-
-def phase_rows(phases: Sequence[PhaseMemory]) -> list[PhaseRow]:
-    """Return one row a phase; bars share one scale per gauge."""
+def phase_rows(phases: Sequence[PhaseMemory]) -> list[tuple[PhaseMemory, int]]:
+    """Return phases, each with the amount that fills a bar: one scale per gauge."""
     tops = _tops((p.metric, max(p.before_bytes, p.peak_bytes, p.after_bytes)) for p in phases)
-    return [
-        PhaseRow(
-            phase=phase.phase,
-            metric=metric_words(phase.metric),
-            occurrences=f"{phase.occurrences:,}",
-            before=cell_of(phase.before_bytes, tops[phase.metric]),
-            peak=cell_of(phase.peak_bytes, tops[phase.metric], "peak"),
-            after=cell_of(phase.after_bytes, tops[phase.metric]),
-            kept=size_of(phase.kept_bytes, signed=True),
-            kept_order=str(phase.kept_bytes),
-            highest=None if phase.highest_bytes is None else size_of(phase.highest_bytes),
-            raised=_raised(phase),
-        )
-        for phase in phases
-    ]
+    return [(phase, tops[phase.metric]) for phase in phases]
 
 
-def _raised(phase: PhaseMemory) -> str:
+def raised_words(phase: PhaseMemory) -> str:
     """Return how much a phase raised a device's peak; the host's rises by imports, too."""
     is_device = "." in phase.metric
     return humane_bytes(phase.raised_bytes, signed=True) if is_device and phase.raised_bytes else ""
 
 
-def component_rows(components: Sequence[Component]) -> list[ComponentRow]:
-    """Return one row a component and device; bars share one scale per device."""
+def component_rows(components: Sequence[Component]) -> list[tuple[Component, int]]:
+    """Return components, each with the amount that fills a bar: one scale per device."""
     tops = _tops((c.device, max(c.start_bytes, c.peak_bytes, c.end_bytes)) for c in components)
-    shown = component_phases(components)
-    return [
-        ComponentRow(
-            name=component.name.replace("_", " "),
-            device=component.device,
-            start=cell_of(component.start_bytes, tops[component.device]),
-            phases=[
-                cell_of(component.by_phase.get(phase), tops[component.device], "peak")
-                for phase in shown
-            ],
-            peak=cell_of(component.peak_bytes, tops[component.device], "peak"),
-            end=cell_of(component.end_bytes, tops[component.device]),
-        )
-        for component in components
-    ]
+    return [(component, tops[component.device]) for component in components]
 
 
 def component_phases(components: Sequence[Component]) -> list[str]:
@@ -175,32 +91,12 @@ def component_phases(components: Sequence[Component]) -> list[str]:
     return list(named)[:_MOST_PHASES] if len(named) > 1 else []
 
 
-def growth_rows(growth: Sequence[MetricGrowth], in_workers: str = "") -> list[GrowthRow]:
-    """Return the rates of the gauges; ``in_workers`` is what grows by name in child processes."""
-    return [
-        GrowthRow(
-            metric=metric_words(g.metric),
-            raw=g.metric,
-            rate=humane_rate(g.bytes_per_unit, g.unit),
-            exact=f"{exact_bytes(g.bytes_per_unit)} per {g.unit}",
-            interval=humane_interval(g.interval),
-            exact_interval=f"{exact_interval(g.interval)} per {g.unit}",
-            named=humane_share(g.named_share),
-            explained=humane_share(g.explained_share),
-            explained_bar=_share_bar(g.explained_share),
-            note=in_workers if g.metric == CHILDREN_PSS else event_words(g),
-        )
-        for g in growth
-    ]
+def growth_rows(growth: Sequence[MetricGrowth], in_workers: str) -> list[tuple[MetricGrowth, str]]:
+    """Return gauges, each with what is known of its growth by name all the same.
 
-
-def cleared_rows(cleared: Sequence[Cleared]) -> list[ClearedRow]:
-    """Return what was looked at and is fine."""
-    return [ClearedRow(c.name, c.path, c.reason, c.kind, size_of(c.total_bytes)) for c in cleared]
-
-
-def _share_bar(share: float | None) -> Bar | None:
-    return None if share is None else bar_of(share, 1.0, "named")
+    ``in_workers`` is what grows by name in child processes.
+    """
+    return [(g, in_workers if g.metric == CHILDREN_PSS else event_words(g)) for g in growth]
 
 
 def _tops(amounts: Iterable[tuple[str, int]]) -> dict[str, int]:
@@ -210,7 +106,7 @@ def _tops(amounts: Iterable[tuple[str, int]]) -> dict[str, int]:
     return tops
 
 
-def cell_of(amount: int | None, top: int, kind: str = "") -> Cell:
+def cell_of(amount: float | None, top: float, kind: str = "") -> Cell:
     """Return an amount with its bar; what wasn't measured is unknown, and sorted as nothing."""
     return Cell(size_of(amount), bar_of(amount, top, kind), str(amount or 0))
 
@@ -222,9 +118,20 @@ def bar_of(amount: float | None, top: float, kind: str) -> Bar:
     return Bar("0%", percent_of(amount, top), kind)
 
 
-def percent_of(part: float, whole: float) -> str:
-    """Return a part of a whole as a CSS length, at most all of it."""
-    return f"{100 * min(1.0, part / whole):.2f}%" if whole and part == part else "0.00%"
+def most_bytes(rows: Iterable[Any], name: str = "bytes") -> int:
+    """Return the amount that fills a bar: the largest of some rows."""
+    return max((getattr(row, name) for row in rows), default=1)
+
+
+def direction_of(change: float | None) -> str:
+    """Return the style of a difference."""
+    return "" if not change else "down" if change < 0 else "up"
+
+
+def percent_of(part: float, whole: float = 1.0) -> str:
+    """Return a part of a whole as a CSS length between 0 and 100 %."""
+    share = part / whole if whole and part == part else 0.0
+    return f"{100 * min(1.0, max(0.0, share)):.2f}%"
 
 
 TELLING_BYTES = 1 << 20
@@ -236,18 +143,13 @@ BEGINS_LATE = 0.3
 _GROUPS = {
     "by name": ("named", "graph"),
     "estimated": ("imputed", "native"),
-    "measured otherwise": (),
+    "measured otherwise": ("other",),
     "leakscope itself": ("own",),
     "unexplained": ("unexplained",),
 }
-"""Kinds of entries by how well they are known; what none lists was measured otherwise."""
-_STYLES = {
-    "by name": "named",
-    "estimated": "imputed",
-    "measured otherwise": "other",
-    "leakscope itself": "own",
-    "unexplained": "unexplained",
-}
+"""Kinds of entries by how well they are known, the one whose style they have first; what none
+lists was measured otherwise.
+"""
 
 
 @dataclass(frozen=True)
@@ -293,10 +195,7 @@ class LedgerView:
 def ledger_view(ledger: Ledger, in_workers: str = "") -> LedgerView:
     """Return the waterfall: each term begins where the one before ended.
 
-    Args:
-        ledger: The account.
-        in_workers: What grows by name in child processes.
-
+    ``in_workers`` is what grows by name in child processes.
     """
     ends = _running(ledger.entries)
     low, high = _scale(ledger, ends)
@@ -341,49 +240,11 @@ def ledger_view(ledger: Ledger, in_workers: str = "") -> LedgerView:
     )
 
 
-@dataclass(frozen=True)
-class MappingRow:
-    """One kind of mapping: what it gained and holds, and whether it goes on."""
-
-    label: str
-    gained: Size
-    total: Size
-    verdict: str
-
-
-def mapping_rows(terms: Sequence[MappingTerm]) -> list[MappingRow]:
-    """Return kinds of mappings with what came of each."""
-    return [
-        MappingRow(
-            label=term.label,
-            gained=size_of(term.bytes, signed=True),
-            total=size_of(term.held_bytes),
-            verdict=f"grows, {humane_rate(term.bytes_per_unit, term.unit)}"
-            if term.verdict is TrendVerdict.GROWING
-            else _MAPPING_VERDICTS[term.verdict],
-        )
-        for term in terms
-    ]
-
-
-@dataclass(frozen=True)
-class PeakRow:
-    """What was live for one line when the process was largest."""
-
-    place: str
-    function: str
-    owner: str
-    size: Size
-    interval: str
-
-
-@dataclass(frozen=True)
-class PeakComposition:
-    """The composition of the peak."""
-
-    title: str
-    note: str
-    rows: list[PeakRow]
+def mapping_words(term: MappingTerm) -> str:
+    """Return whether a kind of mapping goes on growing."""
+    if term.verdict is TrendVerdict.GROWING:
+        return f"grows, {humane_rate(term.bytes_per_unit, term.unit)}"
+    return _MAPPING_VERDICTS[term.verdict]
 
 
 def peak_moment(peak: PeakMemory) -> str:
@@ -391,27 +252,21 @@ def peak_moment(peak: PeakMemory) -> str:
     return f"step {peak.step:,}" if peak.step else f"at {clock(peak.time_s)}"
 
 
-def peak_view(peak: PeakMemory | None) -> PeakComposition | None:
-    """Return what was live when the process was largest."""
-    if peak is None:
-        return None
+def peak_title(peak: PeakMemory) -> str:
+    """Return the heading of the composition of the peak."""
+    return (
+        f"What was live when the process was largest: {peak_moment(peak)}, "
+        f"{humane_bytes(peak.private_bytes)} of its own"
+    )
+
+
+def peak_note(peak: PeakMemory) -> str:
+    """Return how the composition of the peak is known, and what it misses."""
     below = peak.highest_bytes - peak.private_bytes
     missed = f" The highest reading was {humane_bytes(below)} higher." if below > 0 else ""
-    return PeakComposition(
-        title=f"What was live when the process was largest: {peak_moment(peak)}, "
-        f"{humane_bytes(peak.private_bytes)} of its own",
-        note="Estimates from sampled allocations since the recording began, "
-        f"{humane_bytes(peak.sampled_bytes)} together.{missed}",
-        rows=[
-            PeakRow(
-                place=site.location or "no line of the program's",
-                function=f"{site.library} · {site.function}" if site.function else site.library,
-                owner=bookkeeper_words(site),
-                size=size_of(site.bytes),
-                interval=humane_interval(site.interval),
-            )
-            for site in peak.sites
-        ],
+    return (
+        "Estimates from sampled allocations since the recording began, "
+        f"{humane_bytes(peak.sampled_bytes)} together.{missed}"
     )
 
 
@@ -488,7 +343,7 @@ def _parts(entries: Sequence[LedgerEntry]) -> list[LedgerPart]:
     grown = {group: amount for group, amount in amounts.items() if amount > 0}
     whole, parts, so_far = sum(grown.values()), list[LedgerPart](), 0
     for group, amount in grown.items():
-        bar = Bar(percent_of(so_far, whole), percent_of(amount, whole), _STYLES[group])
+        bar = Bar(percent_of(so_far, whole), percent_of(amount, whole), _GROUPS[group][0])
         parts.append(LedgerPart(group, humane_share(amount / whole), size_of(amount), bar))
         so_far += amount
     return parts

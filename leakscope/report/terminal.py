@@ -446,9 +446,7 @@ def _cures(cures: Cures | None, paper: Paper) -> list[str]:
 
 
 def _cleared(report: Report, suspect: Culprit | Finding | None, paper: Paper) -> list[str]:
-    """Return what was looked at and is fine: with the reason where there is nothing else to
-    show.
-    """
+    """Return what was looked at and is fine, with the reason where nothing else is shown."""
     shown = report.cleared[:SHOWN_CLEARED]
     left = len(report.cleared) - len(shown)
     if suspect is None:
@@ -505,9 +503,7 @@ def _problems(report: Report, paper: Paper) -> list[str]:
 
 
 def _more(report: Report, left: Sequence[Culprit], indent: str = "") -> list[str]:
-    """Return how many culprits, and how many that hardly matter, are left to the report, and what
-    all come to.
-    """
+    """Return how many culprits and notes are left to the report, and what all come to."""
     notes = sum(culprit.severity is Severity.NOTE for culprit in left)
     serious = len(left) - notes
     parts = [plural(serious, "more culprit")] if serious else []

@@ -17,6 +17,7 @@ UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 """Each 1,024 times the one before; rounding is the analysis's, so that sentence and table agree."""
 UNKNOWN = "–"
 MINUS = "\N{MINUS SIGN}"
+MOMENT = "%Y-%m-%d %H:%M UTC"
 SOON = 10_000
 """Counts up to here are written out; larger ones are rounded in running text."""
 
@@ -116,7 +117,7 @@ def humane_duration(seconds: float | None) -> str:
     return f"{minutes // 60:,} h {minutes % 60} min"
 
 
-def humane_moment(seconds: float, form: str = "%Y-%m-%d %H:%M UTC") -> str:
+def humane_moment(seconds: float, form: str = MOMENT) -> str:
     """Return a moment given in seconds since the epoch, in UTC; empty where there is none such."""
     try:
         return datetime.fromtimestamp(seconds, timezone.utc).strftime(form)

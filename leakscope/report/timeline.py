@@ -98,11 +98,8 @@ def timeline_view(
 ) -> TimelineView | None:
     """Return the timeline, or None where nothing was measured.
 
-    Args:
-        timeline: what is shown of it.
-        beginning: a sentence about the time before that.
-        laid: the culprit to draw over the lines.
-
+    ``beginning`` is a sentence about the time before it, ``laid`` the culprit to draw over the
+    lines.
     """
     if timeline is None or not any(finite(line.points) for line in timeline.lines):
         return None
@@ -266,9 +263,7 @@ def unshaded_words(spans: Sequence[PhaseSpan], shown: tuple[float, float]) -> st
 
 
 def phase_data(spans: Sequence[PhaseSpan], shown: tuple[float, float]) -> list[dict[str, Any]]:
-    """Return phases as plain values; ``lasts`` is given for those that only a closer look
-    shades.
-    """
+    """Return phases as plain values; ``lasts`` is of those that only a closer look shades."""
     bare = too_short(spans, shown)
     least = (shown[1] - shown[0]) / CLOSEST
     return [

@@ -19,7 +19,14 @@ from leakscope.model.comparison import (
     CulpritChange,
     ValueChange,
 )
-from leakscope.model.device import DEFAULT_POOL, UNKNOWN_POOL, DeviceMemory, DeviceOwner, Slack
+from leakscope.model.device import (
+    DEFAULT_POOL,
+    UNKNOWN_POOL,
+    DeviceMemory,
+    DeviceOwner,
+    Figures,
+    Slack,
+)
 from leakscope.model.explanation import (
     BlockClass,
     DeviceComparison,
@@ -203,9 +210,7 @@ def words_for(report: Report) -> dict[str, str]:
 
 
 def verdict_words(verdict: RunVerdict, *, ran_out: bool) -> str:
-    """Return the name of a verdict; for a leak, whether the run ended by running out of
-    memory.
-    """
+    """Return the name of a verdict; of a leak, whether the run ended out of memory."""
     return LEAK_RAN_OUT if ran_out and verdict is RunVerdict.LEAK else VERDICTS[verdict]
 
 
@@ -275,9 +280,7 @@ def wait_words(forecast: Forecast, work: Work) -> str:
 
 
 def live_words(since: float | None, full_at: float | None, now: float) -> str:
-    """Return ``since 14:05, full in 9 hours``, by the clock of this machine; what is unknown is
-    left out.
-    """
+    """Return ``since 14:05, full in 9 hours``, by the clock of this machine, as far as known."""
     form = "%H:%M" if since is None or now - since < DAY_SECONDS else "%b %d, %H:%M"
     began = "" if since is None else f"since {time.strftime(form, time.localtime(since))}"
     is_ahead = full_at is not None and now < full_at < now + FAR_SECONDS
@@ -628,6 +631,21 @@ CHANGED = {
     "less": "Less",
     "nothing": "The same",
 }
+SUMS = ("Reserved", "Live", "Cache", "Stuck in holes", "Largest free block")
+"""Sums of a device or pool, as its tables show them."""
+
+
+def sums_of(figures: Figures) -> list[int]:
+    """Return the sums of a device or pool, by the names in :data:`SUMS`."""
+    return [
+        figures.reserved,
+        figures.active,
+        figures.cached + figures.releasable,
+        figures.stuck - figures.releasable,
+        figures.largest_hole,
+    ]
+
+
 ALLOCATOR_TERMS = {
     "reserved": "What the allocator took from the driver: nearly what nvidia-smi shows.",
     "live": "Reserved and in use: tensors, workspaces, and frees that a stream waits for.",

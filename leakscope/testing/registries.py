@@ -84,13 +84,8 @@ def with_classes_once(
 ) -> list[Grower]:
     """Return growers, classes as growth of what gathers as many items; else by themselves.
 
-    Where their bases list them, which no name leads to, nothing else is reported of it.
-
-    Args:
-        table: all rows.
-        growers: what grows.
-        paths: under which classes stand that no module has a name for.
-
+    Where their bases list them, which no name leads to, nothing else is reported of it. ``paths``
+    are those under which classes stand that no module has a name for.
     """
     left = list(growers)
     for made in [g for g in growers if table.latest[g.path].path in paths]:

@@ -119,4 +119,4 @@ def test_the_page_tells_limits_workers_and_graphs() -> None:
     assert "they stay until the program ends" in workers
     assert graphs.startswith("4 CUDA graphs captured, by the shapes of what they return: 8x512 on")
     (row,) = view.rows
-    assert (row.entries, row.limit, row.size) == ("3", "of 512", None)
+    assert (row.entry.entries, row.limit, row.entry.bytes) == (3, "of 512", None)

@@ -672,5 +672,5 @@ def test_a_history_stands_in_the_terminal_and_on_the_page(tmp_path: Path) -> Non
     page = invoke("runs", tmp_path, "--format", "html").stdout
     assert "from run to run" in page
     assert "<code>c0ffee2</code>" in page
-    assert 'style="left:0%;width:50.0%"' in page
+    assert 'style="left:0%;width:50.00%"' in page
     assert "doesn't grow" in page.replace("&#39;", "'")

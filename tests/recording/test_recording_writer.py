@@ -316,7 +316,7 @@ def test_a_name_that_another_machine_has_just_taken_is_passed_over(tmp_path, mon
     run = RunDirectory.create(tmp_path / "run", RunManifest()).path
     other = RecordingWriter(run, HeaderRecord(pid=7, host="other"))
     with monkeypatch.context() as stale:  # what another machine makes is seen there late
-        stale.setattr(writer_module, "_unused", lambda path: path)
+        stale.setattr(writer_module, "unused_path", lambda path: path)
         mine = RecordingWriter(run, HeaderRecord(pid=7, host="mine"))
     assert mine.failed is None
     mine.write(boundary(0))

@@ -11,7 +11,7 @@ from page_reader import read_page
 
 from leakscope.model.report import Falsifier, Gauged, Overhead, Problem, Report, Severity, Taken
 from leakscope.report import render_html
-from leakscope.report.measuring import MOST_ROWS, assurance_view, measuring_view
+from leakscope.report.measuring import MOST_ROWS, assurance_view, gauged_size, measuring_view
 from leakscope.report.page import deadline_words
 from leakscope.report.terminal import render_summary
 from leakscope.report.text import humane_wait
@@ -52,11 +52,11 @@ def test_censuses_are_summed_up_in_a_sentence() -> None:
 
 
 def test_each_census_has_a_row_and_a_line_along_the_run() -> None:
-    view = measuring_view(overhead(taken(10, 0.1, "full"), taken(20, 0.05)), 40)
-    assert [(row.when, row.where, row.level) for row in view.taken] == [
-        ("0:10", "train, step 100", "whole heap"),
-        ("0:20", "train, step 200", "the program's own names"),
-    ]
+    measured = overhead(taken(10, 0.1, "full"), taken(20, 0.05, requested=True))
+    view = measuring_view(measured, 40)
+    page = render_html(msgspec.structs.replace(samples.leaking(), overhead=measured))
+    assert '">0:10</th><td>train, step 100</td><td>whole heap</td>' in page
+    assert '">0:20</th><td>train, step 200</td><td>the program&#39;s own names (on req' in page
     assert view.strip is not None
     assert view.strip.full == "M250.0 40v-40.0"
     assert view.strip.focused == "M500.0 40v-23.0"
@@ -68,7 +68,7 @@ def test_of_very_many_censuses_those_that_paused_longest_are_listed_and_that_is_
     view = measuring_view(overhead(*every), 1000)
     assert len(view.taken) == MOST_ROWS
     assert view.taken_note == f"The {MOST_ROWS} that paused longest."
-    assert view.taken[0].second == "50.000"
+    assert view.taken[0].time_s == 50
 
 
 def test_without_a_census_nothing_is_claimed() -> None:
@@ -82,8 +82,8 @@ def test_gauges_of_bytes_and_of_things_are_written_apart() -> None:
         Gauged(metric=name, unit=unit, meaning="m", readings=2, lowest=0, highest=2048, last=3)
         for name, unit in (("rss", "bytes"), ("threads", "count"))
     ]
-    rows = measuring_view(overhead(gauged=shown), 1.0).gauges
-    assert [(row.highest.text, row.last.text) for row in rows] == [("2 KiB", "3 B"), ("2,048", "3")]
+    rows = [(gauged_size(row.highest, row.unit), gauged_size(row.last, row.unit)) for row in shown]
+    assert [(high.text, last.text) for high, last in rows] == [("2 KiB", "3 B"), ("2,048", "3")]
 
 
 def test_time_is_reported_by_activity_the_longest_first() -> None:

@@ -16,7 +16,7 @@ from leakscope.model.report import (
     Severity,
 )
 from leakscope.model.text import clipped, one_line, printable
-from leakscope.report import render_text, words
+from leakscope.report import render_html, render_text, words
 from leakscope.report import text as sizes
 from leakscope.report.charts import draw_series, phase_shades
 from leakscope.report.comparison.page import comparison_page
@@ -33,7 +33,7 @@ from leakscope.report.culprits import (
 )
 from leakscope.report.markdown import culprit_markdown
 from leakscope.report.page import report_page
-from leakscope.report.tables import component_rows, ledger_view
+from leakscope.report.tables import ledger_view
 
 MIB = 1024**2
 
@@ -282,15 +282,18 @@ def test_an_unsettled_second_run_fixes_nothing() -> None:
 
 def test_a_value_that_one_run_lacks_has_no_difference() -> None:
     caches = comparison_page(samples.comparison()).components[-1]
-    assert (caches.before.text, caches.delta.text) == ("–", "–")
+    assert (caches.before.size.text, caches.delta.text) == ("–", "–")
 
 
 def test_a_phase_in_which_a_component_was_not_measured_says_so() -> None:
     first, *others = samples.leaking().components
     within = msgspec.structs.replace(first, by_phase={"train": first.peak_bytes})
-    rows = component_rows([within, *others])
-    assert [cell.size.text for cell in rows[0].phases] == [rows[0].peak.size.text, "–"]
-    assert rows[0].phases[1].bar.kind == "none"
+    report = msgspec.structs.replace(samples.leaking(), components=[within, *others])
+    section = render_html(report).partition('id="components"')[2]
+    cells = section.partition("<tbody>")[2].partition("</tr>")[0].split("<td")[3:5]
+    assert sizes.humane_bytes(first.peak_bytes).replace(" ", "\N{NO-BREAK SPACE}") in cells[0]
+    assert ">–</span>" in cells[1]
+    assert 'class="fill none"' in cells[1]
 
 
 def test_lines_that_never_leave_zero_are_left_out() -> None:

@@ -244,10 +244,7 @@ def _measuring(before: Report, after: Report) -> Iterator[WorkFact]:
 def by_step(seconds: Sequence[float], clock: Sequence[tuple[float, float]]) -> list[float]:
     """Return moments as steps: what lies between two steps in parts of one, by its time.
 
-    Args:
-        seconds: moments of a run.
-        clock: its :attr:`~leakscope.model.report.Timeline.steps`, not empty.
-
+    The clock is :attr:`~leakscope.model.report.Timeline.steps`, not empty.
     """
     times, steps = [time for time, _ in clock], [step for _, step in clock]
     found: list[float] = np.interp(seconds, times, steps).tolist()

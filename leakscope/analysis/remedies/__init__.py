@@ -137,6 +137,4 @@ def general_remedy(case: CulpritContext) -> Remedy:
             else f"Bound or empty {case.name}"
         )
         when = "Nothing in the recording shows it being emptied for good."
-    return case.remedy(
-        title, f"{case.opening()} {when}", advice, case.about_views(), case.still_reachable()
-    )
+    return case.remedy(title, f"{case.opening()} {when}", advice, case.about_views())

@@ -19,7 +19,7 @@ from leakscope.analysis.remedies.context import (
 )
 from leakscope.analysis.source.library_calls import cache_decorator, cached_function
 from leakscope.analysis.source.mutations import FEEDERS
-from leakscope.analysis.source.program import CodeScope, FunctionNode, Statement, own_nodes
+from leakscope.analysis.source.program import CodeScope, FunctionNode, Statement, decorators_of
 from leakscope.analysis.source.types import dotted
 from leakscope.model.path_pattern import parse_path
 from leakscope.model.report import Remedy
@@ -45,7 +45,7 @@ def recognise_function_cache(case: CulpritContext) -> Remedy | None:
         f"With lru_cache(maxsize={_FUNCTION_CACHE_BOUND}) the least recently used result goes "
         f"first; raise the bound until {function.name}.cache_info() shows no more hits.",
         _about_arguments(function),
-        "gc.collect() can't help: the cache refers to all of it.",
+        closing="gc.collect() can't help: the cache refers to all of it.",
         diff=_function_cache_diff(case, function, decorator),
     )
 
@@ -118,7 +118,6 @@ def recognise_dict_cache(case: CulpritContext) -> Remedy | None:
         f"`{case.line_text}` at {case.where()} adds them.",
         f"Drop the oldest key once there are more than {bound} or as many as pay; "
         "functools.lru_cache(maxsize=N) on the function does it by use instead of by age.",
-        case.still_reachable(),
         diff=diff,
     )
 
@@ -173,7 +172,6 @@ def recognise_weak_keys(case: CulpritContext) -> Remedy | None:
         f"and a value that refers to its key keeps the entry for ever. {fact}.",
         "Store only what was computed from the key, or have the value keep weakref.ref(key); or "
         "keep the value as an attribute of the key itself: both then go together.",
-        case.still_reachable(),
     )
 
 
@@ -207,9 +205,7 @@ def _keeping(case: CulpritContext) -> str:
 
 
 def _is_dataclass(cls: CodeScope) -> bool:
-    decorators: list[ast.expr] = getattr(cls.node, "decorator_list", [])
-    names = [dotted(d.func if isinstance(d, ast.Call) else d) for d in decorators]
-    return any(name.rpartition(".")[2] == "dataclass" for name in names)
+    return any(dotted(d).rpartition(".")[2] == "dataclass" for d in decorators_of(cls.node))
 
 
 def _stored(maker: CodeScope, call: ast.Call, key: str) -> ast.Assign | None:
@@ -258,7 +254,6 @@ def recognise_source_bound(case: CulpritContext) -> Remedy | None:
         f"{bound.text} and no further.",
         "Until then it grows, as a buffer that fills; only where memory doesn't suffice for so "
         f"many is there something to change: {bound.text}, or what each item takes.",
-        case.still_reachable(),
     )
 
 
@@ -386,7 +381,6 @@ def recognise_default_argument(case: CulpritContext) -> Remedy | None:
             f"`{name}={written}` at {where} is one object for all calls and serves as a cache "
             f"without a bound ({case.measure() or 'it only grows'}).",
             "Use functools.lru_cache(maxsize=N) on the function, or drop the oldest entries.",
-            case.still_reachable(),
         )
     remembered = _remembered(case, function)
     if remembered is not None:
@@ -400,7 +394,6 @@ def recognise_default_argument(case: CulpritContext) -> Remedy | None:
             f"{read_at} reads what earlier calls left there, so creating it in each call would "
             "lose that and change what the program computes. Drop the entries that aren't read "
             "any more, or keep the state in an object that its user makes, empties and lets go.",
-            case.still_reachable(),
         )
     return case.remedy(
         f"Create {name} in each call of {function.name}",
@@ -408,7 +401,6 @@ def recognise_default_argument(case: CulpritContext) -> Remedy | None:
         f"`{name}={written}` at {where} is evaluated once, so all calls that don't pass {name} "
         f"share one object, and it only grows ({case.measure() or 'no bound'}).",
         f"Use None as the default and make a new {type(default).__name__.lower()} in the body.",
-        case.still_reachable(),
         diff=_default_argument_diff(case, function, name, default),
     )
 
@@ -512,7 +504,6 @@ def recognise_class_attribute(case: CulpritContext) -> Remedy | None:
             "would grow just the same: empty it once its contents were used, where the next round "
             "begins.",
             f"Bind it in __init__ as well: self.{name} = {ast.unparse(value)}.",
-            case.still_reachable(),
         )
     return case.remedy(
         f"Give each {owner.name} its own {name}",
@@ -521,7 +512,6 @@ def recognise_class_attribute(case: CulpritContext) -> Remedy | None:
         f"object, which outlives every one of them ({case.measure() or 'it only grows'}).",
         f"Bind it in __init__: self.{name} = {ast.unparse(value)}. If only one {owner.name} lives "
         "all the time, that alone doesn't bound it: empty it after use as well.",
-        case.still_reachable(),
         diff=_class_attribute_diff(case, owner, name, value),
     )
 
@@ -557,11 +547,10 @@ def _made_once(case: CulpritContext, owner: CodeScope) -> str:
     for cls in types.family(owner):
         if owner not in types.ancestors(cls):
             continue
-        for statement in case.sources.program.mentioning(cls.name):
-            for node in own_nodes(statement.node):
-                if isinstance(node, ast.Call) and cls in types.of(node, statement.scope):
-                    where = case.sources.location(statement.scope.module.file, node.lineno)
-                    found[where] = case.sources.heat.of(statement)
+        for statement, call in case.sources.program.calls_mentioning(cls.name):
+            if cls in types.of(call, statement.scope):
+                where = case.sources.location(statement.scope.module.file, call.lineno)
+                found[where] = case.sources.heat.of(statement)
     return next(iter(found)) if len(found) == 1 and not any(found.values()) else ""
 
 

@@ -39,7 +39,6 @@ def recognise_gathered_rounds(case: CulpritContext) -> Remedy | None:
         "Empty it where the round begins, or keep only the figures computed from it.",
         _unread(case),
         case.about_views(),
-        case.still_reachable(),
         diff=diff,
     )
 
@@ -148,7 +147,6 @@ def recognise_gathered_within(case: CulpritContext) -> Remedy | None:
         "If all of it is needed, keep the smallest form (numbers, half precision, only what the "
         "metric reads) or write it to disk.",
         case.about_views(),
-        case.still_reachable(),
     )
 
 
@@ -179,13 +177,7 @@ shows that it holds."""
 
 
 def reached_bound(length: int | None, most: int) -> int:
-    """Return the largest bound that a second run reaches early.
-
-    Args:
-        length: Entries at the end of the run, None where they were not counted.
-        most: The bound for a run of any length.
-
-    """
+    """Return the largest bound that a second run reaches early, at most ``most``."""
     return most if not length else min(most, max(1, length // REACHED_PART))
 
 
@@ -226,7 +218,6 @@ def _window_remedy(case: CulpritContext, bound: int, read: str) -> Remedy:
         f"In the recorded source {read}.",
         f"A collections.deque(maxlen={bound}) bounds it from the start where no slice is taken.",
         case.about_views(),
-        case.still_reachable(),
         diff=_window_diff(case, bound),
     )
 
@@ -283,7 +274,6 @@ def recognise_replay_buffer(case: CulpritContext) -> Remedy | None:
         case.opening(),
         "It is sampled at random and nothing is ever taken out. A deque with a maxlen drops the "
         f"oldest entry for each new one; {bound:_} of the size seen here stay under 1 GiB.",
-        case.still_reachable(),
         diff=_replay_buffer_diff(case, bound),
     )
 
@@ -329,7 +319,6 @@ def recognise_heap(case: CulpritContext) -> Remedy | None:
         "Once it has N items, heapq.heappushpop(heap, item) puts one in and takes the smallest out "
         "(heapq.heapreplace takes out first), so that the N largest stay.",
         _about_smallest(case),
-        case.still_reachable(),
     )
 
 
@@ -369,7 +358,6 @@ def recognise_queue(case: CulpritContext) -> Remedy | None:
         f"Bound {case.name}" if meanwhile else f"Drain {case.name}",
         case.opening(),
         _advice(case, taking, concurrent) if meanwhile else _without_consumer(case, taking),
-        case.still_reachable(),
     )
 
 
@@ -462,7 +450,6 @@ def recognise_tee(case: CulpritContext) -> Remedy | None:
         "To look at the first items alone, take them as a list, "
         "first = list(itertools.islice(stream, n)), and go on with "
         "itertools.chain(first, stream); else go on with all ends together.",
-        case.still_reachable(),
     )
 
 
@@ -482,7 +469,6 @@ def recognise_exit_stack(case: CulpritContext) -> Remedy | None:
         f"contextlib.ExitStack() as {stack}:` inside the loop, or call {stack}.close() when the "
         "round is done: then its clean-up runs there and what it refers to can go.",
         "What has to wait for the end is better given a path or a number than the data.",
-        case.still_reachable(),
     )
 
 
@@ -512,7 +498,6 @@ def recognise_linked_objects(case: CulpritContext) -> Remedy | None:
         f"that one to its own: {case.name} keeps all of them{size}.",
         f"Hand over what is needed of the last one (a number, a detached tensor) instead of "
         f"{last}{cut}.",
-        case.still_reachable(),
     )
 
 

@@ -14,7 +14,14 @@ from functools import cached_property
 
 from leakscope.analysis.source import FeedingLine, SourceIndex
 from leakscope.analysis.source.mutations import FEEDERS
-from leakscope.analysis.source.program import CodeScope, Statement, UserProgram, own_nodes
+from leakscope.analysis.source.program import (
+    CodeScope,
+    Statement,
+    UserProgram,
+    first_line_of,
+    last_name,
+    own_nodes,
+)
 from leakscope.analysis.source.references import References
 from leakscope.analysis.source.types import dotted
 from leakscope.model.census import CensusRow
@@ -202,16 +209,27 @@ class CulpritContext:
             f"alive; {copy} keeps the part alone."
         )
 
-    def still_reachable(self) -> str:
+    def _still_reachable(self) -> str:
         """Return why collecting and emptying caches is of no use."""
         calls = "gc.collect()"
         if self.row.device_bytes:
             calls += " and torch.cuda.empty_cache()"
         return f"{calls} can't help: {self.name} still refers to all of it."
 
-    def remedy(self, title: str, account: str, *sentences: str, diff: str | None = None) -> Remedy:
-        """Return a remedy: ``account`` says what grows where, the sentences what to change."""
-        advice = " ".join(s for s in sentences if s)
+    def remedy(
+        self,
+        title: str,
+        account: str,
+        *sentences: str,
+        diff: str | None = None,
+        closing: str | None = None,
+    ) -> Remedy:
+        """Return a remedy: ``account`` says what grows where, the sentences what to change.
+
+        The closing one says why collecting is of no use, where nothing else is given for it.
+        """
+        last = self._still_reachable() if closing is None else closing
+        advice = " ".join(s for s in (*sentences, last) if s)
         text = " ".join(filter(None, (account, advice)))
         return Remedy(title=title, text=text, advice=advice if account else "", diff=diff)
 
@@ -258,8 +276,7 @@ class Edits:
 
     def insert_before(self, statement: ast.stmt, *lines: str) -> Edits:
         """Insert lines above a statement, indented like it."""
-        decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
-        first = min([statement.lineno, *(d.lineno for d in decorators)]) - 1
+        first = first_line_of(statement) - 1
         indent = self._indent(statement)
         if indent is None:
             return self._give_up()
@@ -420,7 +437,7 @@ class Use:
         for parent in self.parents[:2]:
             if isinstance(parent, ast.Call) and self.node is not parent.func:
                 is_function = dotted(parent.func).startswith(dotted(self.node) + ".")
-                return "" if is_function else (dotted(parent.func) or _tail(parent.func))
+                return "" if is_function else dotted(parent.func) or last_name(parent.func)
         return ""
 
 
@@ -515,7 +532,7 @@ def attributes_of_result(program: UserProgram, function: CodeScope) -> set[str]:
     found: set[str] = set()
     for statement in program.mentioning(function.name):
         for node, parents in _with_parents(statement.node, ()):
-            if not isinstance(node, ast.Call) or _tail(node.func) != function.name:
+            if not isinstance(node, ast.Call) or last_name(node.func) != function.name:
                 continue
             found |= {p.attr for p in parents if isinstance(p, ast.Attribute)}
             if isinstance(statement.node, ast.Assign):
@@ -529,7 +546,7 @@ def _in_backward(parents: tuple[ast.AST, ...]) -> bool:
     for parent in parents:
         if isinstance(parent, ast.Attribute) and parent.attr == "backward":
             return True
-        if isinstance(parent, ast.Call) and _tail(parent.func) in {"grad", "backward"}:
+        if isinstance(parent, ast.Call) and last_name(parent.func) in {"grad", "backward"}:
             return True
     return False
 
@@ -544,7 +561,7 @@ def _name_goes_backward(use: Use) -> bool:
 def backward_called(name: str, scope: CodeScope) -> bool:
     """Whether gradients are computed from a variable, in the function where it lives."""
     for node in ast.walk(scope.node):
-        if not isinstance(node, ast.Call) or _tail(node.func) not in {"backward", "grad"}:
+        if not isinstance(node, ast.Call) or last_name(node.func) not in {"backward", "grad"}:
             continue
         if name in names_in(node):
             return True
@@ -574,20 +591,11 @@ def _with_parents(
             yield from _with_parents(child, (node, *parents))
 
 
-def _tail(function: ast.expr) -> str:
-    if isinstance(function, ast.Attribute):
-        return function.attr
-    return function.id if isinstance(function, ast.Name) else ""
-
-
 def calls_of(sources: SourceIndex, function: CodeScope) -> Iterator[tuple[Statement, ast.Call]]:
     """Yield the calls that may run a function of the program, in its order."""
-    for statement in sources.program.mentioning(function.name):
-        for node in own_nodes(statement.node):
-            if not isinstance(node, ast.Call):
-                continue
-            if function in sources.types.called_functions(node.func, statement.scope):
-                yield statement, node
+    for statement, call in sources.program.calls_mentioning(function.name):
+        if function in sources.types.called_functions(call.func, statement.scope):
+            yield statement, call
 
 
 def argument_of(call: ast.Call, function: CodeScope, parameter: str) -> ast.expr | None:

@@ -17,7 +17,13 @@ from leakscope.analysis.remedies.context import (
     releases,
     uses,
 )
-from leakscope.analysis.source.program import LOOPS, CodeScope, FunctionNode, Statement
+from leakscope.analysis.source.program import (
+    LOOPS,
+    CodeScope,
+    FunctionNode,
+    Statement,
+    decorators_of,
+)
 from leakscope.analysis.source.types import dotted
 from leakscope.model.census import CensusRow
 from leakscope.model.report import Remedy
@@ -164,7 +170,7 @@ def _sentences(case: CulpritContext) -> list[str]:
         sentences.append(f"They lie on {case.on_device}; .cpu() moves what must be kept off it.")
     if case.growth == "across" and not releases(case.references):
         sentences.append(f"Nothing in the source empties {case.name}: bound or clear it as well.")
-    return [*sentences, case.still_reachable()]
+    return sentences
 
 
 _LONGEST = 40
@@ -202,7 +208,6 @@ def recognise_running_total(case: CulpritContext) -> Remedy | None:
         f"{case.name} is a tensor that remembers how it was computed: `{case.line_text}` at "
         f"{case.where()} chains the whole graph of each iteration to it, activations included.",
         _why(case, method),
-        case.still_reachable(),
         diff=edits.diff(),
     )
 
@@ -325,7 +330,6 @@ def recognise_moving_average(case: CulpritContext) -> Remedy | None:
         ""
         if is_safe
         else "If gradients are meant to go through earlier steps, detach it where a sequence ends.",
-        case.still_reachable(),
         diff=diff,
     )
 
@@ -358,10 +362,9 @@ def _is_gradless(scope: CodeScope | None) -> bool:
     """Whether a function, or one around it, is decorated to build no graphs."""
     while scope is not None:
         if isinstance(scope.node, FunctionNode):
-            for decorator in scope.node.decorator_list:
-                called = decorator.func if isinstance(decorator, ast.Call) else decorator
-                if dotted(called).rpartition(".")[2] in _GRADLESS:
-                    return True
+            names = {dotted(called).rpartition(".")[2] for called in decorators_of(scope.node)}
+            if names & _GRADLESS:
+                return True
         scope = scope.parent
     return False
 
@@ -389,7 +392,6 @@ def recognise_hidden_state(case: CulpritContext) -> Remedy | None:
         f"Cutting it before each batch ({state}.detach(), for an LSTM each of its two tensors) "
         "keeps the value and truncates backpropagation at the batch; "
         "`retain_graph=True` would hide the error and keep the leak.",
-        case.still_reachable(),
         diff=diff,
     )
 
@@ -466,7 +468,6 @@ def recognise_kept_gradients(case: CulpritContext) -> Remedy | None:
         "optimizer.zero_grad() clears only what the optimizer was given: call "
         "model.zero_grad(set_to_none=True), or compute the gradients by "
         "torch.autograd.grad(loss, parameters, create_graph=True), which leaves none in .grad.",
-        case.still_reachable(),
     )
 
 
@@ -486,7 +487,6 @@ def recognise_retained_graph(case: CulpritContext) -> Remedy | None:
         "It is needed only for a second backward() through the same graph. If removing it gives "
         "'Trying to backward through the graph a second time', a value is carried over from an "
         "earlier iteration: detach that one.",
-        case.still_reachable(),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -53,7 +53,6 @@ def recognise_stored_exceptions(case: CulpritContext) -> Remedy | None:
         f"{_an_exception(case, case.row)} keeps its traceback, and that every local variable of "
         "the functions it passed through: batches, outputs, losses.",
         "Store repr(error) or traceback.format_exc(), or call error.with_traceback(None) first.",
-        case.still_reachable(),
         diff=diff,
     )
 
@@ -63,12 +62,16 @@ def errors_in(inside: Sequence[CensusRow], row: CensusRow) -> CensusRow | None:
 
     Exceptions that are what it holds are not meant: ``failed[*].error``, not ``errors[*]``.
     """
+    return _most_of_items((below for below in inside if below.kind == "traceback"), row)
+
+
+def _most_of_items(rows: Iterable[CensusRow], row: CensusRow) -> CensusRow | None:
+    """Return the first of some rows that hangs on an item of another and is most of it."""
     return next(
         (
             below
-            for below in inside
-            if below.kind == "traceback"
-            and _hangs_on_an_item(parse_steps(below.path.removeprefix(row.path)))
+            for below in rows
+            if _hangs_on_an_item(parse_steps(below.path.removeprefix(row.path)))
             and 2 * below.host_bytes > row.host_bytes
         ),
         None,
@@ -88,7 +91,6 @@ def _of_its_items(case: CulpritContext, errors: CensusRow) -> Remedy:
         "functions it passed through: batches, outputs, losses.",
         "Store repr(error) or traceback.format_exc() there, or call error.with_traceback(None) "
         "first.",
-        case.still_reachable(),
     )
 
 
@@ -116,17 +118,8 @@ def with_kept_errors(case: CulpritContext, remedy: Remedy) -> Remedy:
 
 def _frames_in(inside: Sequence[CensusRow], row: CensusRow) -> CensusRow | None:
     """Return the row of the frames that exceptions of the items keep in C, as those of tasks do."""
-    frames = (below for below in inside if below.type == "frame")
-    return next(
-        (
-            below
-            for below in frames
-            if below.path.endswith(".tb_frame")
-            and _hangs_on_an_item(parse_steps(below.path.removeprefix(row.path)))
-            and 2 * below.host_bytes > row.host_bytes
-        ),
-        None,
-    )
+    frames = (b for b in inside if b.type == "frame" and b.path.endswith(".tb_frame"))
+    return _most_of_items(frames, row)
 
 
 _SUSPENDED = {"generator": "generators", "coroutine": "coroutines", "async_generator": "generators"}
@@ -147,7 +140,6 @@ def recognise_suspended(case: CulpritContext) -> Remedy | None:
         "functions they are in.",
         "Run each to its end or call its close() when no more of it is wanted, and keep what it "
         "gave instead.",
-        case.still_reachable(),
     )
 
 
@@ -237,14 +229,12 @@ def recognise_log_records(case: CulpritContext) -> Remedy | None:
             "the functions it passed through.",
             "Format each record when it comes, then set record.exc_info to None, as "
             "logging.handlers.QueueHandler.prepare() does, or keep what format(record) returns.",
-            case.still_reachable(),
         )
     return case.remedy(
         "Log numbers and short texts, and let the handler write sooner",
         case.opening(),
         "A record keeps the arguments of its call until it is written, whole tensors too.",
         "Log .item() or a shape instead, give the handler a smaller capacity, or flush() it.",
-        case.still_reachable(),
     )
 
 
@@ -258,7 +248,6 @@ def recognise_warnings(case: CulpritContext) -> Remedy | None:
         "Python keeps the text of each warning in the module that is warned, so that it shows none "
         "twice, and never forgets one.",
         "Leave numbers, paths and names out of the text, or hand them to logging.",
-        case.still_reachable(),
     )
 
 
@@ -282,7 +271,7 @@ def recognise_figures(case: CulpritContext) -> Remedy | None:
         f"keeps until it is closed ({case.measure() or 'one more each time'}).",
         f"Call {pyplot or 'plt'}.close({figure or 'fig'}) after the last use, or build it without "
         "pyplot: matplotlib.figure.Figure() is freed like any object.",
-        "gc.collect() can't help: pyplot's own list refers to every open figure.",
+        closing="gc.collect() can't help: pyplot's own list refers to every open figure.",
         diff=_figure_diff(case, pyplot, figure),
     )
 
@@ -305,7 +294,7 @@ def recognise_kept_figures(case: CulpritContext) -> Remedy | None:
         "open.",
         f"Call {pyplot or 'plt'}.close(figure) once it is saved, and keep its file or the numbers "
         "in it.",
-        "gc.collect() can't help: pyplot's own list refers to every open figure.",
+        closing="gc.collect() can't help: pyplot's own list refers to every open figure.",
     )
 
 
@@ -379,4 +368,4 @@ def recognise_output_history(case: CulpritContext) -> Remedy | None:
     )
     most = f" Most of it: {', '.join(cells)}." if cells else ""
     opening = f"{case.opening()}{most}"
-    return case.remedy("Display less, or clear the output history", opening, REMEDY)
+    return case.remedy("Display less, or clear the output history", opening, REMEDY, closing="")

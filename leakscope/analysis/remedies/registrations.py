@@ -6,7 +6,8 @@ import ast
 import re
 
 from leakscope.analysis.remedies.context import CulpritContext, calls_of, names_in, reads
-from leakscope.analysis.source.program import LOOPS, Statement, UserProgram, own_nodes
+from leakscope.analysis.source.library_calls import registers_hook
+from leakscope.analysis.source.program import LOOPS, Statement, calls_in, own_nodes
 from leakscope.model.census import CensusRow, RootKind
 from leakscope.model.path_pattern import parse_path, parse_steps
 from leakscope.model.report import Remedy
@@ -16,7 +17,7 @@ from leakscope.model.text import human_bytes, plural
 def recognise_hooks(case: CulpritContext) -> Remedy | None:
     """Return how to remove the hooks."""
     statement, node = case.statement, case.node
-    if statement is None or not isinstance(node, ast.Expr) or not _registers(node.value):
+    if statement is None or not isinstance(node, ast.Expr) or not registers_hook(node.value):
         return None
     return case.remedy(
         "Register the hook once, or remove it by its handle",
@@ -25,18 +26,8 @@ def recognise_hooks(case: CulpritContext) -> Remedy | None:
         "and throws the handle away, so all of them stay registered, run, and keep what they "
         "refer to.",
         "Register before the loop, or keep the handle and call handle.remove() when done.",
-        case.still_reachable(),
         diff=_hook_diff(case, statement, node),
     )
-
-
-def _registers(call: ast.expr) -> bool:
-    name = (
-        call.func.attr
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
-        else ""
-    )
-    return name.startswith("register_") and "hook" in name
 
 
 def _hook_diff(case: CulpritContext, statement: Statement, node: ast.Expr) -> str | None:
@@ -104,6 +95,7 @@ def recognise_modules_made(case: CulpritContext) -> Remedy | None:
         f"Modules of that name are loaded again and again, each under a name of its own.{loaded}",
         "sys.modules keeps every module until the program ends, with all its globals. Load it once "
         "and pass what differs to a function of it, or `del sys.modules[name]` after use.",
+        closing="",
     )
 
 
@@ -120,7 +112,6 @@ def recognise_classes_made(case: CulpritContext) -> Remedy | None:
         "A class keeps its methods, their globals and all its attributes. Make it once for each "
         "set of arguments, with functools.lru_cache around the function that makes it, or pass "
         "what differs to instances of a single class.",
-        case.still_reachable(),
     )
 
 
@@ -154,7 +145,6 @@ def recognise_subscribers(case: CulpritContext) -> Remedy | None:
         "Subscribe before the loop, or take the callable out again once it was called, and let it "
         "keep numbers rather than tensors. Keeping only the last entries would drop subscribers "
         "that others count on.",
-        case.still_reachable(),
     )
 
 
@@ -220,13 +210,13 @@ def recognise_log_handlers(case: CulpritContext) -> Remedy | None:
         f"`{case.line.text}` at {case.where()} adds one more handler each time; each keeps its "
         "file or buffer, and every message is written once per handler.",
         f"Configure logging before the loop, or only when `{logger}.handlers` is empty.",
-        "gc.collect() can't help: loggers live as long as the program.",
+        closing="gc.collect() can't help: loggers live as long as the program.",
         diff=_log_handler_diff(case, node, logger),
     )
 
 
 def _log_handler_diff(case: CulpritContext, node: ast.Expr, logger: str) -> str | None:
-    if _count(case.sources.program) != 1 or node.lineno != node.end_lineno:
+    if len(case.sources.program.mentioning("addHandler")) != 1 or node.lineno != node.end_lineno:
         return None
     edits = case.edits()
     return (
@@ -234,10 +224,6 @@ def _log_handler_diff(case: CulpritContext, node: ast.Expr, logger: str) -> str 
         .replace(node, f"    {edits.source_of(node)}")
         .diff()
     )
-
-
-def _count(program: UserProgram) -> int:
-    return len(program.mentioning("addHandler"))
 
 
 def recognise_library_registry(case: CulpritContext) -> Remedy | None:
@@ -254,7 +240,6 @@ def recognise_library_registry(case: CulpritContext) -> Remedy | None:
         "It belongs to a library, which keeps what a call gives it until that is taken back "
         "(detach, close, unregister) or what it was registered for is gone.",
         f"Call it once, before the loop, or give it nothing large. {_NEWER_RELEASE}",
-        case.still_reachable(),
     )
 
 
@@ -269,7 +254,6 @@ def _clear_cache(case: CulpritContext) -> Remedy:
         "It is a library's cache of results, by the arguments of the call"
         + (", and has never answered one: every call is a new one to it." if never else "."),
         f"Pass it the same objects again instead of new ones, or clear it. {_NEWER_RELEASE}",
-        case.still_reachable(),
     )
 
 
@@ -294,7 +278,6 @@ def recognise_library_object(case: CulpritContext) -> Remedy | None:
             "Give it a number or a summary instead of the whole, or start again with another "
             f"{class_name} where the library lets you.",
             case.about_views(),
-            case.still_reachable(),
         )
     undo = _COUNTERPARTS.get((library, call.attr), "")
     return case.remedy(
@@ -303,7 +286,6 @@ def recognise_library_object(case: CulpritContext) -> Remedy | None:
         f"{belongs} What each call adds stays, and what it refers to, until it is taken back.",
         "Make the call once, outside what is repeated, or undo it when the round is done"
         + (f": {ast.unparse(call.value)}.{undo}(…)." if undo else " (remove, detach, unregister)."),
-        case.still_reachable(),
     )
 
 
@@ -343,10 +325,9 @@ def _binds(node: ast.AST, name: str) -> bool:
 
 def _registering(case: CulpritContext) -> ast.Attribute | None:
     """Return the method by which the feeding line adds something that stays."""
-    for node in own_nodes(case.node) if case.node else ():
-        function = node.func if isinstance(node, ast.Call) else None
-        if isinstance(function, ast.Attribute) and _REGISTERING.match(function.attr):
-            return function
+    for call in calls_in(case.node) if case.node else ():
+        if isinstance(call.func, ast.Attribute) and _REGISTERING.match(call.func.attr):
+            return call.func
     return None
 
 
@@ -367,7 +348,6 @@ def recognise_metric_state(case: CulpritContext) -> Remedy | None:
         f"{receiver} gathers every batch given to it at {case.where()} (`{case.line.text}`) and "
         "is never reset, so it keeps the predictions of all rounds, and its result mixes them.",
         f"Call {receiver}.reset() after {receiver}.compute().",
-        case.still_reachable(),
         diff=_metric_state_diff(case, receiver, computing),
     )
 
@@ -376,10 +356,8 @@ def _receiver(case: CulpritContext) -> str | None:
     """Return the object whose method feeds, as written."""
     if case.node is None or case.line is None or case.line.form not in {"call", "update"}:
         return None
-    for node in own_nodes(case.node):
-        if not isinstance(node, ast.Call):
-            continue
-        function = node.func
+    for call in calls_in(case.node):
+        function = call.func
         if isinstance(function, ast.Attribute) and function.attr in {"update", "forward"}:
             return ast.unparse(function.value)
         if case.scope is not None and case.references.steps_from(function, case.scope):
@@ -445,4 +423,5 @@ def recognise_trainer_evaluation(case: CulpritContext) -> Remedy | None:
         f"{_MOVING}: that saves {case.on_device}'s memory, not the host's."
         if case.on_device
         else f"{_MOVING}: that doesn't help here, where the host's memory is filled.",
+        closing="",
     )

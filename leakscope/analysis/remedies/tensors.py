@@ -8,7 +8,8 @@ import re
 from leakscope.analysis.growth import policy
 from leakscope.analysis.remedies.context import CulpritContext, goes_backward, reads
 from leakscope.analysis.remedies.graphs import is_cut
-from leakscope.analysis.source.program import CodeScope, own_nodes
+from leakscope.analysis.source.library_calls import registers_hook
+from leakscope.analysis.source.program import CodeScope, last_name
 from leakscope.analysis.source.types import dotted
 from leakscope.model.report import Remedy
 from leakscope.model.text import human_bytes
@@ -41,7 +42,6 @@ def recognise_slices(case: CulpritContext) -> Remedy | None:
         f"{human_bytes(unread)} of that can't be read through it any more: a "
         f"slice keeps the whole storage of what it was cut from.{written}",
         f"{how} the part that is read, and the rest can go.",
-        case.still_reachable(),
         diff=diff,
     )
 
@@ -116,7 +116,6 @@ def recognise_concatenation(case: CulpritContext) -> Remedy | None:
         "time and never drops anything.",
         f"{graph}Keep the running figure that is read later, a window of fixed length "
         f"({case.variable}[-N:]), or write the parts to disk.",
-        case.still_reachable(),
         diff=diff,
     )
 
@@ -153,7 +152,6 @@ def recognise_gradient_log(case: CulpritContext) -> Remedy | None:
         "Every entry is as large as the parameters themselves. A number of each gradient "
         "(.norm().item(), .abs().max().item()) or a histogram is what a log needs; to look at "
         "whole gradients, keep those of the last steps or write them to a file.",
-        case.still_reachable(),
         diff=diff,
     )
 
@@ -203,7 +201,6 @@ def recognise_stored_activations(case: CulpritContext) -> Remedy | None:
         f"That is a hook, registered at {where}, and runs at every forward pass. Overwrite the "
         f"entry instead of appending to it, or add up what is needed of it.{cut} Once it was "
         "looked at, remove the hook by its handle: handle.remove().",
-        case.still_reachable(),
     )
 
 
@@ -213,22 +210,17 @@ def _registered_at(case: CulpritContext, hook: CodeScope) -> str:
     if hook.parent is not None and hook.parent.kind == "function":
         names.add(hook.parent.name)
     for name in sorted(names):
-        for statement in case.sources.program.mentioning(name):
-            for node in own_nodes(statement.node):
-                if _registers(node, names):
-                    return case.sources.location(statement.scope.module.file, statement.line)
+        for statement, call in case.sources.program.calls_mentioning(name):
+            if _registers(call, names):
+                return case.sources.location(statement.scope.module.file, statement.line)
     return ""
 
 
-def _registers(node: ast.AST, names: set[str]) -> bool:
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+def _registers(call: ast.Call, names: set[str]) -> bool:
+    if not registers_hook(call):
         return False
-    method = node.func.attr
-    if not (method.startswith("register_") and "hook" in method):
-        return False
-    mentioned = {n.id for a in node.args for n in ast.walk(a) if isinstance(n, ast.Name)}
-    mentioned |= {n.attr for a in node.args for n in ast.walk(a) if isinstance(n, ast.Attribute)}
-    return bool(mentioned & names)
+    parts = (part for argument in call.args for part in ast.walk(argument))
+    return any(isinstance(part, ast.expr) and last_name(part) in names for part in parts)
 
 
 _WEIGHTS = re.compile(r"(^|[._])(model|net|network|ema|weights|teacher|student|module)\b")
@@ -245,7 +237,6 @@ def recognise_model_copies(case: CulpritContext) -> Remedy | None:
         "Each is a whole copy of the model. Keep the best or the last one, replaced when there is "
         "a better one, or write each to a file with torch.save; an average over epochs needs one "
         "running copy too.",
-        case.still_reachable(),
     )
 
 
@@ -282,7 +273,6 @@ def recognise_growing_module(case: CulpritContext) -> Remedy | None:
         "gradients, and parameters that come after the optimizer was made aren't trained by it.",
         "Make them before the optimizer, or replace the one that isn't needed any more; where a "
         "task really needs its own, move those of finished tasks to a file.",
-        case.still_reachable(),
     )
 
 
@@ -303,5 +293,4 @@ def recognise_param_groups(case: CulpritContext) -> Remedy | None:
         "parameters, and the optimizer keeps state for each of them.",
         "Add the group when its parameters become trainable, and only then; to change a learning "
         "rate, set it in the group that is there.",
-        case.still_reachable(),
     )

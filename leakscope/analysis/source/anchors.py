@@ -6,7 +6,13 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from leakscope.analysis.source.mutations import BUILTIN_FEEDERS
-from leakscope.analysis.source.program import Binding, CodeScope, UserProgram, own_nodes
+from leakscope.analysis.source.program import (
+    Binding,
+    CodeScope,
+    UserProgram,
+    decorators_of,
+    own_nodes,
+)
 from leakscope.analysis.source.references import ContainerPlace, References, is_super
 from leakscope.analysis.source.types import FOREIGN, TypeInference, dotted
 from leakscope.model.census import CensusRow, Owner
@@ -139,16 +145,13 @@ def _start_at_arguments(references: References, place: ContainerPlace, steps: St
     if function is None or place.name not in function.params:
         return
     index = function.params.index(place.name) - bool(function.receiver)
-    for statement in references.program.mentioning(function.name):
-        for call in own_nodes(statement.node):
-            if not isinstance(call, ast.Call):
-                continue
-            if dotted(call.func).rpartition(".")[2] != function.name:
-                continue
-            named = [k.value for k in call.keywords if k.arg == place.name]
-            for value in named or call.args[index : index + 1]:
-                if isinstance(value, ast.Name):
-                    _start_at_name(references, value.id, statement.scope, steps)
+    for statement, call in references.program.calls_mentioning(function.name):
+        if dotted(call.func).rpartition(".")[2] != function.name:
+            continue
+        named = [k.value for k in call.keywords if k.arg == place.name]
+        for value in named or call.args[index : index + 1]:
+            if isinstance(value, ast.Name):
+                _start_at_name(references, value.id, statement.scope, steps)
 
 
 def _renamed(
@@ -189,8 +192,7 @@ def _makes(program: UserProgram, maker: CodeScope, holder: str) -> bool:
         return True
     decorated = program.functions.get(holder, [])
     for function in decorated:
-        for decorator in getattr(function.node, "decorator_list", []):
-            called = decorator.func if isinstance(decorator, ast.Call) else decorator
+        for called in decorators_of(function.node):
             name = dotted(called).rpartition(".")[2]
             if name in {maker.name, getattr(maker.parent, "name", None)}:
                 return True

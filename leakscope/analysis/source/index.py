@@ -40,11 +40,14 @@ from leakscope.analysis.source.mutations import (
     takes_back,
 )
 from leakscope.analysis.source.program import (
+    DEFINITIONS,
     CodeScope,
     SourceFiles,
     Statement,
     UserProgram,
+    calls_in,
     has_comprehension,
+    last_name,
     own_nodes,
 )
 from leakscope.analysis.source.references import References
@@ -54,18 +57,14 @@ from leakscope.model.registries import CountedRegistry, registry_of
 from leakscope.model.report import Excerpt
 
 _ASSIGNED = frozenset({"assign", "setattr"})
-_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _MOST_LINES = 8
 
 
 class SourceIndex:
     """Answers questions about a container from the recorded sources; never reads a file.
 
-    Args:
-        sources: Text of each source file by its path, as recorded.
-        project_root: The folder that shown paths are relative to.
-        titles: What the cells of a notebook are called, by their paths.
-
+    Shown paths are relative to ``project_root``; ``titles`` are what the cells of a notebook are
+    called, by their paths.
     """
 
     def __init__(
@@ -207,18 +206,11 @@ class SourceIndex:
 
     def works_on_items(self, owner: Owner | None, row: CensusRow, phase: str, site: Site) -> bool:
         """Return whether a line makes what the row's container gets, or works on an item of it."""
-        path = self.files.find(site.file)
-        at = [
-            statement
-            for statement in self.program.statements
-            if statement.scope.module.file == path
-            and statement.line <= site.line <= statement.end_line
-        ]
-        if not at:
+        at = self._statement_at(site)
+        if at is None:
             return False
         feeding = [mutation.statement for mutation in self.mutations(owner, row, phase)]
-        work = ItemWork(self.references(owner, row), feeding)
-        return work.includes(max(at, key=lambda statement: statement.line))
+        return ItemWork(self.references(owner, row), feeding).includes(at)
 
     def assigning(self, owner: Owner | None, row: CensusRow, phase: str = "") -> list[FeedingLine]:
         """Return the lines that make the row's own attribute refer to something else, likeliest
@@ -231,7 +223,7 @@ class SourceIndex:
     def _line(self, mutation: Mutation) -> FeedingLine:
         file, line = mutation.statement.scope.module.file, mutation.statement.line
         text = self.files.lines(file)[line - 1].strip()
-        is_definition = isinstance(mutation.statement.node, _DEFINITIONS)
+        is_definition = isinstance(mutation.statement.node, DEFINITIONS)
         return FeedingLine(
             file=file,
             line=line,
@@ -321,11 +313,7 @@ class Heat:
 
 
 def _called_names(statement: Statement) -> set[str]:
-    return {
-        dotted(node.func).rpartition(".")[2] or _last_name(node.func)
-        for node in own_nodes(statement.node)
-        if isinstance(node, ast.Call)
-    }
+    return {last_name(call.func) for call in calls_in(statement.node)}
 
 
 def _starts_hot(scope: CodeScope, uncalled: bool, repeated: bool) -> bool:
@@ -473,10 +461,6 @@ def _one_per_statement(mutations: list[Mutation]) -> list[Mutation]:
     return list(best.values())
 
 
-def _last_name(function: ast.expr) -> str:
-    return function.attr if isinstance(function, ast.Attribute) else ""
-
-
 @dataclass(frozen=True)
 class FeedingLine:
     """The first line of a statement that puts something into a container."""
@@ -517,9 +501,8 @@ def places_that_call(
 
 def _calls_in(statement: Statement) -> Iterator[tuple[ast.expr, int]]:
     """Yield what a statement calls, with the line."""
-    for node in own_nodes(statement.node):
-        if isinstance(node, ast.Call):
-            yield node.func, node.lineno
+    for call in calls_in(statement.node):
+        yield call.func, call.lineno
     for decorator in getattr(statement.node, "decorator_list", []):
         yield decorator, decorator.lineno
 
@@ -549,9 +532,7 @@ def lines_that_fill(sources: SourceIndex, registry: CountedRegistry) -> list[str
 
 
 def places_of(sources: SourceIndex, calls: Iterable[str]) -> list[str]:
-    """Return where the program makes one of these calls again and again, written as in the table
-    of registries.
-    """
+    """Return where such calls are made again and again, written as in the table of registries."""
     found: list[str] = []
     for call in calls:
         owner, _, function = call.rpartition(".")
@@ -642,12 +623,11 @@ def _given_names(node: ast.AST, functions: frozenset[str], owners: set[str]) -> 
 def calls_that_create_graphs(sources: SourceIndex) -> list[FeedingLine]:
     """Return the calls of ``backward`` with ``create_graph``: gradients keep their graphs by it."""
     found = []
-    for statement in sources.program.mentioning("backward"):
-        for node in own_nodes(statement.node):
-            if isinstance(node, ast.Call) and _creates_graph(node):
-                file = statement.scope.module.file
-                text = sources.files.lines(file)[node.lineno - 1].strip()
-                found.append(FeedingLine(file=file, line=node.lineno, text=text, form="call"))
+    for statement, call in sources.program.calls_mentioning("backward"):
+        if _creates_graph(call):
+            file = statement.scope.module.file
+            text = sources.files.lines(file)[call.lineno - 1].strip()
+            found.append(FeedingLine(file=file, line=call.lineno, text=text, form="call"))
     return list(dict.fromkeys(found))
 
 
@@ -701,31 +681,20 @@ _TAKE_COROUTINES = frozenset({"start_soon", "run_coroutine_threadsafe"})
 def places_that_start(sources: SourceIndex, name: str, file: str, line: int) -> list[str]:
     """Return where tasks or threads of a function are started, as ``file:line``, each once.
 
-    Where no call of a library that starts them has it as an argument, the places that call it, or
-    hand it on, count: ``self.spawn(self.heartbeat())``.
-
-    Args:
-        sources: Where to look.
-        name: The function's qualified name.
-        file: The file that has it.
-        line: Its first line.
-
+    It is given by its qualified name, its file and its first line. Where no call of a library that
+    starts them has it as an argument, the places that call it, or hand it on, count:
+    ``self.spawn(self.heartbeat())``.
     """
     found: list[tuple[Statement, ast.Call]] = []
     if name.endswith(".run"):
-        found = _calls_of(sources, name.split(".")[-2])
+        found = [*sources.program.calls_of(name.split(".")[-2])]
     for starter in sorted(_STARTERS | _TAKE_COROUTINES):
-        for statement in sources.program.mentioning(starter):
-            for node in own_nodes(statement.node):
-                if (
-                    isinstance(node, ast.Call)
-                    and _last_name_of(node.func) == starter
-                    and any(
-                        _is_at(function, file, line)
-                        for function in _functions_among_arguments(sources, statement, node)
-                    )
-                ):
-                    found.append((statement, node))
+        found += [
+            (statement, call)
+            for statement, call in sources.program.calls_of(starter)
+            for function in _functions_among_arguments(sources, statement, call)
+            if _is_at(function, file, line)
+        ]
     if not found:
         last = name.rpartition(".")[2]
         found = [
@@ -737,28 +706,17 @@ def places_that_start(sources: SourceIndex, name: str, file: str, line: int) -> 
     return list(dict.fromkeys(places))
 
 
-def _calls_of(sources: SourceIndex, name: str) -> list[tuple[Statement, ast.Call]]:
-    return [
-        (statement, node)
-        for statement in sources.program.mentioning(name)
-        for node in own_nodes(statement.node)
-        if isinstance(node, ast.Call) and _last_name_of(node.func) == name
-    ]
-
-
 def _mentions(sources: SourceIndex, name: str) -> list[tuple[Statement, ast.Call]]:
     """Return the calls of a function, and those that it is handed to."""
-    return _calls_of(sources, name) + [
-        (statement, node)
-        for statement in sources.program.mentioning(name)
-        for node in own_nodes(statement.node)
-        if isinstance(node, ast.Call)
-        and any(_last_name_of(argument) == name for argument in [*node.args, *_values(node)])
+    return [*sources.program.calls_of(name)] + [
+        (statement, call)
+        for statement, call in sources.program.calls_mentioning(name)
+        if any(last_name(argument) == name for argument in _arguments(call))
     ]
 
 
-def _values(call: ast.Call) -> list[ast.expr]:
-    return [keyword.value for keyword in call.keywords]
+def _arguments(call: ast.Call) -> list[ast.expr]:
+    return [*call.args, *(keyword.value for keyword in call.keywords)]
 
 
 def _is_awaited(statement: Statement, call: ast.Call) -> bool:
@@ -780,10 +738,8 @@ def _starts(sources: SourceIndex) -> list[CodeScope]:
         if function.parent is not None and _is_runner(sources, function.parent)
     ]
     for starter in sorted(_STARTERS):
-        for statement in program.mentioning(starter):
-            for node in own_nodes(statement.node):
-                if isinstance(node, ast.Call) and _last_name_of(node.func) == starter:
-                    found += _functions_among_arguments(sources, statement, node)
+        for statement, call in program.calls_of(starter):
+            found += _functions_among_arguments(sources, statement, call)
     return found
 
 
@@ -800,24 +756,16 @@ def _functions_among_arguments(
 ) -> list[CodeScope]:
     """Return the functions of the program among a call's arguments."""
     found: list[CodeScope] = []
-    for argument in [*call.args, *(keyword.value for keyword in call.keywords)]:
+    for argument in _arguments(call):
         function = argument.func if isinstance(argument, ast.Call) else argument
         found += sources.types.called_functions(function, statement.scope)
     return found
 
 
 def _called_by(sources: SourceIndex, function: CodeScope) -> list[CodeScope]:
-    scope_statements = (s for s in sources.program.statements if s.scope is function)
     return [
         called
-        for statement in scope_statements
-        for node in own_nodes(statement.node)
-        if isinstance(node, ast.Call)
-        for called in sources.types.called_functions(node.func, statement.scope)
+        for statement in sources.program.statements_of(function)
+        for call in calls_in(statement.node)
+        for called in sources.types.called_functions(call.func, statement.scope)
     ]
-
-
-def _last_name_of(function: ast.expr) -> str:
-    if isinstance(function, ast.Attribute):
-        return function.attr
-    return function.id if isinstance(function, ast.Name) else ""

@@ -14,7 +14,14 @@ from dataclasses import dataclass
 
 from leakscope.analysis.source.anchors import bindings_of
 from leakscope.analysis.source.mutations import EXACT, SUSPECTED, Mutation
-from leakscope.analysis.source.program import Binding, CodeScope, Statement, UserProgram, own_nodes
+from leakscope.analysis.source.program import (
+    Binding,
+    CodeScope,
+    Statement,
+    UserProgram,
+    calls_in,
+    own_nodes,
+)
 from leakscope.analysis.source.references import ItemVariables, References
 from leakscope.analysis.source.types import TypeInference, dotted, imported_name
 from leakscope.model.census import CensusRow, RootKind
@@ -48,7 +55,7 @@ def suspect_mutations(references: References, row: CensusRow) -> list[Mutation]:
         return list(_calls(program, _makes_figure, SUSPECTED))
     if "hooks" in row.path or "Hook" in row.type or "RemovableHandle" in row.type:
         of_kind = list(_calls(program, _named(_registering(row)), SUSPECTED))
-        return of_kind or list(_calls(program, _registers_hook, SUSPECTED))
+        return of_kind or list(_calls(program, registers_hook, SUSPECTED))
     registering = list(_calls(program, _adds_to(_stores(row)), SUSPECTED))
     if registering:
         return registering
@@ -164,10 +171,9 @@ def _calls(
     program: UserProgram, matches: Callable[[ast.Call], bool], distance: float
 ) -> Iterator[Mutation]:
     for statement in program.statements:
-        for node in own_nodes(statement.node):
-            if isinstance(node, ast.Call) and matches(node):
-                form = "register" if _registers_hook(node) else "call"
-                yield Mutation(statement, node, form, distance)
+        for call in filter(matches, calls_in(statement.node)):
+            form = "register" if registers_hook(call) else "call"
+            yield Mutation(statement, call, form, distance)
 
 
 def _calls_into(program: UserProgram, row: CensusRow) -> list[Mutation]:
@@ -186,14 +192,13 @@ def _calls_into(program: UserProgram, row: CensusRow) -> list[Mutation]:
             if isinstance(target, ast.Subscript) and isinstance(target.ctx, ast.Store)
             if imported_name(target.value, statement.scope) == named
         ]
-        for node in own_nodes(statement.node):
-            if isinstance(node, ast.Call):
-                called = imported_name(node.func, statement.scope)
-                call = Mutation(statement, node, "call", SUSPECTED)
-                if called == named or called.startswith(f"{named}."):
-                    of_class.append(call)
-                elif called.rpartition(".")[0] == path.root:
-                    by_function[called].append(call)
+        for node in calls_in(statement.node):
+            called = imported_name(node.func, statement.scope)
+            call = Mutation(statement, node, "call", SUSPECTED)
+            if called == named or called.startswith(f"{named}."):
+                of_class.append(call)
+            elif called.rpartition(".")[0] == path.root:
+                by_function[called].append(call)
     only = next(iter(by_function.values())) if len(by_function) == 1 else []
     return of_class or only
 
@@ -232,7 +237,10 @@ def _makes_figure(call: ast.Call) -> bool:
     return name in _FIGURE_MAKERS and not head.startswith("self")
 
 
-def _registers_hook(call: ast.Call) -> bool:
+def registers_hook(call: ast.expr) -> bool:
+    """Return whether a call is that of a method that registers a hook."""
+    if not isinstance(call, ast.Call):
+        return False
     name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     return name.startswith("register_") and "hook" in name
 
@@ -327,9 +335,7 @@ class Handler:
 
     def _by_call(self, statement: Statement) -> Iterator[_Attachment]:
         scope = statement.scope
-        for call in own_nodes(statement.node):
-            if not isinstance(call, ast.Call):
-                continue
+        for call in calls_in(statement.node):
             if isinstance(call.func, ast.Attribute) and call.func.attr == "addHandler":
                 loggers, arguments = self._loggers.names_of(call.func.value, scope), call.args[:1]
             elif imported_name(call.func, scope) == "logging.basicConfig":
@@ -458,11 +464,6 @@ class ItemWork:
     ``tree = parse(text)`` where ``title = tree.find("title")`` is appended, ``message.extend(x)``
     before the message is appended, ``volume[0]`` where ``volume = self.open[name]``: what a library
     allocates there, the items own. What a function was given to make an item needn't be part of it.
-
-    Args:
-        references: the container's.
-        feeding: the statements that put something into it.
-
     """
 
     def __init__(self, references: References, feeding: Iterable[Statement]) -> None:
@@ -497,9 +498,9 @@ class ItemWork:
         values: list[ast.expr] = []
         if isinstance(statement.node, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
             values += [statement.node.value] if statement.node.value is not None else []
-        for node in own_nodes(statement.node):
-            if isinstance(node, ast.Call) and self._leads_there(node.func, statement.scope):
-                values += [*node.args, *(keyword.value for keyword in node.keywords)]
+        for call in calls_in(statement.node):
+            if self._leads_there(call.func, statement.scope):
+                values += [*call.args, *(keyword.value for keyword in call.keywords)]
         for name in (part for value in values for part in ast.walk(value)):
             if isinstance(name, ast.Name):
                 yield from self._variable(name, statement.scope)

@@ -11,6 +11,7 @@ from leakscope.analysis.source.program import (
     CodeScope,
     Statement,
     UserProgram,
+    calls_in,
     has_comprehension,
     own_nodes,
 )
@@ -168,8 +169,8 @@ def _written_through(references: References, statements: Sequence[Statement]) ->
                 continue
             name = target.attr if isinstance(target, ast.Attribute) else dotted(target)
             for other in references.program.mentioning(name):
-                for call in own_nodes(other.node):
-                    if isinstance(call, ast.Call) and _writes_to(call.func, other, target, scope):
+                for call in calls_in(other.node):
+                    if _writes_to(call.func, other, target, scope):
                         yield Mutation(other, call, "write", EXACT)
 
 
@@ -570,9 +571,8 @@ def statements_that_name_parts(
     for statement in program.mentioning(_RECEIVER) if classes else ():
         if statement.scope.receiver != _RECEIVER or statement.scope.parent not in classes:
             continue
-        for node in own_nodes(statement.node):
-            if isinstance(node, ast.Call) and _names_a_part(node):
-                yield statement, node
+        for call in filter(_names_a_part, calls_in(statement.node)):
+            yield statement, call
 
 
 def is_named_at_runtime(method: str, call: ast.Call) -> bool:

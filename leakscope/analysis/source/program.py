@@ -24,6 +24,7 @@ from leakscope.model.report import Excerpt
 
 Definition = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -81,7 +82,7 @@ class CodeScope:
         """Line of the first decorator, or of the definition."""
         if isinstance(self.node, ast.Module):
             return 0
-        return min([self.node.lineno, *(d.lineno for d in self.node.decorator_list)])
+        return first_line_of(self.node)
 
     def resolve(self, name: str) -> CodeScope | None:
         """Return the scope in which ``name`` lives when it is read here."""
@@ -180,6 +181,22 @@ class UserProgram:
         """Return the statements in which ``name`` occurs as a name, attribute or text."""
         return self._mentions.get(name, [])
 
+    def calls_mentioning(self, name: str) -> Iterator[tuple[Statement, ast.Call]]:
+        """Yield the calls in these statements."""
+        for statement in self.mentioning(name):
+            for call in calls_in(statement.node):
+                yield statement, call
+
+    def calls_of(self, name: str) -> Iterator[tuple[Statement, ast.Call]]:
+        """Yield the calls of what is called so, as a function or a method."""
+        for statement, call in self.calls_mentioning(name):
+            if last_name(call.func) == name:
+                yield statement, call
+
+    def statements_of(self, scope: CodeScope) -> list[Statement]:
+        """Return the statements of a function, class or module, without those in its functions."""
+        return [statement for statement in self.statements if statement.scope is scope]
+
     def module_named(self, name: str, *, importer: CodeScope | None = None) -> CodeScope | None:
         """Return the module that ``import name`` would mean."""
         if not name:
@@ -210,6 +227,30 @@ def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, (ast.stmt, ast.excepthandler, ast.match_case)):
             yield from own_nodes(child)
+
+
+def calls_in(node: ast.AST) -> Iterator[ast.Call]:
+    """Yield the calls among the nodes of a statement, without the statements nested in it."""
+    return (part for part in own_nodes(node) if isinstance(part, ast.Call))
+
+
+def last_name(expr: ast.expr) -> str:
+    """Return ``c`` of ``a().b.c``, else an empty text."""
+    if isinstance(expr, ast.Attribute):
+        return expr.attr
+    return expr.id if isinstance(expr, ast.Name) else ""
+
+
+def decorators_of(node: ast.AST) -> list[ast.expr]:
+    """Return what a definition is decorated by, without the arguments."""
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return [d.func if isinstance(d, ast.Call) else d for d in decorators]
+
+
+def first_line_of(node: ast.stmt) -> int:
+    """Return the line of the first decorator, or of the statement."""
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(d.lineno for d in decorators)])
 
 
 def has_comprehension(node: ast.AST) -> bool:
@@ -291,8 +332,7 @@ class _ModuleReader:
         node, scope = statement.node, statement.scope
         if isinstance(node, (FunctionNode, ast.ClassDef)):
             how = "class" if isinstance(node, ast.ClassDef) else "def"
-            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
-            self.name(node.name, Binding(how, first, scope, statement=statement))
+            self.name(node.name, Binding(how, first_line_of(node), scope, statement=statement))
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
             self.imported(node, statement)
         elif isinstance(node, ast.Assign):
@@ -326,10 +366,7 @@ class _ModuleReader:
                 self.made_attribute(node, statement)
 
     def made_attribute(self, call: ast.Call, statement: Statement) -> None:
-        function = call.func
-        name = function.attr if isinstance(function, ast.Attribute) else ""
-        name = function.id if isinstance(function, ast.Name) else name
-        if name not in _ATTRIBUTE_MAKERS:
+        if last_name(call.func) not in _ATTRIBUTE_MAKERS:
             return
         texts = [a for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
         owner = statement.scope.enclosing_class()
@@ -588,10 +625,7 @@ class CellSpan(NamedTuple):
 class Cells:
     """The cells that were recorded, in the order in which they were run last.
 
-    Args:
-        sources: Text of each cell by the path of its code.
-        titles: What each is called: ``In [5]``.
-
+    ``titles`` are what each is called, by the path of its code: ``In [5]``.
     """
 
     def __init__(self, sources: dict[str, str], titles: dict[str, str]) -> None:
@@ -633,19 +667,16 @@ def _still_meant(sources: dict[str, str], titles: dict[str, str]) -> dict[str, l
             found[path] = [""] * len(lines)
             continue
         definitions = [
-            definition for definition in tree.body if isinstance(definition, _DEFINITIONS)
+            definition for definition in tree.body if isinstance(definition, DEFINITIONS)
         ]
         for definition in definitions:
             if definition.name in defined:
-                first = min([definition.lineno, *(d.lineno for d in definition.decorator_list)])
+                first = first_line_of(definition)
                 last = definition.end_lineno or definition.lineno
                 lines[first - 1 : last] = [""] * (last - first + 1)
         defined |= {definition.name for definition in definitions}
         found[path] = lines
     return {path: found[path] for path in ordered}
-
-
-_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def _parsed(text: str) -> ast.Module | None:

@@ -6,7 +6,15 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from leakscope.analysis.source.program import Binding, CodeScope, Statement, UserProgram, own_nodes
+from leakscope.analysis.source.program import (
+    Binding,
+    CodeScope,
+    Statement,
+    UserProgram,
+    decorators_of,
+    last_name,
+    own_nodes,
+)
 from leakscope.analysis.source.types import FOREIGN, TypeInference, dotted
 from leakscope.model.path_pattern import Step, Steps
 
@@ -180,7 +188,7 @@ class References:
                 read = ast.Attribute(value=expr.args[0], attr=str(name.value))
                 found |= self._from_attribute(read, scope)
         returns = [place for place in self.places if place.kind == "return"]
-        if returns and _name_of(function) in {p.scope.name for p in returns if p.scope}:
+        if returns and last_name(function) in {p.scope.name for p in returns if p.scope}:
             for called in self.types.called_functions(function, scope):
                 found |= self.places.get(ContainerPlace("return", called, ""), set())
         return found
@@ -191,9 +199,9 @@ class References:
         if isinstance(method, ast.Attribute) and method.attr in {"values", "items"}:
             inner = self.steps_from(method.value, scope)
             return _after_item(inner, None), method.attr == "items"
-        if isinstance(expr, ast.Call) and _name_of(expr.func) in _WRAPPERS and expr.args:
+        if isinstance(expr, ast.Call) and last_name(expr.func) in _WRAPPERS and expr.args:
             steps, paired = self.items_of(expr.args[0], scope)
-            return steps, paired or _name_of(expr.func) == "enumerate"
+            return steps, paired or last_name(expr.func) == "enumerate"
         return _after_item(self.steps_from(expr, scope), None), False
 
 
@@ -230,9 +238,8 @@ class _Follower:
         self.expressions()
 
     def expressions(self) -> None:
-        for decorator in getattr(self.node, "decorator_list", []):
-            made_by = decorator.func if isinstance(decorator, ast.Call) else decorator
-            self.listened(made_by, [ast.Name(id=getattr(self.node, "name", ""))])
+        for decorator in decorators_of(self.node):
+            self.listened(decorator, [ast.Name(id=getattr(self.node, "name", ""))])
         for node in own_nodes(self.node):
             if isinstance(node, ast.NamedExpr):
                 self.assigned(node.target, node.value)
@@ -284,7 +291,7 @@ class _Follower:
                     self.references.add(place, steps, level=self.level)
 
     def looped(self, target: ast.expr, iterated: ast.expr) -> None:
-        if isinstance(iterated, ast.Call) and _name_of(iterated.func) == "zip":
+        if isinstance(iterated, ast.Call) and last_name(iterated.func) == "zip":
             if isinstance(target, ast.Tuple) and len(target.elts) == len(iterated.args):
                 for part, source in zip(target.elts, iterated.args, strict=True):
                     self.looped(part, source)
@@ -304,7 +311,7 @@ class _Follower:
         for function in types.called_functions(call.func, self.scope):
             self.into(function, call.args, call.keywords, call.func)
         for cls in types.of(call, self.scope) - {FOREIGN}:
-            if cls.name == _name_of(call.func):
+            if cls.name == last_name(call.func):
                 for member in types.ancestors(cls):
                     self.constructed(member, call)
 
@@ -340,7 +347,7 @@ class _Follower:
 
     def started(self, call: ast.Call) -> None:
         """``Thread(target=f, args=(out,))``, ``partial(f, out)``: the arguments arrive in ``f``."""
-        if _name_of(call.func) not in _STARTERS:
+        if last_name(call.func) not in _STARTERS:
             return
         keywords = {k.arg: k.value for k in call.keywords}
         target = keywords.get("target", call.args[0] if call.args else None)
@@ -409,12 +416,6 @@ def _constant(expr: ast.expr) -> str | None:
     return None
 
 
-def _name_of(function: ast.expr) -> str:
-    if isinstance(function, ast.Attribute):
-        return function.attr
-    return function.id if isinstance(function, ast.Name) else ""
-
-
 _GETTERS = frozenset({"setdefault", "get", "__getitem__"})
 _PARTS = {"values": 0, "items": 1}
 """Methods to loop over, and which part of what they yield is in the container."""
@@ -450,7 +451,7 @@ class ItemVariables:
     def gives(self, expr: ast.expr, scope: CodeScope) -> bool:
         """Whether a call, or a property, gives what every return of its function is."""
         function = expr.func if isinstance(expr, ast.Call) else expr
-        if not any(_last_name(function) == known.name for known in self.functions):
+        if not any(last_name(function) == known.name for known in self.functions):
             return False
         called = self._references.types.called_functions(function, scope)
         is_run = isinstance(expr, ast.Call) or all(_is_property(f) for f in called)
@@ -521,11 +522,7 @@ def _has_default(call: ast.Call) -> bool:
 
 def _is_property(function: CodeScope) -> bool:
     decorators = getattr(function.node, "decorator_list", [])
-    return any(_last_name(decorator) in {"property", "cached_property"} for decorator in decorators)
-
-
-def _last_name(expr: ast.expr) -> str:
-    return expr.attr if isinstance(expr, ast.Attribute) else dotted(expr)
+    return any(last_name(decorator) in {"property", "cached_property"} for decorator in decorators)
 
 
 def _bound(node: ast.stmt) -> Iterator[tuple[ast.Name, ast.expr]]:

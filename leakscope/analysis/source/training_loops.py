@@ -13,6 +13,8 @@ from leakscope.analysis.source.program import (
     FunctionNode,
     Statement,
     UserProgram,
+    calls_in,
+    last_name,
     own_nodes,
 )
 
@@ -51,7 +53,7 @@ class Lifetime:
 def training_loop(program: UserProgram, scope: CodeScope) -> ast.stmt | None:
     """Return the loop of a function or module whose iterations are training steps."""
     for wanted in (_TURNING, _STEPPING):
-        for statement in _statements(program, scope):
+        for statement in program.statements_of(scope):
             if statement.loops and _does(program, statement, wanted, _CALLS_DEEP):
                 return statement.loops[-1]
     return None
@@ -63,7 +65,7 @@ def lifetime(program: UserProgram, scope: CodeScope, loop: ast.stmt, name: str) 
     None where it is made once outside of all loops, where something reads it in a later pass or in
     another function, and where that is unknown.
     """
-    mine = _statements(program, scope)
+    mine = program.statements_of(scope)
     stores = [s for s in mine if _stores(s, name)]
     if not any(s.loops or isinstance(s.node, LOOPS) for s in stores):
         return None
@@ -142,14 +144,14 @@ def _fate(
         return Fate.NEXT_BATCH, loop.lineno
     always = {id(node) for node in _unconditional(loop)}
     turning = _turning_line(program, scope, loop)
-    deleted = [s for s in _statements(program, scope) if _deletes(s, name)]
+    deleted = [s for s in program.statements_of(scope) if _deletes(s, name)]
     ends = [s.line for s in (*stores, *deleted) if id(s.node) in always and s.line < turning]
     return (Fate.REPLACED, min(ends)) if ends else (Fate.STAYS, None)
 
 
 def _turning_line(program: UserProgram, scope: CodeScope, loop: ast.stmt) -> int:
     """Return the line at which activations are released: memory is highest just before it."""
-    inside = [s for s in _statements(program, scope) if loop in s.loops]
+    inside = [s for s in program.statements_of(scope) if loop in s.loops]
     for wanted in (_TURNING, _STEPPING):
         lines = [s.line for s in inside if _does(program, s, wanted, _CALLS_DEEP)]
         if lines:
@@ -157,21 +159,15 @@ def _turning_line(program: UserProgram, scope: CodeScope, loop: ast.stmt) -> int
     return loop.lineno
 
 
-def _statements(program: UserProgram, scope: CodeScope) -> list[Statement]:
-    return [s for s in program.statements if s.scope is scope]
-
-
 def _does(program: UserProgram, statement: Statement, methods: tuple[str, ...], depth: int) -> bool:
     """Return whether a statement calls one of the methods, in the user's functions too."""
     if isinstance(statement.node, (FunctionNode, ast.ClassDef)):
         return False
-    for node in own_nodes(statement.node):
-        if not isinstance(node, ast.Call):
-            continue
-        if isinstance(node.func, ast.Attribute) and node.func.attr in methods:
+    for call in calls_in(statement.node):
+        if isinstance(call.func, ast.Attribute) and call.func.attr in methods:
             return True
-        function = _function_called(program, node.func) if depth else None
-        inside = _statements(program, function) if function is not None else []
+        function = _function_called(program, call.func) if depth else None
+        inside = program.statements_of(function) if function is not None else []
         if any(_does(program, inner, methods, depth - 1) for inner in inside):
             return True
     return False
@@ -179,8 +175,7 @@ def _does(program: UserProgram, statement: Statement, methods: tuple[str, ...], 
 
 def _function_called(program: UserProgram, called: ast.expr) -> CodeScope | None:
     """Return the user's function or method of that name, where there is one only."""
-    is_method = isinstance(called, ast.Attribute)
-    name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+    is_method, name = isinstance(called, ast.Attribute), last_name(called)
     if name in _MODES:
         return None  # of a module, although a trainer may have a `train` too
     fitting = [
@@ -265,7 +260,7 @@ def never_clears(program: UserProgram) -> Statement | None:
 def freezing(program: UserProgram) -> Statement | None:
     """Return the statement that switches parameters' gradients off, None without one."""
     for statement in program.mentioning("requires_grad_"):
-        if (call := _call(statement.node, "requires_grad_")) and _first_is(call, False):
+        if (call := _call(statement.node, "requires_grad_")) and _first_is_false(call):
             return statement
     for statement in program.mentioning("requires_grad"):
         node = statement.node
@@ -298,22 +293,19 @@ def _names(node: ast.AST, context: type[ast.expr_context]) -> set[str]:
 
 
 def _call(statement: ast.stmt, method: str) -> ast.Call | None:
-    for node in own_nodes(statement):
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-            continue
-        if node.func.attr == method:
-            return node
+    for call in calls_in(statement):
+        if isinstance(call.func, ast.Attribute) and call.func.attr == method:
+            return call
     return None
 
 
 def _keeps_zeros(call: ast.Call) -> bool:
     named = [k.value for k in call.keywords if k.arg == "set_to_none"]
-    return _is_false(named[0]) if named else _first_is(call, False)
+    return _is_false(named[0]) if named else _first_is_false(call)
 
 
-def _first_is(call: ast.Call, value: bool) -> bool:
-    first = call.args[0] if call.args else None
-    return isinstance(first, ast.Constant) and first.value is value
+def _first_is_false(call: ast.Call) -> bool:
+    return bool(call.args) and _is_false(call.args[0])
 
 
 def _is_false(node: ast.expr) -> bool:

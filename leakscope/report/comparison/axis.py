@@ -159,9 +159,7 @@ def _far(pace: Points, step: float) -> float:
 
 
 def _pauses(timeline: Timeline, pace: Points) -> dict[Slot, PhaseSpan]:
-    """Return the phases between two steps: none where only some are known, or they come with the
-    steps.
-    """
+    """Return the phases between two steps; none where only some are known, or they are of steps."""
     if timeline.phases_begun or not timeline.steps:
         return {}
     spans = [span for span in timeline.spans if span.phase and not is_training(span.phase)]

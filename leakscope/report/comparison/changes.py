@@ -28,7 +28,7 @@ from leakscope.report.charts import (
     phase_shades,
 )
 from leakscope.report.comparison.axis import STEP, SharedAxis
-from leakscope.report.culprits import KnownView, anchor_of, known_view
+from leakscope.report.culprits import anchor_of
 from leakscope.report.markdown import change_markdown
 from leakscope.report.svg import Drawing
 from leakscope.report.tables import Bar, Fact, bar_of
@@ -349,38 +349,24 @@ class ChangeView:
     """One culprit before and after."""
 
     anchor: str
+    subject: CulpritChange
     change: str
     label: str
-    name: str
-    path: str
-    unit: str
     severity: str
-    severity_label: str
     before: RateCell
     after: RateCell
     certain: str
-    text: str
-    doubt: str
-    place: str
     facts: list[Fact]
     sizes: tuple[Size, Size] | None
     """What it retained at its highest census in both runs."""
     series: SeriesView | None
-    signature: str
     markdown: str
-    known: KnownView | None
 
 
 def change_views(
     changes: Sequence[CulpritChange], axis: SharedAxis | None = None
 ) -> list[ChangeView]:
-    """Return every culprit, what is new or worse before the rest, else in the order of rank.
-
-    Args:
-        changes: what became of them.
-        axis: what both runs lie along.
-
-    """
+    """Return every culprit, what is new or worse before the rest, else in the order of rank."""
     taken: set[str] = set()
     ordered = words.worst_first(changes)
     return [_view(change, place, taken, axis) for place, change in enumerate(ordered)]
@@ -403,25 +389,17 @@ def _view(
     is_grave = change.severity is not Severity.NOTE and place < MOST_CARDS
     return ChangeView(
         anchor=anchor_of("change", change.signature, taken),
+        subject=change,
         change=words.change_style(change),
         label=words.change_word(change),
-        name=change.name,
-        path=change.path,
-        unit=change.unit,
         severity=change.severity.value,
-        severity_label=words.SEVERITIES[change.severity],
         before=before,
         after=after,
         certain=words.significance_words(change),
-        text=change.text,
-        doubt=change.doubt,
-        place=change.place,
         facts=_facts(change),
         sizes=_sizes(change),
         series=series_view(change, f"change-series-{place}", axis) if is_grave else None,
-        signature=change.signature,
         markdown=change_markdown(change),
-        known=known_view(change.known),
     )
 
 

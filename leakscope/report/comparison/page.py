@@ -65,16 +65,15 @@ class RunView:
 class ComparisonPage:
     """Everything the comparison template shows."""
 
+    comparison: Comparison
     title: str
     names: str
     """Of both runs: ``before → after``."""
     headline: str
-    details: list[str]
     outcome: str
     outcome_label: str
     runs: list[RunView]
     counts: list[Fact]
-    warnings: list[str]
     same_work: str
     facts: list[FactTable]
     costs: list[CostRow]
@@ -87,8 +86,6 @@ class ComparisonPage:
     overlays: list[Overlay]
     """The other gauges."""
     by_time: list[Overlay]
-    is_another_program: bool
-    """Whether nothing is better or worse, for other work was done."""
     real: str
     """When a difference of two rates is called real."""
     undecided: list[str]
@@ -111,15 +108,14 @@ def comparison_page(comparison: Comparison, reports: Sequence[str] = ("", "")) -
     icicle = comparison_icicle(comparison.retained, changes)
     shown = cards(changes)
     return ComparisonPage(
+        comparison=comparison,
         title=f"{label} · before and after",
         names=_names(comparison.before, comparison.after),
         headline=wording.headline_after(label, comparison.headline),
-        details=[*comparison.details],
         outcome=outcome,
         outcome_label=label,
         runs=_runs(comparison, reports),
         counts=_counts(comparison),
-        warnings=[*comparison.work_differences],
         same_work=same_work_words(comparison.work),
         facts=fact_tables(comparison.work),
         costs=cost_rows(comparison),
@@ -129,7 +125,6 @@ def comparison_page(comparison: Comparison, reports: Sequence[str] = ("", "")) -
         overlay=drawn[0] if drawn else None,
         overlays=drawn[1:],
         by_time=by_time,
-        is_another_program=comparison.is_another_program,
         real=wording.REAL,
         undecided=wording.undecided(comparison),
         icicle=icicle,

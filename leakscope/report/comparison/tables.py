@@ -5,7 +5,7 @@ workers, cost.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from leakscope.model.comparison import (
     NOTABLE_DIFFERENCE,
@@ -20,7 +20,7 @@ from leakscope.model.comparison import (
 from leakscope.model.report import RankMemory, WorkerMemory
 from leakscope.model.text import plural
 from leakscope.report import words
-from leakscope.report.tables import Bar, bar_of
+from leakscope.report.tables import Bar, Cell, bar_of, cell_of, direction_of
 from leakscope.report.text import (
     UNKNOWN,
     Size,
@@ -162,14 +162,10 @@ class ValueRow:
 
     name: str
     device: str
-    before: Size
-    after: Size
+    before: Cell
+    after: Cell
     before_interval: str
     after_interval: str
-    before_order: str
-    after_order: str
-    before_bar: Bar
-    after_bar: Bar
     delta: Size
     delta_share: str
     direction: str
@@ -193,17 +189,13 @@ def _value_row(change: ValueChange, top: float) -> ValueRow:
     return ValueRow(
         name=words.metric_words(change.name).replace("_", " "),
         device=change.device,
-        before=_amount(before, change.unit),
-        after=_amount(after, change.unit),
+        before=_cell(before, change.unit, top, "before"),
+        after=_cell(after, change.unit, top, "after"),
         before_interval=humane_interval(change.before_interval) if change.before_interval else "",
         after_interval=humane_interval(change.after_interval) if change.after_interval else "",
-        before_order=str(before or 0),
-        after_order=str(after or 0),
-        before_bar=bar_of(before, top, "before"),
-        after_bar=bar_of(after, top, "after"),
         delta=size_of(delta, signed=True),
         delta_share=signed_share(delta / before) if delta is not None and before else "",
-        direction="" if not delta or not is_significant else "down" if delta < 0 else "up",
+        direction=direction_of(delta) if is_significant else "",
         order=str(delta or 0),
         certain=words.significance_words(change),
     )
@@ -215,9 +207,11 @@ def _is_notable(before: float | None, after: float | None) -> bool:
     return abs(after - before) > NOTABLE_DIFFERENCE * max(abs(before), abs(after))
 
 
-def _amount(amount: float | None, unit: str) -> Size:
-    size = size_of(amount)
-    return Size(humane_rate(amount, unit), size.exact) if unit and amount is not None else size
+def _cell(amount: float | None, unit: str, top: float, side: str) -> Cell:
+    cell = cell_of(amount, top, side)
+    if not unit or amount is None:
+        return cell
+    return replace(cell, size=Size(humane_rate(amount, unit), cell.size.exact))
 
 
 FEW = 16
@@ -307,7 +301,7 @@ def _process_row(
         peaks=(size_of(before), size_of(after)),
         bars=(bar_of(before, top, "before"), bar_of(after, top, "after")),
         delta=size_of(delta, signed=True),
-        direction="" if not delta else "down" if delta < 0 else "up",
+        direction=direction_of(delta),
         order=str(delta or 0),
         grows=grows,
     )

@@ -4,7 +4,7 @@ GitHub, JUnit XML, JSON and SARIF.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import PurePosixPath
 from xml.etree import ElementTree as ET
 
@@ -114,29 +114,26 @@ def render_check_markdown(check: Check) -> str:
     lines = [f"## {mark} Memory of {_markdown_code(program_of(check))}", ""]
     lines += [_markdown_text(check.headline), ""]
     failed = [growth for growth in check.growths if growth.standing is CheckReason.FAILED]
-    rest = [
-        growth
-        for growth in check.growths
-        if growth.standing not in (CheckReason.FAILED, CheckReason.NOTE)
-    ]
-    lines += _markdown_section("Not allowed", [_markdown_growth(growth) for growth in failed])
-    lines += _markdown_section("Excused", [_markdown_growth(growth) for growth in rest])
+    excused = [growth for growth in check.growths if growth.standing not in _NOT_EXCUSED]
+    lines += _markdown_section("Not allowed", map(_markdown_growth, failed))
+    lines += _markdown_section("Excused", map(_markdown_growth, excused))
     gone = [
         f"- {_markdown_code(known.name)} ({_markdown_code(known.signature)})"
         for known in check.gone
     ]
     lines += _markdown_section("No longer needed in the baseline", gone)
-    lines += _markdown_section(
-        "To be mended", [f"- {_markdown_text(remark)}" for remark in check.remarks]
-    )
-    lines += _markdown_section(
-        "What would settle it", [f"- {_markdown_text(text)}" for text in check.missing]
-    )
+    lines += _markdown_section("To be mended", map(_markdown_item, check.remarks))
+    lines += _markdown_section("What would settle it", map(_markdown_item, check.missing))
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _markdown_section(title: str, items: Sequence[str]) -> list[str]:
-    return [f"### {title}", "", *items, ""] if items else []
+def _markdown_section(title: str, items: Iterable[str]) -> list[str]:
+    shown = [*items]
+    return [f"### {title}", "", *shown, ""] if shown else []
+
+
+def _markdown_item(text: str) -> str:
+    return f"- {_markdown_text(text)}"
 
 
 def _markdown_growth(growth: Checked) -> str:
@@ -176,14 +173,9 @@ _LONGEST_TITLE = 120
 
 def render_check_github(check: Check) -> str:
     """Return a command for each thing that fails or is excused, and for each remark."""
-    lines = [
-        _annotation(growth, "error")
-        for growth in check.growths
-        if growth.standing is CheckReason.FAILED
-    ]
-    lines += [
-        _annotation(growth, "notice") for growth in check.growths if growth.standing in _EXCUSED
-    ]
+    growths = check.growths
+    lines = [_annotation(g, "error") for g in growths if g.standing is CheckReason.FAILED]
+    lines += [_annotation(g, "notice") for g in growths if g.standing in _EXCUSED]
     for known in check.gone:
         text = f"{clipped(known.name, _LONGEST_TITLE)} no longer needs its entry in the baseline."
         lines.append(_workflow_command("notice", "leakscope: baseline", text))
@@ -302,14 +294,7 @@ def render_check(
 ) -> str:
     """Return a check in one of :data:`FORMS`.
 
-    Args:
-        check: The outcome.
-        form: One of :data:`FORMS`.
-        width: Columns of a text.
-        color: Whether a text has colours.
-        version: leakscope's own, for SARIF.
-        otherwise: The file for what has no place of its own, for SARIF.
-
+    For SARIF ``version`` is leakscope's own, and ``otherwise`` the file for what has no place.
     """
     if form == "text":
         return render_check_text(check, width=width, color=color)

@@ -374,14 +374,10 @@ _LEVELS = {Severity.CRITICAL: "error", Severity.WARNING: "warning", Severity.NOT
 
 
 def render_check_sarif(check: Check, *, version: str = "", otherwise: str = "") -> str:
-    """Return the check as a SARIF file.
+    """Return the check as a SARIF file; notes and what is excused are left out.
 
-    Args:
-        check: The outcome; notes and what is excused are left out.
-        version: leakscope's own.
-        otherwise: The file that is shown for what has no place of its own: code scanning takes no
-            result without one.
-
+    Code scanning takes no result without a file: ``otherwise`` is shown for what has no place of
+    its own.
     """
     grave = [growth for growth in check.growths if growth.standing is not CheckReason.NOTE]
     failed = [
