@@ -164,9 +164,9 @@ class TestEstimates:
         for _ in range(300):
             made(2000)
         state = native_allocations._sampling.state()["blocks"]
-        assert state["interval"] > 64
+        assert state["drawn"] < 300 * 2000 / 4  # with an interval of 64 bytes nearly half were
         assert state["live"] < 1000
-        assert profile.own_bytes < 8 << 20
+        assert profile.own_bytes < 20 << 20
 
     def test_room_is_bounded_and_what_lives_is_still_estimated_right(
         self, started: Started

@@ -839,10 +839,12 @@ void resume_phase(Walk *w, int phase) {
 }
 
 /* Looking at all edges. Objects that are taken to be immutable may have come to refer to something all the
- * same. What nobody seems to refer to is taken to be held by native code; where that is much, all that is
- * sealed is asked whether it refers to it, and looked at again at the next walk. */
+ * same. What nobody seems to refer to is taken to be held by native code; where that has become much, all
+ * that is sealed is asked whether it refers to it, and looked at again at the next walk. What native code
+ * held then is not asked for again: else a library that keeps some objects would make every second walk
+ * look at everything. */
 
-#define UNNAMED_CUTOFFS 4 /* so many times what a row needs may be held by native code before that */
+#define UNNAMED_CUTOFFS 4 /* so many times what a row needs may come to be held by native code before that */
 
 static int find_native(PyObject *object, void *argument) {
     Look *look = argument;
@@ -889,11 +891,15 @@ int seals_native(const Walk *w) { return !w->resumed || !w->resumed->looks_at_al
 static void question_native(Walk *w) {
     Seal *seal = w->seal;
     uint64_t bytes = seal->native_bytes + new_native_bytes(w);
-    int is_much = bytes >= UNNAMED_CUTOFFS * w->request.cutoff && !seal->has_looked_at_all;
+    if (seal->asked_bytes > bytes)
+        seal->asked_bytes = bytes;
+    uint64_t more = bytes - seal->asked_bytes;
+    int is_much = more >= UNNAMED_CUTOFFS * w->request.cutoff && !seal->has_looked_at_all;
     seal->has_looked_at_all = w->resumed->looks_at_all = is_much;
     if (is_much) {
         look_at_all(w);
         seal->native_bytes = 0;
+        seal->asked_bytes = bytes;
     }
 }
 

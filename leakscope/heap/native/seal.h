@@ -43,6 +43,7 @@ struct Seal {
     size_t n_gone;
     uint32_t round; /* which part of the immutable ones has its turn to be looked at */
     uint64_t native_bytes; /* sealed as held by native code alone since all edges were looked at */
+    uint64_t asked_bytes; /* what native code alone held when they were, as far as it still does */
     int has_looked_at_all; /* at the walk before */
     uint64_t folded; /* objects that are part of an entry */
     PyTypeObject *types[MOST_SEALED_TYPES];
