@@ -11,8 +11,8 @@ NATIVE_FLOOR_SECONDS = 0.1
 
 BLOCKS_SHARE = 0.5
 """Part of the budget that following Python's own blocks may take."""
-BLOCKS_FLOOR_SECONDS = 0.1
-"""Seconds for it however short a run is: what the program makes while it is set up."""
+BLOCKS_JUDGED_SECONDS = 5.0
+"""After so long it is looked at whether following them has kept to it."""
 
 # Windows of tracing: tracemalloc, and the allocator's history on devices
 

@@ -19,7 +19,7 @@ from typing import Protocol
 from leakscope.capture.budget import Costs, Due
 from leakscope.capture.options import SessionOptions
 from leakscope.capture.policy import (
-    BLOCKS_FLOOR_SECONDS,
+    BLOCKS_JUDGED_SECONDS,
     BLOCKS_SHARE,
     NATIVE_FLOOR_SECONDS,
     NATIVE_SHARE,
@@ -205,7 +205,8 @@ class NativeAllocations:
         self._costs = costs
         self._clock = clock
         self._budget = budget
-        self._spent = self._spent_on_blocks = 0.0
+        self._spent = self._charged = self._spent_at = 0.0
+        self._judged_at: float | None = None
         self._why_not = ""
         self.own_bytes = 0
         """What the samples and their names took at the latest look."""
@@ -253,16 +254,26 @@ class NativeAllocations:
         self._costs.spend("native", seconds)
         self._spent += 0.0 if with_census else seconds
         if self.samples_blocks:
-            self._charge_blocks(self._profile, boundary.time_s)
+            self._charge_blocks(self._profile, boundary)
 
-    def _charge_blocks(self, profile: Profile, now: float) -> None:
-        """Charge what following Python's blocks costs; a program that makes too many is left be."""
-        spent = profile.blocks_seconds
-        self._costs.spend("blocks", spent - self._spent_on_blocks)
-        self._spent_on_blocks = spent
-        if spent > BLOCKS_FLOOR_SECONDS + BLOCKS_SHARE * self._budget * now:
+    def _charge_blocks(self, profile: Profile, boundary: Boundary) -> None:
+        """Charge what following Python's blocks costs; a program that makes too many is left alone.
+
+        What is imported before the work begins isn't charged: it is over when it is known.
+        """
+        now, spent = boundary.time_s, profile.blocks_seconds
+        if boundary.index == 0 or self._judged_at is None:
+            self._judged_at = None if boundary.index == 0 else now
+            self._charged = self._spent_at = spent
+            return
+        self._costs.spend("blocks", spent - self._charged)
+        self._charged = spent
+        if now - self._judged_at < BLOCKS_JUDGED_SECONDS:
+            return
+        if spent - self._spent_at > BLOCKS_SHARE * self._budget * (now - self._judged_at):
             profile.stop_blocks()
             self._note("blocks-off", _TOO_MANY)
+        self._judged_at, self._spent_at = now, spent
 
     def stop(self) -> None:
         """Sample no more."""

@@ -47,7 +47,15 @@ from leakscope.heap.row_details import (
 )
 from leakscope.heap.rows import Draft, RowMaker, SealedRows
 from leakscope.heap.waiting import waiting_groups
-from leakscope.model.census import Census, CensusRow, CensusScope, HeadObjects, Site, Waiting
+from leakscope.model.census import (
+    Census,
+    CensusRow,
+    CensusScope,
+    HeadObjects,
+    Site,
+    Waiting,
+    package_paths,
+)
 from leakscope.model.device import DeviceStorages
 
 _OBJECTS_PER_ROW = 2
@@ -143,6 +151,7 @@ class CensusTaker:
 
     def _at_rest(self, census: Callable[[], Census]) -> Census:
         """Let other threads end their backward passes before; those that go on for long, once."""
+        package_paths()  # which lists folders: within a census each would have to wait for others
         patience = 0.0 if self._is_autograd_busy else _PATIENCE_SECONDS
         taken, rests = at_rest(lambda: _timed(census), patience)
         self._is_autograd_busy = not rests

@@ -11,7 +11,6 @@ import pytest
 from leakscope.capture.budget import Costs, Due
 from leakscope.capture.options import SessionOptions
 from leakscope.capture.policy import (
-    BLOCKS_FLOOR_SECONDS,
     BLOCKS_SHARE,
     NATIVE_FLOOR_SECONDS,
     NATIVE_SHARE,
@@ -108,28 +107,30 @@ def test_heights_are_looked_at_within_a_part_of_the_budget() -> None:
     )
 
 
-def test_following_pythons_blocks_is_charged_to_the_budget() -> None:
+def test_following_pythons_blocks_is_charged_once_the_work_begins() -> None:
     recorded = Recorded(FakeProfile())
     recorded.profile.samples_blocks = True
-    for index, spent in enumerate([0.01, 0.02, 0.05]):
+    for index, spent in enumerate([0.0, 3.0, 3.01, 3.05]):  # the first seconds are imports
         recorded.profile.blocks_seconds = spent
-        recorded.reach(index, Due.RECORD)
+        recorded.reach(index, Due.RECORD, time_s=10.0 + index)
     assert recorded.costs.seconds["blocks"] == pytest.approx(0.05)
     assert recorded.native.samples_blocks
     assert recorded.notes == []
 
 
-def test_a_program_that_makes_too_many_objects_is_followed_no_more() -> None:
+@pytest.mark.parametrize(("part", "goes_on"), [(0.9, True), (1.1, False)])
+def test_a_program_that_makes_too_many_objects_is_followed_no_more(
+    part: float, goes_on: bool
+) -> None:
     recorded = Recorded(FakeProfile())
     recorded.profile.samples_blocks = True
-    recorded.profile.blocks_seconds = BLOCKS_FLOOR_SECONDS + 0.9 * BLOCKS_SHARE * BUDGET * 100
-    recorded.reach(0, Due.RECORD, time_s=100.0)
-    assert recorded.native.samples_blocks
-    recorded.profile.blocks_seconds = BLOCKS_FLOOR_SECONDS + 1.1 * BLOCKS_SHARE * BUDGET * 100
-    recorded.reach(1, Due.RECORD, time_s=100.0)
-    recorded.reach(2, Due.RECORD, time_s=200.0)
-    assert not recorded.native.samples_blocks
-    assert recorded.notes == ["blocks-off"]
+    recorded.reach(0, Due.RECORD)
+    recorded.reach(1, Due.RECORD, time_s=10.0)
+    for second in range(1, 30):
+        recorded.profile.blocks_seconds = part * BLOCKS_SHARE * BUDGET * second
+        recorded.reach(1 + second, Due.RECORD, time_s=10.0 + second)
+    assert recorded.native.samples_blocks is goes_on
+    assert recorded.notes == ([] if goes_on else ["blocks-off"])
 
 
 def test_why_nothing_is_sampled_is_noted_once() -> None:

@@ -13,6 +13,8 @@ import pytest
 from heap_programs import RunProgram
 
 from leakscope.heap import CensusTaker
+from leakscope.heap import census as census_module
+from leakscope.model import census as packages
 from leakscope.model.census import CensusScope, RootKind
 from leakscope.probes import native_allocations
 
@@ -369,6 +371,30 @@ look()
     assert [(Path(site.file).name, site.line) for site in row.inserted_at] == [("train.py", 8)]
     if container != "set()":  # which keeps no order
         assert [site.line for site in row.items_made_at] == [13]
+
+
+def test_no_folder_is_listed_while_the_process_stands_still(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who lists one lets go of the interpreter's lock at each entry, and waits for it again."""
+    done: list[str] = []
+    listed, rests = packages._first_parts, census_module.at_rest
+
+    def first_parts(folder: str) -> Iterator[str]:
+        done.append("list")
+        return listed(folder)
+
+    def at_rest(take: Callable[[], Any], patience: float) -> tuple[Any, bool]:
+        done.append("stand still")
+        return rests(take, patience)
+
+    monkeypatch.setattr(packages, "_first_parts", first_parts)
+    monkeypatch.setattr(census_module, "at_rest", at_rest)
+    taker = CensusTaker(project_root=str(tmp_path))
+    monkeypatch.syspath_prepend(tmp_path / "come later")
+    taker.take(FOCUSED)
+    assert done[-1] == "stand still"
+    assert "list" in done[:-1]
 
 
 def test_items_made_by_one_line_and_data_by_another_have_both(
