@@ -34,8 +34,8 @@ typedef struct {
 static Layer layers[] = {{.domain = PYMEM_DOMAIN_MEM}, {.domain = PYMEM_DOMAIN_OBJ}};
 #define LAYERS (sizeof layers / sizeof *layers)
 
-enum { PLACE_BITS_OF_BLOCKS = 17, MOST_BLOCKS = 3 << 14, SMALLEST_SHARE = 3 };
-#define PLACES (1u << PLACE_BITS_OF_BLOCKS)
+enum { INDEX_BITS = 17, MOST_BLOCKS = 3 << 14 }; /* beyond two thirds of them they are thinned out */
+#define PLACES (1u << INDEX_BITS)
 
 /* Small objects are drawn by bytes of their own; so are the tables of containers, which are larger
    or were made by enlarging another: few of them tell more than many objects. A large block counts
@@ -79,7 +79,7 @@ static void let_go(void) {
 /* The table */
 
 static uint32_t place_of(uintptr_t address) {
-    return (uint32_t)((address >> 4) * UINT64_C(0xD6E8FEB86659FD93) >> (64 - PLACE_BITS_OF_BLOCKS));
+    return (uint32_t)((address >> 4) * UINT64_C(0xD6E8FEB86659FD93) >> (64 - INDEX_BITS));
 }
 
 static uint32_t place_found(uintptr_t address) {
@@ -232,7 +232,7 @@ static __attribute__((noinline, cold)) void choose(void *block, size_t size, Dra
     }
     drawn_times++;
     drawn_bytes += draw->interval;
-    if (UNLIKELY(blocks_alive > MOST_BLOCKS / SMALLEST_SHARE * 2))
+    if (UNLIKELY(blocks_alive > MOST_BLOCKS / 3 * 2))
         thin_out();
     draw_next(draw);
     if (block != NULL && size != 0)
@@ -353,7 +353,8 @@ void blocks_start(double mean) {
     forget_all();
     for (int i = 0; i < DRAWS; i++) {
         double first = i == OBJECTS ? mean : mean / TABLES_MORE;
-        draws[i] = (Draw){.base = first, .interval = first, .round_began = seconds(), .spare = BURST};
+        draws[i] = (Draw){.base = first, .interval = first, .round_began = seconds(),
+                          .spare = BURST};
         draw_next(&draws[i]);
     }
     is_on = 1;
@@ -423,20 +424,18 @@ static int answer(PyObject *list, int is_table, uintptr_t address) {
 /* The block that an object lies in; 0 where it may have come from one of the interpreter's lists of
    free objects, of which the block tells who took it first. */
 static uintptr_t block_of(PyObject *object) {
-    PyTypeObject *type = Py_TYPE(object);
     if (PyList_CheckExact(object) || PyDict_CheckExact(object) || PyFloat_CheckExact(object) ||
         (PyTuple_CheckExact(object) && Py_SIZE(object) < 20))
         return 0;
     uintptr_t before = PyObject_IS_GC(object) ? 2 * sizeof(void *) : 0;
 #if PY_VERSION_HEX >= 0x030C0000
-    if (PyType_HasFeature(type, Py_TPFLAGS_MANAGED_DICT) ||
-        PyType_HasFeature(type, Py_TPFLAGS_MANAGED_WEAKREF))
+    if (PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_MANAGED_DICT) ||
+        PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_MANAGED_WEAKREF))
         before += 2 * sizeof(void *);
 #elif PY_VERSION_HEX >= 0x030B0000
-    if (PyType_HasFeature(type, Py_TPFLAGS_MANAGED_DICT))
+    if (PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_MANAGED_DICT))
         before += 2 * sizeof(void *);
 #endif
-    (void)type;
     return (uintptr_t)object - before;
 }
 
@@ -518,7 +517,7 @@ PyObject *blocks_live(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
 }
 
 PyObject *blocks_state(void) {
-    return Py_BuildValue("{s:O,s:d,s:I,s:K,s:K,s:K,s:d}", "running", is_on ? Py_True : Py_False, "interval",
-                         draws[OBJECTS].interval, "live", blocks_alive, "taken", taken, "thinned", thinned_blocks,
-                         "drawn", drawn_times, "bytes", drawn_bytes);
+    return Py_BuildValue("{s:O,s:d,s:I,s:K,s:K,s:K,s:d}", "running", is_on ? Py_True : Py_False,
+                         "interval", draws[OBJECTS].interval, "live", blocks_alive, "taken", taken,
+                         "thinned", thinned_blocks, "drawn", drawn_times, "bytes", drawn_bytes);
 }
