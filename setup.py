@@ -38,6 +38,7 @@ setup(
             sources=[
                 f"leakscope/probes/native/{part}.c" for part in ("collector", "counting", "pauses")
             ],
+            depends=["leakscope/probes/native/layers.h"],
             libraries=["dl"],
             extra_compile_args=["-O3", "-std=gnu11", "-fvisibility=hidden"],
             optional=True,
@@ -62,7 +63,10 @@ setup(
                     "wrappers",
                 )
             ],
-            depends=["leakscope/probes/native/sampling.h"],
+            depends=[
+                "leakscope/probes/native/layers.h",
+                "leakscope/probes/native/sampling.h",
+            ],
             include_dirs=["leakscope/probes/native"],
             extra_compile_args=["-O3", "-std=gnu11", "-fno-strict-aliasing", "-fvisibility=hidden"],
             libraries=["m", "dl"],

@@ -1,14 +1,14 @@
 /* Which lines of Python made the objects that are alive: a sample of the blocks of Python's own
  * allocators, which take small ones from arenas that malloc never sees.
  *
- * A layer stands in front of the domains that are used under the GIL (PyMem_SetAllocator) and
- * chooses blocks as the wrappers do, by bytes. Of a chosen one the lines of Python are kept until it
- * is freed. A look-up by the address of an object then tells which line made it, all run long,
- * where tracemalloc would tell it of every block while it is on.
+ * A layer in front of them (layers.h) chooses blocks as the wrappers do, by bytes. Of a chosen one
+ * the lines of Python are kept until it is freed. A look-up by the address of an object then tells
+ * which line made it, all run long, where tracemalloc would tell it of every block while it is on.
  *
  * The GIL is enough of a lock but for interpreters with one of their own: who changes the table
  * takes one besides, which nearly always is free.
  */
+#include "layers.h"
 #include "sampling.h"
 
 #include <math.h>
@@ -25,15 +25,6 @@ typedef struct {
     uint32_t line[PYTHON_FRAMES];
 } Block;
 
-typedef struct {
-    PyMemAllocatorDomain domain;
-    PyMemAllocatorEx inner;
-    int installed;
-} Layer;
-
-static Layer layers[] = {{.domain = PYMEM_DOMAIN_MEM}, {.domain = PYMEM_DOMAIN_OBJ}};
-#define LAYERS (sizeof layers / sizeof *layers)
-
 enum { INDEX_BITS = 17, MOST_BLOCKS = 3 << 14 }; /* beyond two thirds of them they are thinned out */
 #define PLACES (1u << INDEX_BITS)
 
@@ -44,7 +35,7 @@ typedef enum { OBJECTS, TABLES, ENLARGED, DRAWS } Class;
 enum { SMALL = 512, LARGE = 4096, TABLES_MORE = 8 };
 
 typedef struct {
-    uint64_t left; /* bytes that are not chosen yet */
+    unsigned long long left; /* bytes that are not chosen yet */
     double base, interval;
     double round_began, spare; /* draws that weren't made in quiet times */
     unsigned of_round;
@@ -199,7 +190,7 @@ static void keep_pace(Draw *draw) {
 
 static void draw_next(Draw *draw) {
     double bytes = -log(uniform()) * draw->interval;
-    draw->left = bytes < 0x1p62 ? (uint64_t)bytes : UINT64_C(1) << 62;
+    draw->left = bytes < 0x1p62 ? (unsigned long long)bytes : 1ull << 62;
 }
 
 typedef struct {
@@ -227,7 +218,7 @@ static void keep_block(void *argument) {
 static __attribute__((noinline, cold)) void choose(void *block, size_t size, Draw *draw) {
     Chosen chosen = {block, size, draw->interval, draw};
     if (!is_on || !atomic_load_explicit(&sampling, memory_order_relaxed)) {
-        draw->left = UINT64_C(1) << 62;
+        draw->left = 1ull << 62;
         return;
     }
     drawn_times++;
@@ -303,24 +294,6 @@ static void followed_free(void *layer, void *block) {
 
 /* Start and stop */
 
-static int is_in_front(Layer *layer, PyMemAllocatorEx *current) {
-    PyMem_GetAllocator(layer->domain, current);
-    return current->ctx == layer;
-}
-
-/* Whether a layer that isn't in front is still reached, below somebody else's. */
-static int is_reached(Layer *layer) {
-    uint64_t before = draws[OBJECTS].left = UINT64_C(1) << 40;
-    void *block = layer->domain == PYMEM_DOMAIN_MEM ? PyMem_Malloc(16) : PyObject_Malloc(16);
-    int reached = draws[OBJECTS].left != before;
-    if (layer->domain == PYMEM_DOMAIN_MEM)
-        PyMem_Free(block);
-    else
-        PyObject_Free(block);
-    draw_next(&draws[OBJECTS]);
-    return reached;
-}
-
 int blocks_ready(void) {
     if (blocks == NULL)
         blocks = own_mapping(sizeof *blocks * (MOST_BLOCKS + 1));
@@ -329,21 +302,12 @@ int blocks_ready(void) {
     return blocks && places;
 }
 
-/* Put the layers in front where they aren't reached; what was freed meanwhile is not known. */
-static int layers_install(void) {
-    int missed = 0;
-    for (size_t i = 0; i < LAYERS; i++) {
-        Layer *layer = &layers[i];
-        PyMemAllocatorEx current;
-        if (is_in_front(layer, &current) || (layer->installed && is_reached(layer)))
-            continue;
-        missed = 1;
-        layer->inner = current;
-        layer->installed = 1;
-        PyMemAllocatorEx choosing = {layer, chosen_malloc, chosen_calloc, chosen_realloc,
-                                     followed_free};
-        PyMem_SetAllocator(layer->domain, &choosing);
-    }
+static int put_in_front(void) {
+    const PyMemAllocatorEx choosing = {NULL, chosen_malloc, chosen_calloc, chosen_realloc,
+                                       followed_free};
+    draws[OBJECTS].left = 1ull << 40; /* so that every block changes it */
+    int missed = layers_install(&choosing, &draws[OBJECTS].left);
+    draw_next(&draws[OBJECTS]);
     return missed;
 }
 
@@ -358,24 +322,18 @@ void blocks_start(double mean) {
         draw_next(&draws[i]);
     }
     is_on = 1;
-    layers_install();
+    put_in_front();
 }
 
+/* What was freed while the layers weren't reached is not known. */
 void blocks_update(void) {
-    if (is_on && layers_install())
+    if (is_on && put_in_front())
         forget_all();
 }
 
 void blocks_stop(void) {
     is_on = 0;
-    for (size_t i = 0; i < LAYERS; i++) {
-        Layer *layer = &layers[i];
-        PyMemAllocatorEx current;
-        if (!is_in_front(layer, &current))
-            continue; /* somebody else's stands in front: it goes on handing calls to us */
-        PyMem_SetAllocator(layer->domain, &layer->inner);
-        layer->installed = 0;
-    }
+    layers_remove();
     if (places != NULL)
         forget_all();
 }

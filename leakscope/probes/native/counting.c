@@ -1,29 +1,15 @@
 /* Counts the blocks that Python hands out, which nothing of Python's tells: what tracemalloc would
  * cost depends on how many there are, not on how many stay.
  *
- * The counting layer stands in front of Python's allocators (PyMem_SetAllocator) and hands every
- * call on, for a nanosecond or two. It adds nothing to a block, so that it may come and go at any
- * time. Only the domains that are used under the GIL are counted.
+ * The counting layer (layers.h) hands every call on, for a nanosecond or two.
  *
  * A limit may be set: where it is reached the main thread calls a function as soon as it runs
  * bytecode (Py_AddPendingCall). So a window of tracing ends in the middle of a step that allocates
  * more than was expected, without a thread or a timer.
  */
 #define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "layers.h"
 
-#ifdef Py_GIL_DISABLED
-#error "allocators can't be exchanged while other threads use them; without this nothing is counted"
-#endif
-
-typedef struct {
-    PyMemAllocatorDomain domain;
-    PyMemAllocatorEx inner;
-    int installed;
-} Layer;
-
-static Layer layers[] = {{.domain = PYMEM_DOMAIN_MEM}, {.domain = PYMEM_DOMAIN_OBJ}};
-#define LAYERS (sizeof layers / sizeof *layers)
 #define RETRY 1000 /* blocks until the function is called again where there was no room for it */
 
 static unsigned long long blocks, limit;
@@ -76,49 +62,17 @@ static void uncounted_free(void *layer, void *block) {
     inner->free(inner->ctx, block);
 }
 
-static int is_in_front(Layer *layer, PyMemAllocatorEx *current) {
-    PyMem_GetAllocator(layer->domain, current);
-    return current->ctx == layer;
-}
-
-/* Whether a layer that isn't in front is still reached, below somebody else's. */
-static int is_reached(Layer *layer) {
-    unsigned long long before = blocks;
-    void *block = layer->domain == PYMEM_DOMAIN_MEM ? PyMem_Malloc(16) : PyObject_Malloc(16);
-    int reached = blocks != before;
-    if (layer->domain == PYMEM_DOMAIN_MEM)
-        PyMem_Free(block);
-    else
-        PyObject_Free(block);
-    return reached;
-}
-
 static PyObject *start(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
-    for (size_t i = 0; i < LAYERS; i++) {
-        Layer *layer = &layers[i];
-        PyMemAllocatorEx current;
-        if (is_in_front(layer, &current) || (layer->installed && is_reached(layer)))
-            continue;
-        layer->inner = current;
-        layer->installed = 1;
-        PyMemAllocatorEx counting = {layer, counted_malloc, counted_calloc, counted_realloc,
-                                     uncounted_free};
-        PyMem_SetAllocator(layer->domain, &counting);
-    }
+    const PyMemAllocatorEx counting = {NULL, counted_malloc, counted_calloc, counted_realloc,
+                                       uncounted_free};
+    layers_install(&counting, &blocks);
     Py_RETURN_NONE;
 }
 
 static PyObject *stop(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
     limit = 0;
     Py_CLEAR(on_limit);
-    for (size_t i = 0; i < LAYERS; i++) {
-        Layer *layer = &layers[i];
-        PyMemAllocatorEx current;
-        if (!is_in_front(layer, &current))
-            continue; /* somebody else's stands in front: it goes on handing calls to us */
-        PyMem_SetAllocator(layer->domain, &layer->inner);
-        layer->installed = 0;
-    }
+    layers_remove();
     Py_RETURN_NONE;
 }
 
