@@ -184,7 +184,7 @@ def test_every_form_of_the_report_has_the_processes():
     report = report_of(healthy(), child(healthy(), 1), child(LEAKING, 2))
     page = report_page(report)
     assert page.processes is not None
-    assert [item.name for item in page.processes.rows] == [p.label for p in report.processes]
+    assert page.processes.rows == report.processes
     assert page.of_rank == "child 2 of 2"
     for text in (render_text(report), render_summary(report, report_path="report.html")):
         assert "child 2 of 2 (rollout, 102)" in text

@@ -281,9 +281,9 @@ def test_a_worker_in_the_table_leads_to_its_memory(view: View, show: Open) -> No
     for first, name in zip(leads, ("loader 1, worker 0", "loader 1, worker 1"), strict=True):
         first.click()
         expect(owner).to_be_focused()
-        assert owner.locator("option:checked").inner_text() == name
+        expect(owner.locator("option:checked")).to_have_text(name)
     leads[0].click()
-    assert owner.locator("option:checked").inner_text() == "loader 1, worker 0"
+    expect(owner.locator("option:checked")).to_have_text("loader 1, worker 0")
     view.assert_quiet()
 
 

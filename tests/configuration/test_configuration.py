@@ -117,7 +117,7 @@ def test_the_environment_is_read(variable: str, text: str, name: str, value: obj
         ("check = 3", "must be a table"),
         ("check.ignore = 'a'", "check.ignore in {file} must be a list of texts"),
         ("check.baseline = ['a']", "must be a path"),
-        ("tracemalloc = ['off']", "must be one of 'off', 'window', 'always'"),
+        ("tracemalloc = ['off']", "must be one of 'auto', 'off', 'window', 'always'"),
         ("label = '" + "x" * 500 + "'\nquiet = '" + "x" * 500 + "'", "…"),
     ],
 )
@@ -163,7 +163,7 @@ def test_a_file_that_only_speaks_of_leakscope_is_passed_over(text: str, folder: 
 def test_a_wrong_value_of_the_environment_names_the_variable() -> None:
     found = read({"LEAKSCOPE_TRACEMALLOC": "sometimes"})
     assert found.faults == [
-        "LEAKSCOPE_TRACEMALLOC must be one of 'off', 'window', 'always', not 'sometimes'."
+        "LEAKSCOPE_TRACEMALLOC must be one of 'auto', 'off', 'window', 'always', not 'sometimes'."
     ]
 
 
