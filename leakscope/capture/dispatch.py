@@ -267,7 +267,10 @@ class Guard:
         except Exception as error:
             if self.passes(error):
                 raise
-            self.fault(part, error)
+            if isinstance(error, MemoryError):
+                self.shortage(part, error)
+            else:
+                self.fault(part, error)
             return default
 
     def passes(self, error: Exception) -> bool:

@@ -45,6 +45,20 @@ def test_a_program_without_memory_is_followed_until_it_has_some_again(
     assert gate.dispatch(lambda: "counted") == "counted"
 
 
+@pytest.mark.parametrize(("error", "goes_on"), [(MemoryError(), True), (ValueError(), False)])
+def test_a_part_that_finds_no_memory_is_not_switched_off(
+    error: Exception, goes_on: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LEAKSCOPE_STRICT", raising=False)
+    reported: list[bool] = []
+    guard = Guard(lambda part, message, is_off: reported.append(is_off))
+    for _ in range(20):
+        assert guard.call("census", "nothing", fail, error) == "nothing"
+    assert guard.allows("census") is goes_on
+    assert guard.call("census", "nothing", lambda: "taken") == ("taken" if goes_on else "nothing")
+    assert len(reported) == FAULTS_ALLOWED
+
+
 def test_a_report_that_finds_no_memory_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LEAKSCOPE_STRICT", raising=False)
     reported: list[str] = []
