@@ -282,7 +282,7 @@ _MOST_ITEMS = 4096
 """Items of a container that are looked up, and objects below them: some hundredths of a
 microsecond each."""
 _SHARED_TYPES = (ModuleType, FunctionType, CodeType, FrameType)
-_DEEPEST = 4
+_DEEPEST = 3
 """Levels of objects that are looked up, the items first."""
 _MOST_PAYLOADS = 256
 """Tensors and arrays among them whose data are looked up: some microseconds each."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -320,9 +320,9 @@ class RowTable:
     sites: dict[int, list[Site]] = field(default_factory=dict)
     """Where the contents of a path were allocated, from the last census that knew."""
     inserted_at: dict[int, list[Site]] = field(default_factory=dict)
-    """Where something was put into a path, from the last census that knew."""
+    """Where something was put into a path, by how often that was seen in all censuses."""
     items_made_at: dict[int, list[Site]] = field(default_factory=dict)
-    """Where the latest items of a path were made, from the last census that knew."""
+    """Where the latest items of a path were made, in the same way."""
     has_beginning: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=bool))
     """Of which paths, of libraries, the first census shows what they retained, though it walked the
     user's names alone: a later one showed what came since."""
@@ -480,6 +480,14 @@ def _blank(rows: list[CensusRow], at: list[int]) -> FloatArray:
     return np.full((len(rows), len(at)), np.nan)
 
 
+def _added(known: list[Site], seen: list[Site]) -> list[Site]:
+    """Return the sites of both, those first that were seen most often."""
+    counts: Counter[tuple[str, int]] = Counter()
+    for site in (*known, *seen):
+        counts[site.file, site.line] += site.count
+    return [Site(file=file, line=line, count=n) for (file, line), n in counts.most_common()]
+
+
 def _fill(table: RowTable, column: int, census: Census) -> None:
     rows = [row for row in census.rows if row.path in table.number]
     places = np.array([table.number[row.path] for row in rows], dtype=np.int64)
@@ -494,9 +502,10 @@ def _fill(table: RowTable, column: int, census: Census) -> None:
         if row.allocated_at:
             table.sites[place] = row.allocated_at
         if row.inserted_at:
-            table.inserted_at[place] = row.inserted_at
+            table.inserted_at[place] = _added(table.inserted_at.get(place, []), row.inserted_at)
         if row.items_made_at:
-            table.items_made_at[place] = row.items_made_at
+            made = _added(table.items_made_at.get(place, []), row.items_made_at)
+            table.items_made_at[place] = made
         for device in (row.device_bytes.keys() | row.shared_bytes.keys()) - {HOST}:
             if device not in table.retained:
                 if len(table.retained) > MOST_DEVICES:

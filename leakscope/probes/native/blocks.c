@@ -406,8 +406,8 @@ static uintptr_t table_of(PyObject *object) {
     return PyAnySet_Check(object) ? (uintptr_t)((PySetObject *)object)->table : 0;
 }
 
-/* A deque has a block for each 64 items, of which the newest tell. It begins with its two ends, and
-   each block with the one to its left. */
+/* A deque has a block for each 64 items, of which the newest tell; the first may be as old as the
+   deque. It begins with its two ends, and each block with the one to its left. */
 typedef struct {
     PyObject_VAR_HEAD
     uintptr_t *leftmost, *rightmost;
@@ -417,10 +417,10 @@ enum { NEWEST_BLOCKS = 16 };
 
 static int answer_deque(PyObject *list, Deque *deque) {
     uintptr_t *block = deque->rightmost;
-    for (int i = 0; block != NULL && i < NEWEST_BLOCKS; i++) {
+    for (int i = 0; block != deque->leftmost && i < NEWEST_BLOCKS; i++) {
         if (answer(list, 1, (uintptr_t)block) < 0)
             return -1;
-        block = block == deque->leftmost ? NULL : (uintptr_t *)*block;
+        block = (uintptr_t *)*block;
     }
     return 0;
 }
