@@ -27,7 +27,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from leakscope.analysis.accounting.native import growing_allocations
+from leakscope.analysis.accounting.native import native_series
 from leakscope.analysis.accounting.terms import Term, undecided
 from leakscope.analysis.columns.series import HOST, INNER, FloatArray, RowTable
 from leakscope.analysis.growth import policy
@@ -383,11 +383,13 @@ def _pinned_by_unnamed(case: RunContext, terms: dict[str, Term]) -> dict[str, Te
 
 
 def _sampled_between(case: RunContext, slack: Term) -> float:
-    """Return what must grow without a name to pin free memory, where sampled native blocks are most
-    of what the C heap has more in use; else more than anything grows by.
+    """Return what must grow without a name to pin free memory, where sampled blocks of libraries
+    are most of what the C heap has more in use; else more than anything grows by.
     """
     in_use = _gained_in_use(case, slack.trend.tail_from)
-    sampled = sum(native.gained_bytes for native in growing_allocations(case))
+    at, sizes, _ = native_series(case)
+    in_tail = sizes[case.work_done[at] >= slack.trend.tail_from]
+    sampled = float(in_tail[-1] - in_tail[0]) if len(in_tail) else 0.0
     least = max(policy.GAUGE_NOISE_BYTES, policy.MOST_SHARE * in_use)
     return least if sampled >= least else math.inf
 
