@@ -378,16 +378,16 @@ def _accusation(culprits: list[Culprit], findings: list[Finding]) -> str:
     serious = [c for c in culprits if c.severity is not Severity.NOTE]
     diagnosed = [f for f in findings if f.severity is not Severity.NOTE and _is_growth(f)]
     heaviest = max(diagnosed, key=lambda f: f.share, default=None)
-    if serious and heaviest is not None and _outweighs(heaviest, serious):
-        text = f"{_as_first_words(heaviest.title)}. {_beginning(heaviest.text)}"
-        return f"{text} {plural(len(serious), 'smaller culprit')} below."
-    if not serious:
-        where = f" in {diagnosed[0].process}" if diagnosed[0].process not in ("", MAIN) else ""
-        title = _as_first_words(diagnosed[0].title)
-        text = f"{title}{where}. {_beginning(diagnosed[0].text)}"
+    leads = bool(serious) and heaviest is not None and _outweighs(heaviest, serious)
+    if leads or not serious:
+        first = heaviest if leads and heaviest is not None else diagnosed[0]
+        where = f" in {first.process}" if first.process not in ("", MAIN) else ""
+        text = f"{_as_first_words(first.title)}{where}. {_beginning(first.text)}"
+        if leads:
+            return f"{text} {plural(len(serious), 'smaller culprit')} below."
         if any(f.kind == "deep_graph" for f in diagnosed):  # it has nothing to do with the others
             text += _also(diagnosed[1:])
-        by_event = diagnosed[0].per_event
+        by_event = first.per_event
         is_untold = by_event and by_event.is_by_event and by_event.text not in text
         return f"{text} {by_event.text}" if by_event and is_untold else text
     text = _describe(serious[0])

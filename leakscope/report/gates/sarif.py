@@ -152,8 +152,9 @@ _RULES = (
     ),
     Rule(
         "shared_memory",
-        "Files in shared memory pile up",
-        "Named segments outlive their processes. Unlink them, or let the manager do so.",
+        "Shared memory piles up",
+        "Named segments outlive their processes: unlink them, or let the manager do so. What is "
+        "sent stays until it is received, and what a descriptor keeps until that is closed.",
     ),
     Rule(
         "shared_descriptors",
