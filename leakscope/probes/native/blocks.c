@@ -46,7 +46,7 @@ static Draw draws[DRAWS];
 /* A program that allocates much has fewer of its bytes chosen: of each class so many times a second,
    each a part of a microsecond, and so many more in a burst. How much it allocates is looked at after
    so many seconds or draws. */
-static const double PER_SECOND = 1000, BURST = 512, ROUND_SECONDS = 0.1, SHORTEST_ROUND = 0.004;
+static const double PER_SECOND = 1000, BURST = 1024, ROUND_SECONDS = 0.1, SHORTEST_ROUND = 0.004;
 enum { ROUND_DRAWS = 512 };
 
 static Block *blocks; /* from 1 */
