@@ -5,6 +5,10 @@
 Each shape is judged at 6, 10, 20, 60 and 300 readings, over many seeds, with little and with much
 noise. A leak that is called bounded and a bounded one that is called growing are errors; that few
 readings leave it open is none.
+
+Then populations: exact counts of what a program holds, such as entries that expire after a while,
+which go up and down by chance and are read at as few moments as a run has censuses. Some of them
+can't be told from a leak by anyone who sees only those readings.
 """
 
 from __future__ import annotations
@@ -22,7 +26,10 @@ from leakscope.analysis.growth import judge_growth
 from leakscope.model.trend import TrendVerdict
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 Draw = Callable[[int, np.random.Generator], tuple[FloatArray, FloatArray]]
+Population = Callable[[np.random.Generator], FloatArray]
+Looks = Callable[[np.random.Generator], IntArray]
 
 LENGTHS = (6, 10, 20, 60, 300)
 NOISES = (0.0, 0.02, 0.1)
@@ -128,6 +135,125 @@ SHAPES = (
 )
 
 
+UNITS = 1200
+"""Of work in a run of a program whose population is read."""
+
+
+def by_time(random: np.random.Generator) -> IntArray:
+    """A run of 15 seconds without steps, in which censuses become rarer."""
+    at = np.array([3, 4, 5, 7, 9, 12, 15, 15.1]) + random.uniform(-0.05, 0.1, 8)
+    return np.clip(at / 15.1 * (UNITS - 1), 0, UNITS - 1).astype(int)
+
+
+def by_step(random: np.random.Generator) -> IntArray:
+    """Censuses at ever longer distances in one long phase of steps."""
+    at, factor = [3, 4, 5, 7, 10], random.uniform(1.3, 1.6)
+    while at[-1] < UNITS * 0.97:
+        at.append(int(at[-1] * factor * random.uniform(0.9, 1.25)) + 1)
+    return np.array([place for place in at if place < UNITS])
+
+
+def by_epoch(random: np.random.Generator) -> IntArray:
+    epochs = int(random.integers(6, 25))
+    return np.linspace(UNITS // epochs, UNITS - 1, epochs).astype(int)
+
+
+LOOKS = {"by time": by_time, "by step": by_step, "by epoch": by_epoch}
+
+
+def expiring(random: np.random.Generator) -> FloatArray:
+    """Entries that come by chance and go after the same time each."""
+    life = int(UNITS * random.uniform(0.05, 0.35))
+    come = np.cumsum(random.poisson(random.choice([0.05, 0.2, 1.0]), UNITS)).astype(float)
+    return come - np.concatenate([np.zeros(life), come[:-life]])
+
+
+def sessions(random: np.random.Generator) -> FloatArray:
+    """Entries that come by chance and stay for as long as chance has it."""
+    open_ones, life = np.zeros(UNITS + 1), UNITS * random.uniform(0.03, 0.15)
+    come = np.flatnonzero(random.random(UNITS) < random.choice([0.05, 0.2, 0.9]))
+    gone = np.minimum(come + 1 + random.exponential(life, len(come)).astype(int), UNITS)
+    np.add.at(open_ones, come, 1)
+    np.add.at(open_ones, gone, -1)
+    return np.cumsum(open_ones)[:-1]
+
+
+def cleared(random: np.random.Generator) -> FloatArray:
+    """A list that is cleared at the end of epochs of unequal length."""
+    usual = UNITS * random.uniform(0.05, 0.35)
+    ends = np.cumsum(usual * random.uniform(0.5, 1.5, 60)).astype(int)
+    at = np.arange(UNITS)
+    begun = np.concatenate([[0], ends])[np.searchsorted(ends, at, side="right")]
+    return (at - begun + 1).astype(float)
+
+
+def flushed(random: np.random.Generator) -> FloatArray:
+    """A buffer that is written away at moments of chance."""
+    is_flushed = random.random(UNITS) < 1 / (UNITS * random.uniform(0.03, 0.3))
+    at = np.arange(UNITS)
+    return (at - np.maximum.accumulate(np.where(is_flushed, at, -1))).astype(float)
+
+
+def queued(random: np.random.Generator) -> FloatArray:
+    """A bounded queue between a producer and a consumer that are equally fast."""
+    room, length, lengths = int(random.integers(4, 60)), 0, []
+    for move in random.integers(-1, 2, UNITS):
+        length = min(room, max(0, length + int(move)))
+        lengths.append(length)
+    return np.array(lengths, dtype=float)
+
+
+def leaking(population: Population) -> Population:
+    """Return a population under which a leak gains one to three times its range."""
+
+    def draw(random: np.random.Generator) -> FloatArray:
+        y = population(random)
+        gain = max(float(np.ptp(y)), 1.0) * random.uniform(1, 3)
+        return y + gain * np.arange(UNITS) / UNITS
+
+    return draw
+
+
+BOUNDED: dict[str, Population] = {
+    "entries that expire": expiring,
+    "sessions": sessions,
+    "cleared each epoch": cleared,
+    "flushed at times": flushed,
+    "bounded queue": queued,
+}
+POPULATIONS = [
+    *[(name, "bounded", draw) for name, draw in BOUNDED.items()],
+    *[(f"{name}, a leak", "leak", leaking(draw)) for name, draw in BOUNDED.items()],
+    ("leak by chance", "leak", lambda r: np.cumsum(r.poisson(0.1, UNITS)).astype(float)),
+]
+
+
+def count_population(population: Population, looks: Looks, seeds: int) -> Counter[TrendVerdict]:
+    """Count what is concluded on a population, read at a run's censuses."""
+    found: Counter[TrendVerdict] = Counter()
+    for seed in range(seeds):
+        random = np.random.default_rng(seed)
+        y, at = population(random), looks(random)
+        found[judge_growth(at.astype(float), y[at], noise=0.5).verdict] += 1
+    return found
+
+
+def print_populations(seeds: int) -> None:
+    print(f"\n{'population':32} {'truth':8} " + " ".join(f"{name:>16}" for name in LOOKS))
+    totals: Counter[tuple[str, TrendVerdict]] = Counter()
+    for name, truth, draw in POPULATIONS:
+        cells = []
+        for looks in LOOKS.values():
+            found = count_population(draw, looks, seeds)
+            totals.update({(truth, verdict): number for verdict, number in found.items()})
+            cells.append("/".join(f"{100 * found[v] / seeds:3.0f}" for v in TrendVerdict))
+        print(f"{name:32} {truth:8} " + " ".join(f"{cell:>16}" for cell in cells))
+    for truth in ("bounded", "leak"):
+        every = sum(number for (kind, _), number in totals.items() if kind == truth)
+        shares = [f"{totals[truth, v] / every:.1%} {v.value}" for v in TrendVerdict]
+        print(f"{truth}: {', '.join(shares)} of {every}")
+
+
 def series_of(shape: Shape, n: int, noise: float, seed: int) -> tuple[FloatArray, FloatArray]:
     """Return one series of a family."""
     random = np.random.default_rng(seed)
@@ -184,6 +310,8 @@ def main() -> None:
             print(f"{shape.name:24} {shape.truth:8} {noise:5.0%} {row}")
     each = (time.perf_counter() - begun) / judged * 1e3
     print(f"\n{wrong} of {judged} wrong; {each:.2f} ms each")
+    if not arguments.only:
+        print_populations(arguments.seeds)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,17 @@ from leakscope.analysis.growth import GrowthJudgement, judge_growth
 from leakscope.model.trend import Reason, TrendVerdict
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from growth_shapes import LENGTHS, SHAPES, Shape, count, is_wrong, series_of
+from growth_shapes import (
+    LENGTHS,
+    LOOKS,
+    POPULATIONS,
+    SHAPES,
+    Shape,
+    count,
+    count_population,
+    is_wrong,
+    series_of,
+)
 
 LEAKS = [shape for shape in SHAPES if shape.truth == "leak"]
 ARBITRARY = {"steps at random", "allocator plateaus", "noise", "drift under noise"}
@@ -128,6 +139,25 @@ def test_in_noise_few_are_judged_wrongly() -> None:
     found = [(shape, count(shape, n, noise, seeds=10)) for shape, n, noise in cases]
     wrong = sum(k for shape, c in found for verdict, k in c.items() if is_wrong(shape, verdict))
     assert wrong <= 0.015 * 10 * len(cases)
+
+
+def test_populations_that_go_up_and_down_are_seldom_accused_and_their_leaks_never_acquitted() -> (
+    None
+):
+    found = {"bounded": Counter[TrendVerdict](), "leak": Counter[TrendVerdict]()}
+    for _, truth, population in POPULATIONS:
+        for looks in LOOKS.values():
+            found[truth] += count_population(population, looks, seeds=20)
+    bounded, leak = found["bounded"], found["leak"]
+    assert bounded[TrendVerdict.GROWING] <= 0.06 * bounded.total()
+    assert leak[TrendVerdict.BOUNDED] <= 0.005 * leak.total()
+    assert leak[TrendVerdict.GROWING] >= 0.65 * leak.total()
+
+
+def test_what_may_be_one_more_tooth_does_not_grow() -> None:
+    growth = judged([20, 300, 40, 330, 50, 60, 150, 260, 380])
+    assert (growth.verdict, growth.reason) == (TrendVerdict.INCONCLUSIVE, Reason.SCATTERED)
+    assert judged([20, 300, 40, 330, 50, 60, 150, 260, 380, 500, 620, 740, 860]).is_growing
 
 
 def test_a_leak_after_a_steep_warm_up_has_its_own_rate() -> None:

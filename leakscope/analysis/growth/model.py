@@ -16,7 +16,8 @@ the census, a count. Its numbers are in ``policy``, the mathematics of its steps
    *Bounded*: the tail is flat and twice as long as any rest before, or the curve has settled, or
    the series came back late to its least. *Inconclusive*: neither; ``more_work`` is how much more
    work would decide, where that can be estimated. So is an exact series that rose less, over most
-   of the work, than before, and was not read in there.
+   of the work, than before, and was not read in there; and one whose releases took more than half
+   as much as is kept more, unless what they left grows by itself: its growth may be a tooth.
 4. *Rate*: the tail's slope, whatever came before it. A tail whose second half rises less than half
    as much as its first slows down; its second half gives the forecast.
 
@@ -106,14 +107,16 @@ def judge_growth(x: FloatArray, y: FloatArray, *, noise: float = 0.0) -> GrowthJ
     found = _judge_shape(series)
     if found.reason in _MAY_RISE and _rises_evenly(series):
         found = _concluded(series, TrendVerdict.GROWING, Reason.STEADY, float(series.x[0]))
-    if found.is_growing and _may_have_stopped_unread(series):
-        return replace(
-            found,
-            verdict=TrendVerdict.INCONCLUSIVE,
-            reason=Reason.SETTLING,
-            more_work=_further(series, series.span),
-        )
-    return found
+    if not found.is_growing:
+        return found
+    if _rises_by_a_tooth(series):
+        reason = Reason.SCATTERED
+    elif _may_have_stopped_unread(series):
+        reason = Reason.SETTLING
+    else:
+        return found
+    more = _further(series, series.span)
+    return replace(found, verdict=TrendVerdict.INCONCLUSIVE, reason=reason, more_work=more)
 
 
 def _judge_shape(series: Series) -> GrowthJudgement:
@@ -152,6 +155,16 @@ def _rises_evenly(series: Series) -> bool:
     halfway = float(np.interp(middle, series.kept_x, series.least))
     first, second = halfway - float(series.least[0]), float(series.least[-1]) - halfway
     return 0 < first <= policy.EVEN_FACTOR * second and second <= policy.JUMP_STEEPNESS * first
+
+
+def _rises_by_a_tooth(series: Series) -> bool:
+    """Return whether all growth may be one more tooth: releases took more than half as much as is
+    kept more, and what they left doesn't grow by itself.
+    """
+    if series.greatest_tooth <= policy.MOST_SHARE * series.rise:
+        return False
+    released = series.until_last_release()
+    return len(released.kept_x) < policy.FEWEST_READINGS or not _judge_shape(released).is_growing
 
 
 def _may_have_stopped_unread(series: Series) -> bool:

@@ -49,6 +49,8 @@ class Series:
     """The least that was read from there on: it never falls."""
     valleys: IntArray
     """Positions of the lowest reading after each release, up to the next one."""
+    greatest_tooth: float
+    """The most that was read above what is kept, 0 where nothing was released."""
 
     @staticmethod
     def of(x: FloatArray, y: FloatArray, noise: float) -> Series:
@@ -70,7 +72,8 @@ class Series:
             kept = np.concatenate((valleys, kept[kept > valleys[-1]])) if is_past else valleys
             scatter = max(scatter, scatter_of(x[valleys], y[valleys]))
         kept = thinned(kept, MOST_READINGS)
-        return Series(x, y, noise, scatter, x[kept], y[kept], least[kept], valleys)
+        tooth = float((y - least).max()) if len(valleys) else 0.0
+        return Series(x, y, noise, scatter, x[kept], y[kept], least[kept], valleys, tooth)
 
     @property
     def span(self) -> float:
@@ -86,6 +89,19 @@ class Series:
     def is_exact(self) -> bool:
         """Whether scatter is so small that rises and rests can be read off."""
         return self.is_little(float(np.ptp(self.y)))
+
+    def until_last_release(self) -> Series:
+        """Return the series up to the lowest reading after its last release."""
+        last = int(self.valleys[-1])
+        kept = self.kept_x <= self.x[last]
+        return replace(
+            self,
+            x=self.x[: last + 1],
+            y=self.y[: last + 1],
+            kept_x=self.kept_x[kept],
+            kept_y=self.kept_y[kept],
+            least=self.least[kept],
+        )
 
     def is_little(self, size: float) -> bool:
         """Return whether scatter is small compared with a change of some size."""
