@@ -54,11 +54,15 @@ class Ownership:
         self._numbered: Counter[str] = Counter()
         self.folded = 0
         """How many names :meth:`spoken_module` gives to several modules each."""
-        self._library = tuple(
-            os.path.realpath(path) + os.sep
+        folders = [
+            path
             for name, path in sysconfig.get_paths().items()
             if name in {"stdlib", "platstdlib", "purelib", "platlib"}
-        )
+        ]
+        # As they are written as well: to resolve the path of each of thousands of modules of an
+        # environment behind a link takes as long as a census.
+        written = {*folders, *map(os.path.realpath, folders)}
+        self._library = tuple(sorted(path + os.sep for path in written))
 
     def owns_file(self, path: str) -> bool:
         """Say whether a source file is the user's."""

@@ -375,6 +375,7 @@ STACK_ROWS = 12
 """Functions kept of a row's stack."""
 
 _BYTES_PER_NAME = 200
+_BYTES_PER_STACK = 600
 _KINDS = (NativeKind.BLOCK, NativeKind.MAPPING)
 
 _RUNTIMES = (
@@ -439,6 +440,14 @@ class _SiteKey(NamedTuple):
     is_awaited: bool
 
 
+class _Stack(NamedTuple):
+    """A stack by which something was allocated, with what it is charged to."""
+
+    key: _SiteKey
+    caller: str
+    functions: list[Named]
+
+
 class _SiteSums:
     """Groups of samples with the same key."""
 
@@ -477,6 +486,9 @@ class NativeProfile:
         self._highest = 0
         self._places: dict[int, _Place] = {}
         self._names: NativeNames | None = None
+        self._stacks: dict[int, _Stack] = {}
+        """By the hash of kind, sites and addresses, which would take far more room."""
+        self._libraries: list[tuple[str, int, int, int]] = []
         self._recorded: set[tuple[object, ...]] = set()
 
     def start(self) -> bool:
@@ -494,6 +506,7 @@ class NativeProfile:
         self.samples_blocks = _sampling.start_blocks(float(PYTHON_INTERVAL_BYTES))
         self._pid = os.getpid()
         self._recorded.clear()
+        self._stacks.clear()
         self._names = NativeNames(_sampling.symbols)
         return True
 
@@ -529,7 +542,8 @@ class NativeProfile:
         """Memory of its own that is resident; all of it in mappings, none in the C heap."""
         if self._pid != os.getpid() or self._names is None:
             return 0
-        return int(_sampling.state()["own_bytes"]) + _BYTES_PER_NAME * len(self._names)
+        named = _BYTES_PER_NAME * len(self._names) + _BYTES_PER_STACK * len(self._stacks)
+        return int(_sampling.state()["own_bytes"]) + named
 
     def record(
         self, boundary: int, resident: int, *, with_census: bool
@@ -637,20 +651,36 @@ class NativeProfile:
         )
 
     def _summed(self, rows: Sequence[_sampling.Row]) -> dict[_SiteKey, _SiteSums]:
-        assert self._names is not None
-        addresses = {address for row in rows for address in row[2]}
-        names = self._names.name(addresses, _sampling.libraries())
+        self._learn(rows)
         sums: dict[_SiteKey, _SiteSums] = {}
         for row in rows:
+            key, caller, stack = self._stacks[hash(row[:3])]
+            if key not in sums:
+                sums[key] = _SiteSums(caller)
+            sums[key].add(row, stack)
+        return sums
+
+    def _learn(self, rows: Sequence[_sampling.Row]) -> None:
+        """Find out what stacks are charged to, once each: most are alive at many censuses."""
+        assert self._names is not None
+        libraries = _sampling.libraries()
+        if libraries != self._libraries:  # an address may be another library's now
+            self._stacks.clear()
+            self._libraries = libraries
+        unknown = [row for row in rows if hash(row[:3]) not in self._stacks]
+        if not unknown:
+            return
+        if len(self._stacks) + len(unknown) > MOST_KNOWN:
+            self._stacks.clear()
+            unknown = list(rows)
+        names = self._names.name({address for row in unknown for address in row[2]}, libraries)
+        for row in unknown:
             stack = [names.get(address, _UNLOADED) for address in row[2]]
             place, is_awaited = self._charged(row[1])
             named, owner = _owner(stack, place)
             at = place.file, place.line
             key = _SiteKey(named.library, named.function, *at, row[0], owner, is_awaited)
-            if key not in sums:
-                sums[key] = _SiteSums(place.function)
-            sums[key].add(row, stack)
-        return sums
+            self._stacks[hash(row[:3])] = _Stack(key, place.function, stack)
 
     def _charged(self, sites: Sequence[int]) -> tuple[_Place, bool]:
         """Return the innermost line of the user's, and whether another thread waits there.

@@ -416,10 +416,12 @@ def may_come_with_shapes(
 
     """
     known, (x, y) = case.track.known(gauge.SHAPES), series
-    # Between phases the function that holds the batches may have returned.
-    at = np.searchsorted(case.work_done, x)
-    inside = np.isin(case.track.kind[at], INNER) & np.isin(at, known)
-    inside &= x >= term.trend.tail_from
+    # Between phases the function that holds the batches may have returned: what was read there tells
+    # only where little else was.
+    at, in_tail = np.searchsorted(case.work_done, x), x >= term.trend.tail_from
+    inside = in_tail & np.isin(case.track.kind[at], INNER) & np.isin(at, known)
+    if (np.ptp(x[inside]) if inside.any() else 0.0) < policy.MOST_SHARE * np.ptp(x[in_tail]):
+        inside = in_tail
     x, kept = x[inside], np.minimum.accumulate(y[inside][::-1])[::-1]
     if len(known) < policy.FEWEST_READINGS or len(x) < policy.FEWEST_READINGS:
         return False

@@ -36,6 +36,7 @@ enum { SMALL = 512, LARGE = 4096, TABLES_MORE = 8 };
 
 typedef struct {
     unsigned long long left; /* bytes that are not chosen yet */
+    double left_for;         /* the interval by which that was drawn */
     double base, interval;
     double round_began, spare; /* draws that weren't made in quiet times */
     unsigned of_round;
@@ -47,7 +48,10 @@ static Draw draws[DRAWS];
    each a part of a microsecond, and so many more in a burst. How much it allocates is looked at after
    so many seconds or draws. */
 static const double PER_SECOND = 1000, BURST = 1024, ROUND_SECONDS = 0.1, SHORTEST_ROUND = 0.004;
-enum { ROUND_DRAWS = 512 };
+enum { ROUND_DRAWS = 64 };
+/* Of what leakscope itself allocates nothing is kept: as it works, draws are at least so far apart.
+   The first that falls on the program's own counts for as much. */
+static const double OWN_INTERVAL = 2048;
 
 static Block *blocks; /* from 1 */
 static uint32_t *places; /* of blocks by address, with linear probing */
@@ -177,19 +181,21 @@ static double seconds(void) {
 
 static void keep_pace(Draw *draw) {
     double now = seconds(), took = now - draw->round_began;
-    if (++draw->of_round < ROUND_DRAWS && took < ROUND_SECONDS)
+    if (++draw->of_round < ROUND_DRAWS + draw->spare && took < ROUND_SECONDS)
         return;
     took = took > SHORTEST_ROUND ? took : SHORTEST_ROUND;
     double spare = draw->spare + PER_SECOND * took - draw->of_round;
     draw->spare = spare < 0 ? 0 : spare < BURST ? spare : BURST;
     double wanted = draw->interval * draw->of_round / took / PER_SECOND;
-    draw->interval = spare > 0 || wanted < draw->base ? draw->base : wanted;
+    wanted = spare > 0 ? wanted / 2 : wanted; /* what is spare is for more of them */
+    draw->interval = wanted < draw->base ? draw->base : wanted;
     draw->of_round = 0;
     draw->round_began = now;
 }
 
-static void draw_next(Draw *draw) {
-    double bytes = -log(uniform()) * draw->interval;
+static void draw_next(Draw *draw, double interval) {
+    double bytes = -log(uniform()) * interval;
+    draw->left_for = interval;
     draw->left = bytes < 0x1p62 ? (unsigned long long)bytes : 1ull << 62;
 }
 
@@ -204,9 +210,14 @@ static void keep_block(void *argument) {
     Chosen *chosen = argument;
     Sample stack;
     Origin origin = stacks_users(&stack);
-    if (origin == OWN)
-        return; /* no part of the program's pace */
-    keep_pace(chosen->draw);
+    Draw *draw = chosen->draw;
+    if (origin == OWN) { /* no part of the program's pace, nor of what it costs */
+        draw_next(draw, draw->interval > OWN_INTERVAL ? draw->interval : OWN_INTERVAL);
+        return;
+    }
+    drawn_times++;
+    drawn_bytes += chosen->drawn_for;
+    keep_pace(draw);
     if (origin != USER)
         return;
     uint32_t size = chosen->size < UINT32_MAX ? (uint32_t)chosen->size : UINT32_MAX;
@@ -216,16 +227,14 @@ static void keep_block(void *argument) {
 }
 
 static __attribute__((noinline, cold)) void choose(void *block, size_t size, Draw *draw) {
-    Chosen chosen = {block, size, draw->interval, draw};
+    Chosen chosen = {block, size, draw->left_for, draw};
     if (!is_on || !atomic_load_explicit(&sampling, memory_order_relaxed)) {
         draw->left = 1ull << 62;
         return;
     }
-    drawn_times++;
-    drawn_bytes += draw->interval;
     if (UNLIKELY(blocks_alive > MOST_BLOCKS / 3 * 2))
         thin_out();
-    draw_next(draw);
+    draw_next(draw, draw->interval);
     if (block != NULL && size != 0)
         guarded(keep_block, &chosen);
 }
@@ -307,7 +316,7 @@ static int put_in_front(void) {
                                        followed_free};
     draws[OBJECTS].left = 1ull << 40; /* so that every block changes it */
     int missed = layers_install(&choosing, &draws[OBJECTS].left);
-    draw_next(&draws[OBJECTS]);
+    draw_next(&draws[OBJECTS], draws[OBJECTS].interval);
     return missed;
 }
 
@@ -319,7 +328,7 @@ void blocks_start(double mean) {
         double first = i == OBJECTS ? mean : mean / TABLES_MORE;
         draws[i] = (Draw){.base = first, .interval = first, .round_began = seconds(),
                           .spare = BURST};
-        draw_next(&draws[i]);
+        draw_next(&draws[i], first);
     }
     is_on = 1;
     put_in_front();
