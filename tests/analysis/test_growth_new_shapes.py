@@ -111,6 +111,21 @@ def test_a_leak_between_epochs_is_accused_though_each_epoch_has_new_shapes() -> 
     assert unexplained(analyse(run.build())) == LEAK
 
 
+def test_looks_between_phases_tell_where_there_were_few_inside() -> None:
+    """Later epochs are looked at as they begin and end alone, and each has a new shape."""
+
+    def met(state: State) -> int:
+        begins = {BoundaryKind.RUN_BEGIN, BoundaryKind.PHASE_BEGIN}
+        return state.epoch + (state.kind not in begins)
+
+    def seen(state: State) -> int | None:
+        return None if state.kind is BoundaryKind.STEP and state.epoch else met(state)
+
+    report = report_of(lambda s: met(s) * MIB, seen, epochs=18)
+    assert report.verdict is RunVerdict.INCONCLUSIVE
+    assert unexplained(report) == EITHER
+
+
 def test_growth_while_every_look_meets_a_new_shape_is_inconclusive() -> None:
     report = report_of(lambda s: s.step * 100 * 1024, by_step)
     assert report.verdict is RunVerdict.INCONCLUSIVE

@@ -12,7 +12,7 @@ from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.verdict.analyse import analyse
 from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind
-from leakscope.model.report import RunVerdict
+from leakscope.model.report import RunVerdict, Severity
 
 
 def grows(state: State) -> float:
@@ -84,6 +84,18 @@ def test_free_memory_between_what_fills_a_bound_is_no_leak(other: int, verdict: 
     assert report.verdict is verdict
     rules = [d.rule for d in report.decisions if d.subject == "slack"]
     assert ("pinned_by_growth" in rules) is (verdict is RunVerdict.CLEAN)
+
+
+@pytest.mark.parametrize(
+    ("pins", "verdict"), [(1 * KIB, RunVerdict.INCONCLUSIVE), (20 * KIB, RunVerdict.LEAK)]
+)
+def test_free_memory_that_hardly_anything_pins_is_undecided(pins: int, verdict: RunVerdict) -> None:
+    program = Program(epochs=8).swell(grows).gauge(gauge.MALLOC_FREE, grows)
+    program.gauge(gauge.MALLOC_IN_USE, lambda s: 100 * MIB + s.step * pins)
+    report = analyse(program.build())
+    assert report.verdict is verdict
+    warned = {f.kind for f in report.findings if f.severity is Severity.WARNING}
+    assert ("allocator_slack" in warned) is (verdict is RunVerdict.LEAK)
 
 
 @pytest.mark.parametrize(("rate", "verdict"), [(0, RunVerdict.CLEAN), (100 * KIB, RunVerdict.LEAK)])

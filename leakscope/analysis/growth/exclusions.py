@@ -316,8 +316,19 @@ def with_rules_applied(
     if slack is not None and slack.grows:
         # Larger batches leave holes, which ends when the largest was met.
         by_shapes = may_come_with_shapes(case, slack, case.gauge_series(gauge.MALLOC_FREE))
-        judged["slack"] = undecided(slack, None) if by_shapes else slack
+        judged["slack"] = undecided(slack, None) if by_shapes or _may_settle(case) else slack
     return _pinned_by_unnamed(case, judged)
+
+
+def _may_settle(case: RunContext) -> bool:
+    """Return whether what the C heap has in use rises by too little to harm.
+
+    A few small blocks may pin much free memory. A heap that is merely split, by blocks that come
+    and go, stops growing by itself.
+    """
+    trend = case.gauge_trend(gauge.MALLOC_IN_USE, policy.ELSEWHERE_NOISE_BYTES)
+    is_read = trend.points >= policy.FEWEST_READINGS
+    return is_read and trend.net_bytes * policy.HORIZON < policy.HARMLESS_BYTES
 
 
 def _filling(case: RunContext, unnamed: Term, filling: Sequence[Grower]) -> Term:
@@ -416,8 +427,8 @@ def may_come_with_shapes(
 
     """
     known, (x, y) = case.track.known(gauge.SHAPES), series
-    # Between phases the function that holds the batches may have returned: what was read there tells
-    # only where little else was.
+    # Between phases the function that holds the batches may have returned: readings there are used
+    # where there are few others.
     at, in_tail = np.searchsorted(case.work_done, x), x >= term.trend.tail_from
     inside = in_tail & np.isin(case.track.kind[at], INNER) & np.isin(at, known)
     if (np.ptp(x[inside]) if inside.any() else 0.0) < policy.MOST_SHARE * np.ptp(x[in_tail]):
