@@ -149,7 +149,7 @@ def test_populations_that_go_up_and_down_are_seldom_accused_and_their_leaks_neve
         for looks in LOOKS.values():
             found[truth] += count_population(population, looks, seeds=20)
     bounded, leak = found["bounded"], found["leak"]
-    assert bounded[TrendVerdict.GROWING] <= 0.06 * bounded.total()
+    assert bounded[TrendVerdict.GROWING] <= 0.065 * bounded.total()
     assert leak[TrendVerdict.BOUNDED] <= 0.005 * leak.total()
     assert leak[TrendVerdict.GROWING] >= 0.65 * leak.total()
 
@@ -158,6 +158,10 @@ def test_what_may_be_one_more_tooth_does_not_grow() -> None:
     growth = judged([20, 300, 40, 330, 50, 60, 150, 260, 380])
     assert (growth.verdict, growth.reason) == (TrendVerdict.INCONCLUSIVE, Reason.SCATTERED)
     assert judged([20, 300, 40, 330, 50, 60, 150, 260, 380, 500, 620, 740, 860]).is_growing
+
+
+def test_what_was_released_at_the_beginning_does_not_hide_a_long_rise() -> None:
+    assert judged([140, 136, *np.linspace(130, 142, 40)]).is_growing
 
 
 def test_a_leak_after_a_steep_warm_up_has_its_own_rate() -> None:

@@ -112,6 +112,15 @@ def test_what_leaks_into_free_memory_of_the_heap_is_a_leak_though_the_process_is
     )
 
 
+def test_a_little_that_leaks_into_free_memory_leaves_the_run_undecided() -> None:
+    """Less than libraries warm up by, but malloc goes on handing it out."""
+    program = Program(epochs=8).gauge(gauge.MALLOC_FREE, lambda s: 200 * MIB - s.step * 10 * KIB)
+    run = program.gauge(gauge.MALLOC_IN_USE, lambda s: 100 * MIB + s.step * 10 * KIB).build()
+    report = analyse(run)
+    assert report.verdict is RunVerdict.INCONCLUSIVE
+    assert "has no name" in report.missing[0]
+
+
 @pytest.mark.parametrize("swaps", [True, False])
 def test_what_leaks_and_is_swapped_out_is_a_leak_though_resident_memory_is_flat(
     swaps: bool,

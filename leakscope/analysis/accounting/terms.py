@@ -77,7 +77,8 @@ class Term:
         is_open = self.trend.reason in _OPEN_REASONS or (
             self.kind in _WEIGHED_TERMS and not self.trend.is_bounded and not self.is_pool_bounded
         )
-        return is_open and (self.is_much or self._is_the_growth) and not self.excluded_by
+        is_enough = self.is_much or self._is_the_growth or self._is_a_little_handed_out
+        return is_open and is_enough and not self.excluded_by
 
     @property
     def _is_the_growth(self) -> bool:
@@ -85,6 +86,12 @@ class Term:
         is_most = self.share >= policy.MOST_SHARE
         is_seen = self.trend.net_bytes >= policy.GAUGE_NOISE_BYTES
         return self.kind == "named" and self.is_pool_growing and is_most and is_seen
+
+    @property
+    def _is_a_little_handed_out(self) -> bool:
+        """Whether malloc goes on handing out more, of which too little has come for a verdict."""
+        is_part = self.share >= floor_of(self.kind)[1]
+        return self.is_handed_out and is_part and self.trend.net_bytes >= policy.LITTLE_BYTES
 
     @property
     def is_much(self) -> bool:
@@ -240,7 +247,9 @@ def _counted_by_malloc(case: RunContext, unexplained: Term, growers: Sequence[Gr
     share = trend.net_bytes / float(handed_out[-1] - handed_out[0])
     counted = replace(unexplained, trend=trend, share=share, is_open_pool=False, is_handed_out=True)
     if not counted.is_much:
-        return unexplained
+        lacking = policy.HARMLESS_BYTES - trend.net_bytes
+        counted = undecided(counted, max(lacking, 0.0) / trend.bytes_per_unit)
+        return counted if counted.may_grow else unexplained
     case.decisions.add(
         "unexplained", "counted_by_malloc", "resident memory scatters, what malloc counts doesn't",
         figure=trend.net_bytes, threshold=floor_of("unexplained")[0],
