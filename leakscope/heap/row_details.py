@@ -326,6 +326,7 @@ def sampled_lines(
         inserted.update(at for block, at in of_users([container], []) if block.is_table)
         level = newest_items(container, min(max(gained, _NEW_ITEMS), _MOST_ITEMS))
         made_at.update(at for block, at in of_users(level, []) if not block.is_table)
+        level += _closed_over(level)
         for _ in range(_DEEPEST):
             for block, at in of_users(level, _payload_addresses(level)):
                 sizes[at] += round(block.bytes)
@@ -371,6 +372,12 @@ def _referents_of_one(items: list[object]) -> list[object]:
         and type(referent) not in _SHARED_TYPES
         and not anatomy.is_instance(referent, type)
     ]
+
+
+def _closed_over(items: list[object]) -> list[object]:
+    """Return what exactly one of the functions among these objects closes over."""
+    closures: list[object] = [f.__closure__ for f in items if type(f) is FunctionType]
+    return _referents_of_one(_referents_of_one(closures))
 
 
 def _payload_addresses(objects: list[object]) -> list[int]:

@@ -426,6 +426,37 @@ for census in range(2):
     assert sites[0].bytes >= 7 * (4 << 20)
 
 
+def test_what_registered_functions_close_over_has_its_line(
+    run_program: RunProgram, tmp_path: Path
+) -> None:
+    pytest.importorskip("leakscope.probes._sampling", reason="it was not built here")
+    pytest.importorskip("torch")
+    profile = native_allocations.NativeProfile(seed=1, project_root=str(tmp_path))
+    assert profile.start(), profile.why_not
+    try:
+        taken = run_program(
+            """
+import torch
+kept = {}
+def scaler(factors):
+    def scale(x):
+        return {"by": [factors]}
+    return scale
+for census in range(2):
+    for number in range(8):
+        factors = [[torch.ones(1 << 20)]]
+        kept[census, number] = scaler(factors)
+    del factors
+    look()
+""",
+            blocks=profile.blocks_of,
+        )
+    finally:
+        profile.stop()
+    sites = taken.row("kept").allocated_at
+    assert [(Path(site.file).name, site.line) for site in sites[:1]] == [("train.py", 10)]
+
+
 def test_without_tracemalloc_nothing_is_reported_about_lines(run_program: RunProgram) -> None:
     taken = run_program("kept = [bytes(30_000)]\nlook()\nkept.append(bytes(30_000))\nlook()")
     row = taken.row("kept")
