@@ -282,18 +282,23 @@ def stride(spacing_s: float, period_s: float) -> int:
 class CensusPlan:
     """Where censuses lie inside one occurrence of a phase."""
 
-    __slots__ = ("_marks", "begun", "floor", "mark")
+    __slots__ = ("_is_endless", "_marks", "begun", "floor", "late", "mark")
 
     def __init__(self, phase: Phase, now: float) -> None:
         self.begun = now
+        self.late = inf
+        """When the next mark is late, as its steps take longer than those before."""
+        self._is_endless = phase.expected is None
         self.floor = phase.occurrence < policy.FLOOR_OCCURRENCES
         self._marks = _marks(phase.expected, dense=phase.occurrence == 0)
         self.mark = next(self._marks, inf)
 
-    def advance(self, batch: int) -> None:
-        """Pass the marks up to ``batch``."""
+    def advance(self, batch: int, now: float) -> None:
+        """Pass the marks up to ``batch``, which was reached ``now``."""
         while self.mark <= batch:
             self.mark = next(self._marks, inf)
+        if self._is_endless:
+            self.late = self.begun + policy.LATE_MARK * (now - self.begun)
 
 
 def _marks(expected: int | None, *, dense: bool) -> Iterator[int]:

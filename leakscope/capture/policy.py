@@ -174,6 +174,9 @@ FRACTIONS = (0.1, 0.3, 0.5, 0.7, 0.9)
 EARLY_MARKS = 100
 """Batches of a phase without an end after which censuses lie closer, in proportion: its last part
 must be seen often enough to tell what goes on growing from what has filled up."""
+LATE_MARK = 1.5
+"""Times the age of a phase without an end at its last census, after which the next mark is late:
+steps that take longer from some point on would be looked at too seldom to tell what began there."""
 RECORDS_PER_OCTAVE = 2000
 CENSUSES_PER_OCTAVE = 64
 """After so many, the spacing doubles: recordings of long runs grow with the logarithm of time."""

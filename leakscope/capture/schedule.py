@@ -111,7 +111,8 @@ class Schedule:
             if self.serves and not self._trained and phase.expected is None:
                 return self._between_answers(now)
             plan = phase.plan
-            if phase.batch < plan.mark and now < self._next_record and now < self._next_inside:
+            is_before = now < plan.late and now < self._next_record and now < self._next_inside
+            if phase.batch < plan.mark and is_before:
                 return Due.NOTHING
             self._is_too_long = False
             return self._inside(kind, phase, plan, now)
@@ -348,8 +349,8 @@ class Schedule:
     def _inside(self, kind: BoundaryKind, phase: Phase, plan: CensusPlan, now: float) -> Due:
         name = self._folded((kind, phase.name, ""))
         granted = Due.NOTHING
-        if phase.batch >= plan.mark:
-            plan.advance(phase.batch)
+        if phase.batch >= plan.mark or now >= plan.late:
+            plan.advance(phase.batch, now)
             if plan.floor:
                 is_endless = phase.expected is None  # else its ends are better compared
                 granted = self._grant_floor(

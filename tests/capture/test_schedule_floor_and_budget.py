@@ -293,6 +293,15 @@ def test_one_long_pass_of_unknown_length_is_measured_early_and_late():
     assert any(batch > 2500 for batch in batches)
 
 
+def test_steps_that_take_longer_from_some_point_on_are_looked_at_as_often_in_time():
+    run = FakeSession()
+    run.steps(200, 0.01)
+    run.steps(140, 0.08)
+    times = [b.time_s for b in run.censuses(Kind.STEP, "train") if b.step > 200]
+    assert len(times) >= 4
+    assert max(after / before for before, after in pairwise(times)) < 1.6
+
+
 def test_evaluation_alone_gets_full_censuses_at_its_ends():
     run = FakeSession()
     for _ in range(40):
