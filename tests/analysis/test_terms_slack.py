@@ -121,6 +121,17 @@ def test_a_little_that_leaks_into_free_memory_leaves_the_run_undecided() -> None
     assert "has no name" in report.missing[0]
 
 
+def test_growth_since_the_last_of_few_censuses_may_be_a_name_s() -> None:
+    program = Program(epochs=1, steps=160, validation=0, endless=True)
+    run = program.leak("main()·losses", 200 * KIB).build()
+    looks = [m for m in run.main.measurements if m.census is not None]
+    for measurement in looks[3:]:
+        object.__setattr__(measurement, "census", None)
+    report = analyse(run)
+    assert report.verdict is RunVerdict.INCONCLUSIVE
+    assert not report.findings
+
+
 @pytest.mark.parametrize("swaps", [True, False])
 def test_what_leaks_and_is_swapped_out_is_a_leak_though_resident_memory_is_flat(
     swaps: bool,

@@ -144,6 +144,7 @@ def judge_terms(
         terms["slack"] = _inconclusive_if_pinned(case, terms["slack"])
         terms["garbage"] = _undecided_until_freed(case, terms["garbage"])
         unexplained = _counted_by_malloc(case, terms["unexplained"], growers)
+        unexplained = _undecided_unless_looked_at(case, unexplained, terms["named"])
         terms["unexplained"] = _undecided_until_collected(case, unexplained)
     for term in terms.values():
         _record(case, term)
@@ -271,6 +272,21 @@ def _inconclusive_if_pinned(case: RunContext, slack: Term) -> Term:
     if in_use.is_growing or in_use.is_bounded or is_unread:
         return slack
     return undecided(slack, in_use.more_work)
+
+
+def _undecided_unless_looked_at(case: RunContext, unexplained: Term, named: Term) -> Term:
+    """Return growth without a name as undecided where most of it came since the last census, and
+    names may have gone on growing by as much.
+    """
+    at = case.table.at[case.table.at <= case.track.last_work]
+    if not len(at) or named.trend.verdict is not TrendVerdict.INCONCLUSIVE:
+        return unexplained
+    done, private = case.pool_series()
+    since = private[done >= case.work_done[at[-1]]]
+    risen = float(since[-1] - since[0]) if len(since) else 0.0
+    if risen <= policy.MOST_SHARE * unexplained.trend.net_bytes:
+        return unexplained
+    return undecided(unexplained, None)
 
 
 def _undecided_until_collected(case: RunContext, unexplained: Term) -> Term:
