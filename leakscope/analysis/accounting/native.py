@@ -38,7 +38,8 @@ _OWN_NOTHING = frozenset(
     {"int", "float", "complex", "bool", "str", "bytes", "bytearray", "NoneType", "tuple", "list"}
     | {"dict", "set", "frozenset", "deque", "Tensor", "Parameter", "ndarray", "memoryview"}
 )
-"""Types of items that have no memory of a library beyond what a census weighs."""
+"""Types of items that have no memory of a library beyond what a census weighs, but for what torch
+has for each tensor in C++: half a kilobyte, which counts where tensors are many and small."""
 _Key = tuple[str, str, int, NativeOwner]
 
 
@@ -327,8 +328,10 @@ def with_contents(case: RunContext, grower: Grower, more: Trend | None) -> Growe
 def _keeps(case: RunContext, g: Grower, native: NativeGrowth) -> bool:
     """Return whether a container's items own what is allocated at a line, as the source shows."""
     table, row = case.table, case.table.latest[g.path]
-    types = {content.type.rpartition(".")[2] for content in row.holds} - _OWN_NOTHING
-    if g.growth != "across" or g.device != HOST or not row.user or not types:
+    items = {content.type.rpartition(".")[2] for content in row.holds}
+    types = items - _OWN_NOTHING
+    may_own = bool(types) or ("Tensor" in items and is_of_torch(native))
+    if g.growth != "across" or g.device != HOST or not row.user or not may_own:
         return False
     scope = _scope_at(case, native.file, native.line)
     owner = scope.enclosing_class() if scope is not None else None
@@ -341,7 +344,8 @@ def _keeps(case: RunContext, g: Grower, native: NativeGrowth) -> bool:
         return True
     return row.owner is not None and (
         native.location in _fed_at(case, row.owner, row, g.phase)
-        or case.sources.works_on_items(
+        or bool(types)
+        and case.sources.works_on_items(
             row.owner, row, g.phase, Site(file=native.file, line=native.line)
         )
     )
