@@ -346,10 +346,22 @@ class Frames:
         texts.clear()
         other = self.losses[number]
         other.decode(rows)
+
+    def opened(self, name):
+        reader = decoder.open(name)
+        self.readers.append(reader)
+        return reader
+
+    def search(self, name):
+        found = self.opened(name).find(name)
+        for each in found:
+            decoder.warm(each)
+        decoder.warm(name)
 """
 IN_CLASS, MADE, NAMED, FED_FLOATS, ELSEWHERE = 6, 15, 17, 19, 20
 FILLED, PARSED, READ, GONE_OVER, DECODED, CALLED = 24, 26, 30, 31, 33, 36
 ARGUMENT, OF_ANOTHER = 37, 39
+RETURNED, RESULT, NEXT_TO_IT = 47, 48, 50
 READERS = Owner(kind="class", name="Frames", file="/project/train.py", line=9, variable="readers")
 
 
@@ -394,6 +406,8 @@ def kept(
         pytest.param(GONE_OVER, "decoder.Volume", id="where an item is gone over"),
         pytest.param(DECODED, "decoder.Stream", id="where a method of an item runs"),
         pytest.param(CALLED, "decoder.Model", id="where an item is called"),
+        pytest.param(RETURNED, "decoder.Stream", id="where a function that appends one returns it"),
+        pytest.param(RESULT, "decoder.Stream", id="where what it gives is gone over"),
     ],
 )
 def test_what_a_library_allocates_for_the_items_of_a_container_is_the_containers(
@@ -421,6 +435,7 @@ def test_what_a_library_allocates_for_the_items_of_a_container_is_the_containers
         pytest.param(ELSEWHERE, "__main__.Reader", "readers", id="another line of the function"),
         pytest.param(ARGUMENT, "decoder.Text", "readers", id="what an item was made from"),
         pytest.param(OF_ANOTHER, "decoder.Text", "readers", id="an item of another container"),
+        pytest.param(NEXT_TO_IT, "decoder.Stream", "readers", id="next to where one is used"),
         pytest.param(FED_FLOATS, "float", "losses", id="numbers own nothing"),
         pytest.param(IN_CLASS, "decoder.Stream", "readers", id="items of another class"),
     ],
@@ -432,6 +447,16 @@ def test_what_is_allocated_elsewhere_stays_a_culprit_of_its_own(
     report = kept(line, held, owner)
     assert not [c for c in report.culprits if c.native is not None]
     assert f"train.py:{line}" in finding(report, "unexplained").title
+
+
+def test_what_torch_has_in_c_plus_plus_for_each_tensor_is_its_containers() -> None:
+    owner = msgspec.structs.replace(READERS, variable="losses")
+    report = kept(FED_FLOATS, "torch.Tensor", owner, library="libtorch_cpu.so")
+    (culprit,) = report.culprits
+    assert culprit.bytes_per_unit == pytest.approx(MIB, rel=0.05)
+    assert not [f for f in report.findings if f.kind == "unexplained"]
+    others = kept(ELSEWHERE, "torch.Tensor", owner, library="libtorch_cpu.so")
+    assert not [c for c in others.culprits if c.native is not None]
 
 
 def test_what_several_lines_allocate_for_the_items_adds_up() -> None:

@@ -20,6 +20,7 @@ from leakscope.analysis.source.program import (
     Statement,
     UserProgram,
     calls_in,
+    last_name,
     own_nodes,
 )
 from leakscope.analysis.source.references import ItemVariables, References
@@ -481,6 +482,14 @@ class ItemWork:
                 self._names.add((scope, name))
                 for bound in scope.bindings[name]:
                     pending += self._root_of(bound.value, bound.scope)
+        self._makers = {
+            scope.node.name
+            for scope, name in self._names
+            if scope is not None
+            and isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef))
+            and _returns(scope.node, name)
+        }
+        """Functions that return what they have put into the container."""
 
     def includes(self, statement: Statement) -> bool:
         """Return whether a statement gives an item its name, or calls, reads or goes over one."""
@@ -519,17 +528,30 @@ class ItemWork:
         if isinstance(value, ast.Name):
             yield from self._variable(value, scope)
 
-    def _is_item(self, value: ast.expr | None, scope: CodeScope) -> bool:
-        """Whether an expression is an item, or a part or method of one."""
+    def _is_item(self, value: ast.expr | None, scope: CodeScope, *, follows: bool = True) -> bool:
+        """Whether an expression is an item, or a part, a method or the result of one."""
         while value is not None:
             if isinstance(value, ast.Name):
-                return (scope.resolve(value.id), value.id) in self._names
+                home = scope.resolve(value.id)
+                return (home, value.id) in self._names or (
+                    follows and home is not None and self._is_result(home, value.id)
+                )
             inner = _receiver(value)
+            if isinstance(value, ast.Call) and last_name(value.func) in self._makers:
+                return True
             is_taken = isinstance(value, ast.Subscript) or isinstance(inner, ast.Call)
             if is_taken and () in self._references.steps_from(inner, scope):
                 return True
             value = inner
         return False
+
+    def _is_result(self, home: CodeScope, name: str) -> bool:
+        """Whether all that a variable is assigned was taken from an item."""
+        values = [bound.value for bound in home.bindings[name] if bound.how == "assign"]
+        return bool(values) and all(
+            isinstance(value, ast.Call) and self._is_item(value, home, follows=False)
+            for value in values
+        )
 
     def _leads_there(self, value: ast.expr, scope: CodeScope) -> bool:
         inner = _receiver(value)
@@ -543,6 +565,14 @@ def _receiver(value: ast.expr | None) -> ast.expr | None:
     if isinstance(value, (ast.Attribute, ast.Subscript, ast.Await, ast.Starred)):
         return value.value
     return value.func if isinstance(value, ast.Call) else None
+
+
+def _returns(function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> bool:
+    """Return whether a function returns a variable as it is."""
+    return any(
+        isinstance(node, ast.Return) and isinstance(node.value, ast.Name) and node.value.id == name
+        for node in ast.walk(function)
+    )
 
 
 def find_keeper(program: UserProgram, made: Statement) -> str:
