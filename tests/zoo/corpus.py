@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eleventh_truth import ELEVENTH
+from fifteenth_truth import FIFTEENTH
 from fourteenth_truth import FOURTEENTH
 from kinds_truth import KINDS
 from native_truth import NATIVE
@@ -23,6 +24,8 @@ from twelfth_truth import TWELFTH
 HERE = Path(__file__).parent
 END_TO_END = HERE.parent / "end_to_end"
 PAIRS = END_TO_END / "torch_leaks"
+LATER_SETS = NINTH | TENTH | ELEVENTH | TWELFTH | THIRTEENTH | FOURTEENTH | FIFTEENTH
+"""Programs of the sets that were written without knowing how verdicts are made, from the ninth."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +48,7 @@ class Case:
     @property
     def was_unseen(self) -> bool:
         """Whether it was written without knowing how verdicts are made."""
-        return self.name in UNSEEN or self.name in (
-            NINTH | TENTH | ELEVENTH | TWELFTH | THIRTEENTH | FOURTEENTH
-        )
+        return self.name in UNSEEN or self.name in LATER_SETS
 
     @property
     def is_real(self) -> bool:
@@ -75,9 +76,7 @@ def cases() -> list[Case]:
     """Return all programs, the leaking ones first."""
     own = [
         Case(name, HERE / "cases" / f"{name}.py", truth)
-        for name, truth in (
-            TRUTHS | KINDS | NINTH | TENTH | ELEVENTH | TWELFTH | THIRTEENTH | FOURTEENTH | NATIVE
-        ).items()
+        for name, truth in (TRUTHS | KINDS | NATIVE | LATER_SETS).items()
     ]
     trainers = [
         Case(name, END_TO_END / "programs" / f"{name}.py", truth)
