@@ -374,6 +374,8 @@ a run sees as many of them as the logarithm of what it grows by."""
 STACK_ROWS = 12
 """Functions kept of a row's stack."""
 
+MOST_STACKS = 4096
+"""Stacks whose lines and functions are remembered from one look to the next."""
 _BYTES_PER_NAME = 200
 _BYTES_PER_STACK = 600
 _KINDS = (NativeKind.BLOCK, NativeKind.MAPPING)
@@ -670,7 +672,7 @@ class NativeProfile:
         unknown = [row for row in rows if hash(row[:3]) not in self._stacks]
         if not unknown:
             return
-        if len(self._stacks) + len(unknown) > MOST_KNOWN:
+        if len(self._stacks) + len(unknown) > MOST_STACKS:
             self._stacks.clear()
             unknown = list(rows)
         names = self._names.name({address for row in unknown for address in row[2]}, libraries)

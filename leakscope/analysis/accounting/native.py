@@ -344,10 +344,12 @@ def _keeps(case: RunContext, g: Grower, native: NativeGrowth) -> bool:
         return True
     return row.owner is not None and (
         native.location in _fed_at(case, row.owner, row, g.phase)
-        or (bool(types)
-        and case.sources.works_on_items(
-            row.owner, row, g.phase, Site(file=native.file, line=native.line)
-        ))
+        or (
+            bool(types)
+            and case.sources.works_on_items(
+                row.owner, row, g.phase, Site(file=native.file, line=native.line)
+            )
+        )
     )
 
 
