@@ -101,8 +101,13 @@ class RowMemory:
         return self._grew.get(path, 0)
 
     def gained_items(self, row: CensusRow) -> int:
-        """Return how many items a row of the latest census has more than when it was first seen."""
-        return (row.length or 0) - self._last[row.path].first_length
+        """Return how many items a row of the latest census has more than when it was first seen.
+
+        Of an object without a length, which may have a container, some.
+        """
+        if row.length is None:
+            return _ITEMS_OF_OBJECT
+        return row.length - self._last[row.path].first_length
 
     def own_bytes(self) -> int:
         """Return what is kept between censuses."""
@@ -278,6 +283,8 @@ BlockLookup = Callable[[list[object], list[int]], Sequence[SampledBlock]]
 """Returns which blocks of objects, and at addresses, were sampled, and by which lines they were
 allocated."""
 
+_ITEMS_OF_OBJECT = 64
+"""Items that are looked up of the container that an object has."""
 _MOST_ITEMS = 4096
 """Items of a container that are looked up, and objects below them: some hundredths of a
 microsecond each."""

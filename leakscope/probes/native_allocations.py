@@ -356,8 +356,6 @@ INTERVAL_BYTES = 512 << 10
 PYTHON_INTERVAL_BYTES = 128
 """The same for blocks of Python's own allocators, at first: a program that allocates much has fewer
 of them sampled."""
-_BLOCK_BYTES = 64
-"""The size of a usual small object: how many there are is known by their bytes."""
 _BLOCK_SECONDS = 4e-9
 """What following a block from its allocation to its free takes; ``benchmarks/native`` tells."""
 _DRAW_SECONDS = 1e-6
@@ -530,7 +528,7 @@ class NativeProfile:
         if not self.samples_blocks or self._pid != os.getpid():
             return 0.0
         blocks = _sampling.state()["blocks"]
-        followed: float = blocks["bytes"] / _BLOCK_BYTES * _BLOCK_SECONDS
+        followed: float = blocks["handed_out"] * _BLOCK_SECONDS
         return followed + float(blocks["drawn"]) * _DRAW_SECONDS
 
     def stop_blocks(self) -> None:

@@ -32,7 +32,7 @@ enum { INDEX_BITS = 17, MOST_BLOCKS = 3 << 14 }; /* beyond two thirds of them th
    or were made by enlarging another: few of them tell more than many objects. A large block counts
    as this many bytes, so that texts and buffers don't crowd the tables out. */
 typedef enum { OBJECTS, TABLES, ENLARGED, DRAWS } Class;
-enum { SMALL = 512, LARGE = 4096, TABLES_MORE = 8 };
+enum { SMALL = 512, LARGE = 32768, TABLES_MORE = 8 };
 
 typedef struct {
     unsigned long long left; /* bytes that are not chosen yet */
@@ -48,7 +48,7 @@ static Draw draws[DRAWS];
    each a part of a microsecond, and so many more in a burst. How much it allocates is looked at after
    so many seconds or draws. */
 static const double PER_SECOND = 1000, BURST = 1024, ROUND_SECONDS = 0.1, SHORTEST_ROUND = 0.004;
-enum { ROUND_DRAWS = 64 };
+enum { ROUND_DRAWS = 64, STEEPEST = 4 };
 /* Of what leakscope itself allocates nothing is kept: as it works, draws are at least so far apart.
    The first that falls on the program's own counts for as much. */
 static const double OWN_INTERVAL = 2048;
@@ -58,7 +58,7 @@ static uint32_t *places; /* of blocks by address, with linear probing */
 unsigned char near_blocks[NEIGHBOURHOODS] __attribute__((aligned(4096)));
 static uint32_t blocks_fresh, blocks_unused, blocks_alive;
 static unsigned long long taken, thinned_blocks, drawn_times;
-static double drawn_bytes; /* an estimate of all that was handed out, large blocks as they count */
+static double handed_out; /* an estimate of how many blocks were */
 static int is_on;
 static atomic_int held;
 
@@ -188,6 +188,8 @@ static void keep_pace(Draw *draw) {
     draw->spare = spare < 0 ? 0 : spare < BURST ? spare : BURST;
     double wanted = draw->interval * draw->of_round / took / PER_SECOND;
     wanted = spare > 0 ? wanted / 2 : wanted; /* what is spare is for more of them */
+    /* A burst is shorter than a tick of this clock: how fast it is nobody knows. */
+    wanted = fmin(wanted, draw->interval * STEEPEST);
     draw->interval = wanted < draw->base ? draw->base : wanted;
     draw->of_round = 0;
     draw->round_began = now;
@@ -216,7 +218,7 @@ static void keep_block(void *argument) {
         return;
     }
     drawn_times++;
-    drawn_bytes += chosen->drawn_for;
+    handed_out += 1 / chance((double)chosen->size, chosen->drawn_for);
     keep_pace(draw);
     if (origin != USER)
         return;
@@ -322,7 +324,7 @@ static int put_in_front(void) {
 
 void blocks_start(double mean) {
     taken = thinned_blocks = drawn_times = 0;
-    drawn_bytes = 0;
+    handed_out = 0;
     forget_all();
     for (int i = 0; i < DRAWS; i++) {
         double first = i == OBJECTS ? mean : mean / TABLES_MORE;
@@ -486,5 +488,5 @@ PyObject *blocks_live(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
 PyObject *blocks_state(void) {
     return Py_BuildValue("{s:O,s:d,s:I,s:K,s:K,s:K,s:d}", "running", is_on ? Py_True : Py_False,
                          "interval", draws[OBJECTS].interval, "live", blocks_alive, "taken", taken,
-                         "thinned", thinned_blocks, "drawn", drawn_times, "bytes", drawn_bytes);
+                         "thinned", thinned_blocks, "drawn", drawn_times, "handed_out", handed_out);
 }
