@@ -59,8 +59,8 @@ class Ownership:
             for name, path in sysconfig.get_paths().items()
             if name in {"stdlib", "platstdlib", "purelib", "platlib"}
         ]
-        # As they are written as well: to resolve the path of each of thousands of modules of an
-        # environment behind a link takes as long as a census.
+        # Unresolved too: in an environment behind a symbolic link, resolving the paths of thousands
+        # of modules would take as long as a census.
         written = {*folders, *map(os.path.realpath, folders)}
         self._library = tuple(sorted(path + os.sep for path in written))
 

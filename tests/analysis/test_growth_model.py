@@ -141,15 +141,13 @@ def test_in_noise_few_are_judged_wrongly() -> None:
     assert wrong <= 0.015 * 10 * len(cases)
 
 
-def test_populations_that_go_up_and_down_are_seldom_accused_and_their_leaks_never_acquitted() -> (
-    None
-):
+def test_populations_are_seldom_accused_and_their_leaks_hardly_ever_acquitted() -> None:
     found = {"bounded": Counter[TrendVerdict](), "leak": Counter[TrendVerdict]()}
     for _, truth, population in POPULATIONS:
         for looks in LOOKS.values():
             found[truth] += count_population(population, looks, seeds=20)
     bounded, leak = found["bounded"], found["leak"]
-    assert bounded[TrendVerdict.GROWING] <= 0.065 * bounded.total()
+    assert bounded[TrendVerdict.GROWING] <= 0.06 * bounded.total()
     assert leak[TrendVerdict.BOUNDED] <= 0.005 * leak.total()
     assert leak[TrendVerdict.GROWING] >= 0.65 * leak.total()
 

@@ -121,7 +121,7 @@ def test_a_little_that_leaks_into_free_memory_leaves_the_run_undecided() -> None
     assert "has no name" in report.missing[0]
 
 
-def test_growth_since_the_last_of_few_censuses_may_be_a_name_s() -> None:
+def test_growth_since_the_last_of_few_censuses_may_belong_to_a_name() -> None:
     program = Program(epochs=1, steps=160, validation=0, endless=True)
     run = program.leak("main()·losses", 200 * KIB).build()
     looks = [m for m in run.main.measurements if m.census is not None]

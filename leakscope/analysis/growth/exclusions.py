@@ -327,8 +327,14 @@ def _may_settle(case: RunContext) -> bool:
     and go, stops growing by itself.
     """
     trend = case.gauge_trend(gauge.MALLOC_IN_USE, policy.ELSEWHERE_NOISE_BYTES)
-    is_read = trend.points >= policy.FEWEST_READINGS
-    return is_read and trend.net_bytes * policy.HORIZON < policy.HARMLESS_BYTES
+    gained = trend.net_bytes * policy.HORIZON
+    if trend.points < policy.FEWEST_READINGS or gained >= policy.HARMLESS_BYTES:
+        return False
+    case.decisions.add(
+        "slack", "may_settle", "what the C heap has in use rises by too little to harm",
+        figure=gained, threshold=policy.HARMLESS_BYTES,
+    )  # fmt: skip
+    return True
 
 
 def _filling(case: RunContext, unnamed: Term, filling: Sequence[Grower]) -> Term:

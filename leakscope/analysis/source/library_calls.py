@@ -488,8 +488,9 @@ class ItemWork:
             if scope is not None
             and isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef))
             and _returns(scope.node, name)
+            and len(references.program.functions.get(scope.node.name, [])) == 1
         }
-        """Functions that return what they have put into the container."""
+        """Functions that return what they put into the container, by names that no others have."""
 
     def includes(self, statement: Statement) -> bool:
         """Return whether a statement gives an item its name, or calls, reads or goes over one."""
