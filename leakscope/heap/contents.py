@@ -213,6 +213,8 @@ def length_of(obj: Any) -> int | None:
     """Return how many items an object holds, where it is a container."""
     if type(obj) is functools._lru_cache_wrapper:
         return functools._lru_cache_wrapper.cache_info(obj).currsize
+    if type(obj) is types.MappingProxyType:
+        return next(map(anatomy.plain_length, gc.get_referents(obj)), None)
     return anatomy.plain_length(obj)
 
 

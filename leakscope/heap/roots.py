@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+import signal
 import sys
 import threading
 import types
@@ -43,6 +44,7 @@ _PACKAGE = __name__.partition(".")[0]
 _SHELLS = frozenset({"IPython", "ipykernel"})
 _MOST_TASKS = 500
 """Tasks whose variables are looked at: a service may have thousands that are alike."""
+_PYTHON_CALLABLES = (types.FunctionType, types.MethodType)
 _NO_NAME = ".@"
 """What variables begin with that nobody wrote: those of comprehensions, and of pytest's asserts."""
 _HISTORY = re.compile(r"__main__·_(_{0,2}|\d+|i{1,3}|i\d+|ih|oh|dh)")
@@ -211,6 +213,7 @@ def find_roots(
         stages.append(len(user))
         user += locals_
     kept, compiled = _compiled(definitions)
+    kept += _signal_handlers(ownership)
     stages.append(len(user))
     user += kept
     if kept and not full:
@@ -241,6 +244,20 @@ def actors_of_ray() -> dict[str, Any]:
     worker = getattr(sys.modules.get("ray._private.worker"), "global_worker", None)
     actors = getattr(worker, "actors", None)
     return {type(actor).__qualname__: actor for actor in list(actors.values())} if actors else {}
+
+
+def _signal_handlers(ownership: Ownership) -> list[Root]:
+    """Return the roots for the user's handlers of signals, which C code alone refers to."""
+    roots = []
+    for number in signal.Signals:
+        handler: Any = signal.getsignal(number)
+        code = handler.__code__ if type(handler) in _PYTHON_CALLABLES else None
+        if code is not None and ownership.owns_code(code, handler.__globals__):
+            owner = Owner(kind="module", name="signal", module="signal")
+            name = f"getsignal({number.name})"
+            path = f"signal·{name}"
+            roots.append(Root(handler, RootKind.LIBRARY, path, f"signal.{name}", owner, user=False))
+    return roots
 
 
 def _compiled(definitions: Definitions) -> tuple[list[Root], dict[str, Compiled]]:

@@ -21,6 +21,8 @@ class Counting(Enum):
     SERVED = "served"
     """How much waits in the queues of threads whose class, or that of the method they run, is from
     these modules: of what has no place, since only objects of the program's refer to it."""
+    UNCOUNTED = "uncounted"
+    """Not at all: there is always one entry, which may keep all those before it."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ class CountedRegistry:
         return False
 
 
-_NEXT = frozenset(("", ".", "[", "⟨"))
+_NEXT = frozenset(("", ".", "[", "(", "⟨"))
 """What a step of a path pattern begins with, or its end."""
 
 
@@ -134,6 +136,14 @@ REGISTRIES = (
         ("gc:callbacks",),
         ("callbacks.append",),
         "Take them back with gc.callbacks.remove(callback).",
+    ),
+    CountedRegistry(
+        "signal-handlers",
+        "handlers of a signal, of which each keeps the one before it",
+        ("signal:getsignal",),
+        ("signal.signal", ".signal"),
+        "Set a handler once: one that calls the handler before it keeps that one as well.",
+        counting=Counting.UNCOUNTED,
     ),
     CountedRegistry(
         "import-paths",

@@ -314,6 +314,8 @@ def entries_of(registry: CountedRegistry) -> int | None:
 
     What lies at two of its places counts once.
     """
+    if registry.counting is Counting.UNCOUNTED:
+        return None
     if registry.counting is Counting.SERVED:
         return _waiting_for(registry.places)
     known = _counts(registry).values()

@@ -53,6 +53,7 @@ KEPT = {
     "finalizers": Kept("finalizers", "weakref.finalize._registry", BUFFER),
     "interned_strings": Kept("interned-strings", "interned"),
     "collector_callbacks": Kept("collector-callbacks", "gc.callbacks", BUFFER),
+    "signal_handlers": Kept("signal-handlers", "signal.getsignal(SIGUSR1)", BUFFER),
     "import_paths": Kept("import-paths", "sys.path"),
     "import_hooks": Kept("import-paths", "sys.meta_path", BUFFER),
     "modules": Kept("modules", "plugin_*.TABLE", BUFFER, has_a_name=True),

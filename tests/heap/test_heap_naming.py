@@ -695,6 +695,37 @@ def test_globals_of_the_users_modules_carry_the_modules_name(
     assert row.owner.file == str(tmp_path / "frames_of_mine.py")
 
 
+def test_a_handler_of_a_signal_names_what_it_keeps(run_program: RunProgram) -> None:
+    program = (
+        HEAD
+        + """
+import signal
+def save_at(items):
+    def save(number, frame):
+        return items
+    signal.signal(signal.SIGUSR2, save)
+save_at([item() for _ in range(5)])
+look()
+signal.signal(signal.SIGUSR2, signal.SIG_DFL)
+"""
+    )
+    row = run_program(program).row("signal.getsignal(SIGUSR2)")
+    assert (row.root, row.type) == (RootKind.LIBRARY, "function")
+    assert row.host_bytes > ITEMS * ITEM_BYTES
+
+
+def test_a_read_only_view_of_a_dict_is_as_long_as_the_dict(run_program: RunProgram) -> None:
+    program = (
+        HEAD
+        + """
+import types
+view = types.MappingProxyType({f"{number}{'x' * 100}": item() for number in range(5)})
+look()
+"""
+    )
+    assert run_program(program).row("view").length == ITEMS
+
+
 def test_long_chains_are_one_row(run_program: RunProgram) -> None:
     taken = run_program(
         HEAD

@@ -10,6 +10,7 @@ from leakscope.analysis.source.library_calls import registers_hook
 from leakscope.analysis.source.program import LOOPS, Statement, calls_in, own_nodes
 from leakscope.model.census import CensusRow, RootKind
 from leakscope.model.path_pattern import parse_path, parse_steps
+from leakscope.model.registries import registry_of
 from leakscope.model.report import Remedy
 from leakscope.model.text import human_bytes, plural
 
@@ -228,18 +229,21 @@ def _log_handler_diff(case: CulpritContext, node: ast.Expr, logger: str) -> str 
 
 def recognise_library_registry(case: CulpritContext) -> Remedy | None:
     """Return how to give a library less to keep."""
-    if case.row.root is not RootKind.LIBRARY or case.row.user or case.growth != "across":
+    registry = registry_of(case.row.path)
+    is_of_library = case.row.root is RootKind.LIBRARY and not case.row.user
+    if case.growth != "across" or not (is_of_library or registry is not None):
         return None
     if case.row.kind == "lru_cache":
         return _clear_cache(case)
     if case.line is None and case.row.length is None:
         return None
+    advice = registry.advice if registry is not None else ""
     return case.remedy(
         f"Register once, or take back what {case.name} keeps",
         case.opening(),
         "It belongs to a library, which keeps what a call gives it until that is taken back "
         "(detach, close, unregister) or what it was registered for is gone.",
-        f"Call it once, before the loop, or give it nothing large. {_NEWER_RELEASE}",
+        advice or f"Call it once, before the loop, or give it nothing large. {_NEWER_RELEASE}",
     )
 
 

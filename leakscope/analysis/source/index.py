@@ -542,8 +542,8 @@ def places_of(sources: SourceIndex, calls: Iterable[str]) -> list[str]:
 
 
 def lines_that_fill_registry_of(sources: SourceIndex, row: CensusRow) -> list[str]:
-    """Return the same for the registry that a library's container is, if it is one."""
-    registry = None if row.user else registry_of(row.path)
+    """Return the same for the registry that a container is, if it is one."""
+    registry = registry_of(row.path)
     return lines_that_fill(sources, registry) if registry is not None else []
 
 

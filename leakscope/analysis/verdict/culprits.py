@@ -679,7 +679,7 @@ def find_origins(
     allocated_at = [sources.location(s.file, s.line) for s in sites[:MOST_LINES]]
     return Origins(
         defined_at=defined,
-        fed_at=fed_at or ([] if row.user else _registered_at(sources, row, allocated_at)),
+        fed_at=_registered_at(sources, row, fed_at, allocated_at),
         allocated_at=allocated_at if row.user else [],
         excerpts=_excerpts(sources, shown),
         remedy=propose(
@@ -701,13 +701,17 @@ def find_origins(
     )
 
 
-def _registered_at(sources: SourceIndex, row: CensusRow, allocated_at: list[str]) -> list[str]:
-    """Return the lines that fill a library's container: of those that are known to fill it the ones
-    that allocate what grows, or all, before those that only allocate.
+def _registered_at(
+    sources: SourceIndex, row: CensusRow, fed_at: list[str], allocated_at: list[str]
+) -> list[str]:
+    """Return the lines that feed a container. Of a registry of a library's: of those that are known
+    to fill it the ones that allocate what grows, or all, before what its contents show. Of another
+    library's container that nothing shows, those that allocate.
     """
     lines = lines_that_fill_registry_of(sources, row)
     both = [line for line in lines if line in allocated_at]
-    return both or [*lines, *allocated_at][:MOST_LINES]
+    unknown = [] if row.user else allocated_at[:MOST_LINES]
+    return both or lines[:MOST_LINES] or fed_at or unknown
 
 
 def _registered_with(case: RunContext, grower: Grower) -> list[str]:
