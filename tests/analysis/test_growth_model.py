@@ -249,6 +249,23 @@ def test_what_rises_a_little_as_it_comes_to_rest_has_stopped(looks: list[tuple[i
     assert (found.verdict, found.reason) == (TrendVerdict.BOUNDED, Reason.STOPPED)
 
 
+FEW = np.array([3.0, 4.0, 5.1, 7.1, 9.2, 12.3, 14.4])
+"""Seconds of the looks at a short run without a loop."""
+
+
+@pytest.mark.parametrize(
+    ("last", "verdict"),
+    [((2.14e6, 2.33e6), TrendVerdict.INCONCLUSIVE), ((2.01e6, 2.02e6), TrendVerdict.BOUNDED)],
+    ids=["rises on", "rests"],
+)
+def test_irregular_growth_that_goes_on_more_slowly_has_not_stopped(
+    last: tuple[float, float], verdict: TrendVerdict
+) -> None:
+    """Entries that come by chance scatter, and a few of them are less than that scatter."""
+    found = judged([0.82e6, 1.12e6, 1.34e6, 1.72e6, 2.0e6, *last], FEW, noise=4096)
+    assert found.verdict is verdict
+
+
 def test_one_rise_at_the_last_look_is_no_growth_however_long_ago_the_one_before_was() -> None:
     work = np.array([1, 5, 6, 8, 10, 12, 13, 24, 25, 37, 46, 145, 481], dtype=float)
     assert not judged([0.0] * 12 + [5e6], work, noise=4096).is_growing

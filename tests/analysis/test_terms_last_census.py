@@ -210,3 +210,17 @@ def test_a_little_that_names_hold_is_open_where_it_is_most_of_what_memory_gains(
     term = Term("named", trend, share=0.85, is_pool_growing=is_pool_growing)
     assert not term.is_much
     assert term.may_grow == is_pool_growing
+
+
+@pytest.mark.parametrize(("gained", "may_grow"), [(3.0, False), (15.0, True), (17.0, False)])
+def test_growth_without_a_name_is_open_where_it_is_too_little_for_a_leak_and_too_much_to_pass_over(
+    gained: float, may_grow: bool
+) -> None:
+    """Private memory as a whole scatters; from 16 MiB on this is a leak all the same."""
+    trend = Trend(
+        verdict=TrendVerdict.GROWING, reason=Reason.SLOWING, bytes_per_unit=4096.0,
+        interval=(2048.0, 8192.0), unit="step", points=9, net_bytes=gained * MIB,
+    )  # fmt: skip
+    term = Term("unexplained", trend, share=0.7, is_open_pool=True)
+    assert term.may_grow == may_grow
+    assert term.grows == (gained > 16)

@@ -78,7 +78,8 @@ class Term:
             self.kind in _WEIGHED_TERMS and not self.trend.is_bounded and not self.is_pool_bounded
         )
         is_enough = self.is_much or self._is_the_growth or self._is_a_little_handed_out
-        return is_open and is_enough and not self.excluded_by
+        is_doubtful = self.trend.is_growing and self._is_beyond(*self._floor)
+        return (is_open and is_enough or is_doubtful) and not (self.grows or self.excluded_by)
 
     @property
     def _is_the_growth(self) -> bool:
@@ -96,9 +97,16 @@ class Term:
     @property
     def is_much(self) -> bool:
         """Whether a leak would be missed."""
-        least, share = floor_of(self.kind, is_in_loops=self.is_in_loops)
+        least, share = self._floor
         if self.is_open_pool and share > 0:
             least = max(least, policy.NOTEWORTHY_BYTES)
+        return self._is_beyond(least, share)
+
+    @property
+    def _floor(self) -> tuple[float, float]:
+        return floor_of(self.kind, is_in_loops=self.is_in_loops)
+
+    def _is_beyond(self, least: float, share: float) -> bool:
         return self.trend.net_bytes + self.pinned_bytes >= least and self.share >= share
 
 

@@ -357,6 +357,11 @@ def _judge_rest(series: Series, tail: Tail, breaks: tuple[float, ...]) -> Growth
     each = series.span / max(len(series.x) - 1, 1)
     lacking = max(lacking, (policy.FEWEST_READINGS - resting) * each)
     has_stopped = tail.is_exact and tail.rest < tail.span
+    if has_stopped and not tail.is_flat and _rises_on_slowly(series, tail):
+        more = _further(series, tail.span)
+        return _concluded(
+            series, TrendVerdict.INCONCLUSIVE, Reason.SETTLING, tail.begin, breaks, more
+        )
     if (tail.is_flat or has_stopped) and lacking <= 0:
         reason = Reason.STOPPED if breaks or has_stopped else Reason.NO_TREND
         return _concluded(series, TrendVerdict.BOUNDED, reason, tail.begin, breaks)
@@ -371,6 +376,19 @@ def _judge_rest(series: Series, tail: Tail, breaks: tuple[float, ...]) -> Growth
     else:
         reason, more = Reason.SCATTERED, _until_clear(series, tail)
     return _concluded(series, TrendVerdict.INCONCLUSIVE, reason, tail.begin, breaks, more)
+
+
+def _rises_on_slowly(series: Series, tail: Tail) -> bool:
+    """Return whether what seems to rest, for all that readings scatter, gained a considerable part
+    of what growth as before would have brought.
+    """
+    x, y = series.kept_since(tail.begin)
+    at = int(np.searchsorted(x, x[-1] - tail.rest))
+    before, since = float(y[at] - y[0]), float(y[-1] - y[at])
+    if since <= max(series.noise, policy.STEP_SHARE * series.rise):
+        return False
+    as_before = before / float(x[at] - x[0]) * tail.rest if x[at] > x[0] else 0.0
+    return since > policy.CONSIDERABLE_SHARE * as_before
 
 
 def _is_jump(series: Series) -> bool:
