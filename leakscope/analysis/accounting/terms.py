@@ -79,7 +79,7 @@ class Term:
         )
         is_enough = self.is_much or self._is_the_growth or self._is_a_little_handed_out
         is_doubtful = self.trend.is_growing and self._is_beyond(*self._floor)
-        return (is_open and is_enough or is_doubtful) and not (self.grows or self.excluded_by)
+        return ((is_open and is_enough) or is_doubtful) and not (self.grows or self.excluded_by)
 
     @property
     def _is_the_growth(self) -> bool:
