@@ -650,7 +650,7 @@ def test_what_climbs_through_the_only_pass_of_a_worker_is_growth_of_its_whole_ru
     passing.local("worker()·Stream.__iter__()·pool", 400 * KIB, phase="train")
     report = analyse(run_of(Program(epochs=8), worker(passing)))
     found = culprit(report)
-    assert (found.growth, found.phase, found.unit) == ("across", "pass", "pass")
+    assert (found.growth, found.phase, found.unit) == ("across", "pass", "batch")
     assert report.headline.startswith("Memory leaks:")
     text = f"{report.headline} {found.sentence} {found.remedy.text}"
     assert not any(words in text for words in ("freed only", "falls back", "it sets the peak"))

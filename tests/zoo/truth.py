@@ -512,8 +512,7 @@ TRUTHS: dict[str, Truth] = {
         (
             Leak(
                 ("Shuffled.__iter__.pool", "pool"),
-                growth="within",
-                kept={"step": 32768, "batch": 32768},
+                kept={"batch": 32768},
             ),
         )
     ),

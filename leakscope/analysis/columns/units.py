@@ -73,7 +73,7 @@ def unit_of_phase(track: BoundaryTable, phase: str) -> WorkUnit:
             return WorkUnit("step", phase, track.step.astype(np.float64))
         return WorkUnit("batch", phase, batches_done(track, phase))
     batches = batches_done(track, phase)
-    if phase != WORKER_PHASE and track.begun(phase) == 1 and np.ptp(batches) > 1:
+    if track.begun(phase) == 1 and np.ptp(batches) > 1:
         return WorkUnit("batch", phase, batches)
     return WorkUnit(phase.partition(":")[0], phase, passes_done(track, phase))
 
