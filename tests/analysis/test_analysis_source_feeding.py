@@ -1826,6 +1826,54 @@ PROGRAMS = [
                     errors.append(error)  # feeds
         """,
     ),
+    one(
+        "a variable that walks away from where it began",
+        "main()·search.root",
+        "class Search root",
+        """
+        class Search:
+            def __init__(self, root):
+                self.root = root  # defines
+
+            def run(self):
+                node = self.root
+                while node.children:
+                    node = node.best_child()
+                return node
+
+            def advance(self, move):
+                self.root = self.root.children[move]  # feeds
+
+        def main():
+            search = Search(Node())
+            for move in moves:
+                search.run()
+                search.advance(move)
+        """,
+        kind="object",
+        type="__main__.Node",
+    ),
+    one(
+        "a variable that is stored back",
+        "main()·log.lines",
+        "class Log lines",
+        """
+        class Log:
+            def __init__(self):
+                self.lines = ()  # defines
+
+            def write(self, line):
+                lines = self.lines
+                lines = lines + (line,)  # feeds
+                self.lines = lines
+
+        def main():
+            log = Log()
+            for line in stream:
+                log.write(line)
+        """,
+        kind="tuple",
+    ),
 ]
 
 

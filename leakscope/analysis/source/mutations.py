@@ -199,6 +199,15 @@ def _writes_to(
     return is_same and ast.unparse(written) == ast.unparse(target)
 
 
+def _targets_of(node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
+    return node.targets if isinstance(node, ast.Assign) else [node.target]
+
+
+def _names_in(value: ast.expr | None) -> set[str]:
+    nodes = ast.walk(value) if value is not None else ()
+    return {node.id for node in nodes if isinstance(node, ast.Name)}
+
+
 class _Finder:
     def __init__(self, references: References, row: CensusRow, inside: ItemVariables) -> None:
         self.references = references
@@ -282,12 +291,34 @@ class _Finder:
         if () not in of_target and of_target and self.wraps(target, value):
             # What is around the container is put into a new one of its kind, and so on.
             yield "assign", OUTER + min(map(len, of_target))
-        if is_alias or () not in of_target:
+        if is_alias or () not in of_target or self.is_only_read(target, scope):
             return
         if self.reading(value, statement, depth=3) is not None:
             yield "assign", EXACT
         elif not _is_empty(value):
             yield "assign", REBOUND
+
+    def is_only_read(self, target: ast.expr, scope: CodeScope) -> bool:
+        """Whether a variable is another name of the container that nothing is stored back from:
+        ``node = self.root``, and then ``node = node.next`` leaves ``self.root`` as it is.
+        """
+        if not isinstance(target, ast.Name):
+            return False
+        home = scope.home(target.id)
+        places = {place for place, _ in self.references.chain}
+        if ContainerPlace("name", home, target.id) in places or home.kind != "function":
+            return False
+        return not any(
+            isinstance(statement.node, (ast.Assign, ast.AnnAssign))
+            and target.id in _names_in(statement.node.value)
+            and any(
+                () in self.references.steps_from(other, statement.scope)
+                for other in _targets_of(statement.node)
+                if not isinstance(other, ast.Name) or other.id != target.id
+            )
+            for statement in self.references.program.mentioning(target.id)
+            if statement.scope.resolve(target.id) is home
+        )
 
     def wraps(self, target: ast.expr, value: ast.expr) -> bool:
         """Whether a call gets what its result replaces: ``data = Concat([data, more])``."""
