@@ -130,12 +130,19 @@ class RunContext:
 
     @cached_property
     def unnamed_sites(self) -> list[tuple[str, int]]:
-        """The same as files and lines."""
+        """The same as files and lines: what was there from the first on is no growth."""
+        looks = [census.elsewhere_sites for census in self.table.censuses]
+        at_first: dict[tuple[str, int], int] = {}
         found: dict[tuple[str, int], int] = {}
-        for census in self.table.censuses:
-            for site in census.elsewhere_sites:
-                found[site.file, site.line] = found.get((site.file, site.line), 0) + site.bytes
-        return _much_of(found) or self.sampled_sites
+        for sites in filter(None, looks):
+            now: dict[tuple[str, int], int] = {}
+            for site in sites:
+                now[site.file, site.line] = now.get((site.file, site.line), 0) + site.bytes
+            at_first = at_first or now
+            for place, size in now.items():
+                found[place] = max(found.get(place, 0), size - at_first.get(place, 0))
+        gained = {place: size for place, size in found.items() if size > 0}
+        return _much_of(gained or at_first) or self.sampled_sites
 
     @property
     def sampled_lines(self) -> list[str]:

@@ -71,6 +71,7 @@ class BoundaryClock:
         """Deactivate the copy in a forked child, which doesn't have the thread."""
         self._stop = None
         _clocks.discard(self)
+        _threads.clear()
 
     def hasten(self, until: float) -> None:
         """Set the latest time of the next boundary, in seconds since the recording began."""
@@ -98,6 +99,21 @@ class BoundaryClock:
         frames = frames_of_other_threads()
         waits = is_collecting() or changes_graphs(frames)
         return _is_importing(frames.get(self._main)), waits
+
+
+class CostClock:
+    """The seconds that measuring takes from the program.
+
+    In the program's own threads all that passes. In the thread of a :class:`BoundaryClock` what the
+    processor works: while that waits for the interpreter's lock, the program has it.
+    """
+
+    def __init__(self, clock: Callable[[], float], work_clock: Callable[[], float]) -> None:
+        self._clock, self._work_clock = clock, work_clock
+
+    def __call__(self) -> float:
+        """Return seconds since some moment, to be compared within one thread."""
+        return self._work_clock() if _thread.get_ident() in _threads else self._clock()
 
 
 class _Signal:
@@ -131,6 +147,7 @@ def _run_thread(clock: weakref.ref[BoundaryClock], stop: _Signal) -> None:
 
     def run() -> None:
         stop.thread = _thread.get_ident()
+        _threads.add(stop.thread)
         try:
             while not stop.wait(policy.TIME_WAKES_SECONDS) and os.getpid() == pid:
                 alive = clock()
@@ -143,6 +160,7 @@ def _run_thread(clock: weakref.ref[BoundaryClock], stop: _Signal) -> None:
         except BaseException:  # the interpreter is shutting down, or what reads the clock is gone
             return
         finally:
+            _threads.discard(stop.thread)
             stop.end()
 
     _thread.start_new_thread(run, ())
@@ -156,6 +174,8 @@ def _is_importing(frame: FrameType | None) -> bool:
     return False
 
 
+_threads: set[int] = set()
+"""Those that clocks run in."""
 _clocks: weakref.WeakSet[BoundaryClock] = weakref.WeakSet()
 """Those whose threads run."""
 _paused: list[weakref.ref[BoundaryClock]] = []

@@ -15,7 +15,7 @@ import msgspec
 
 from leakscope.capture import policy
 from leakscope.capture.budget import CHILD_FLOOR, Costs, Due, Floor, Pauses
-from leakscope.capture.clock import BoundaryClock
+from leakscope.capture.clock import BoundaryClock, CostClock
 from leakscope.capture.dispatch import EventDispatcher, Guard
 from leakscope.capture.events import CleaningCalls, EventCounts
 from leakscope.capture.gauges import Reader
@@ -126,6 +126,7 @@ class Session:
             guard=self._guard,
             budget=options.budget,
             clock=clock,
+            cost_clock=CostClock(clock, work_clock),
             in_child=self._is_of_a_worker,
             put_off=self._put_off.counts,
         )
@@ -445,7 +446,7 @@ class Session:
         self._schedule.serves = serves = self.events.served >= policy.SERVED_FROM
         if serves:
             self._measuring.spare(reads_ahead=self._time is not None)
-        began = self._work_clock()
+        began, charged = self._work_clock(), self._costs.total
         done = self._measuring.at(boundary, due)
         resident = self._measuring.resident
         self._guard.call("native", None, self._native.at, boundary, done, resident)
@@ -460,7 +461,9 @@ class Session:
         now = self._now()
         if done >= Due.FOCUSED:
             self._costs.learn_pace(now - boundary.time_s, self._work_clock() - began)
-        seconds = now - boundary.time_s - self._measuring.uncounted_seconds(done)
+        is_alongside = boundary.kind is BoundaryKind.TIME
+        seconds = self._costs.total - charged if is_alongside else now - boundary.time_s
+        seconds -= self._measuring.uncounted_seconds(done)
         objects = self._measuring.objects_of(done)
         self._schedule.recorded(done, seconds, now, resident, objects)
         if self._trials is not None and not self._closed and not self._concluded:

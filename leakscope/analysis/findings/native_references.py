@@ -16,7 +16,7 @@ without a name is put down to it.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -142,12 +142,14 @@ def _readings(case: RunContext, type_name: str) -> tuple[IntArray, FloatArray, F
 
 
 def _finding(case: RunContext, term: Term, heads: HeadObjects, trend: Trend) -> Finding:
-    call = _call(case)
+    made_by, takers = _call(case), handed_to(case, case.unnamed_sites)
+    call = made_by or (takers[0] if len(takers) == 1 else None)
     subject = f"{call.function} at {call.location}" if call is not None else "Native code"
     each = "a reference" if heads.most_references == 1 else f"{heads.most_references} references"
     objects = f"{heads.type} object"
     lines = case.unnamed_lines
-    made = f" They were made at {lines[0]}." if lines and call is None else ""
+    made = f" They were made at {lines[0]}{handed_on(takers)}." if lines and not made_by else ""
+    taking = [taker.location for taker in takers]
     return to_finding(
         "leaked_references",
         f"References to {objects}s are leaked"
@@ -157,7 +159,7 @@ def _finding(case: RunContext, term: Term, heads: HeadObjects, trend: Trend) -> 
         f"{trend.unit}.{made} {subject} takes a reference and never gives it back, or keeps the "
         "objects in a structure of its own that is never emptied.",
         _remedy(call),
-        fed_at=lines,
+        fed_at=list(dict.fromkeys([*lines, *taking] if made_by else [*taking, *lines])),
         severity=Severity.WARNING,
         trend=trend,
         share=term.share * min(trend.net_bytes / max(term.trend.net_bytes, 1.0), 1.0),
@@ -171,14 +173,33 @@ def _finding(case: RunContext, term: Term, heads: HeadObjects, trend: Trend) -> 
 
 
 @dataclass(frozen=True)
-class _LibraryCall:
+class LibraryCall:
     """A call into a library."""
 
     function: str
     location: str
 
 
-def _call(case: RunContext) -> _LibraryCall | None:
+_MOST_TAKERS = 2
+"""Functions that objects are handed to: where there are more, none of them tells anything."""
+
+
+def handed_to(case: RunContext, sites: Sequence[tuple[str, int]]) -> list[LibraryCall]:
+    """Return the calls into libraries that are handed what the first of these lines makes; none
+    where they are many.
+    """
+    found = case.sources.handed_to(*sites[0]) if sites else []
+    calls = [LibraryCall(function, location) for function, location in found]
+    return calls if len(calls) <= _MOST_TAKERS else []
+
+
+def handed_on(takers: Sequence[LibraryCall]) -> str:
+    """Return the end of a sentence that says to which functions objects are handed."""
+    named = " and ".join(f"{taker.function} at {taker.location}" for taker in takers)
+    return f", and handed to {named}" if named else ""
+
+
+def _call(case: RunContext) -> LibraryCall | None:
     """Return the only call into a library at the line that made most of the objects, if there is
     just one.
     """
@@ -195,10 +216,10 @@ def _call(case: RunContext) -> _LibraryCall | None:
     }
     if len(found) != 1:
         return None
-    return _LibraryCall(found.pop(), case.sources.location(file, line))
+    return LibraryCall(found.pop(), case.sources.location(file, line))
 
 
-def _remedy(call: _LibraryCall | None) -> Remedy:
+def _remedy(call: LibraryCall | None) -> Remedy:
     if call is None:
         return GIVE_BACK
     title = f"Have {call.function} give its references back"

@@ -24,6 +24,8 @@ from leakscope.analysis.findings.native_references import (
     Registration,
     diagnose_leaked_references,
     find_registration,
+    handed_on,
+    handed_to,
 )
 from leakscope.analysis.findings.training_loop import gradient_cycle, is_gradient_cycle
 from leakscope.analysis.growth import judge, policy
@@ -315,6 +317,7 @@ def _unreached(
     """
     left = term.trend.net_bytes
     sampled = (n.location for n in objects[:MOST_SITES] if n.location)
+    takers = handed_to(case, [(n.file, n.line) for n in objects if n.location])
     traced = case.small_object_lines[:MOST_SITES]
     places = traced if traced and _are_small(objects) else list(dict.fromkeys(sampled))
     rows = (
@@ -329,7 +332,7 @@ def _unreached(
     return to_finding(
         "leaked_references",
         f"{_OF_OBJECTS[objects[0].owner]} to which nothing refers are never freed"
-        f"{', allocated at ' + places[0] if places else ''}",
+        f"{', allocated at ' + places[0] if places else ''}{handed_on(takers)}",
         f"{human_bytes(left)} of growth ({human_share(min(term.share, 1.0))}) is in Python objects "
         f"to which no name and no other object leads. By sampled allocations, estimates: {rows}. "
         "Native code that makes them or is handed them leaks references to them, or keeps them in "
@@ -339,7 +342,7 @@ def _unreached(
         trend=term.trend,
         share=term.share,
         total_bytes=left,
-        fed_at=places,
+        fed_at=list(dict.fromkeys([*(taker.location for taker in takers), *places])),
         falsifier=(
             "A cache or queue of a library's would become smaller when it is emptied.",
             f"It grew through the last {plural(term.trend.points, 'reading')}.",
@@ -455,9 +458,12 @@ def _grows(case: RunContext, growth: SearchResult, path: int, device: str) -> Fi
     registration = None if known else find_registration(case, row)
     serious = policy.HORIZON * trend.net_bytes >= policy.HARMLESS_BYTES
     gain = case.device_gain(device) or 0.0
+    takers = [] if known or registration else handed_to(case, case.unnamed_sites)
     fed_at = registration.places if registration is not None else case.unnamed_lines
-    fed_at = known.fed_at if known is not None else fed_at
+    fed_at = known.fed_at if known is not None else [*(t.location for t in takers), *fed_at]
     title, text, remedy = _words(row, trend, float(y[-1]), registration)
+    if takers:
+        text = f"{text} They are made at {case.unnamed_lines[0]}{handed_on(takers)}."
     if cycle is not None:
         text = f"{text} {cycle.text}"
     elif loop is not None:
@@ -472,7 +478,7 @@ def _grows(case: RunContext, growth: SearchResult, path: int, device: str) -> Fi
         share=trend.net_bytes / gain if device == HOST and gain > trend.net_bytes else 0.0,
         total_bytes=float(y[-1]),
         device=device,
-        fed_at=fed_at,
+        fed_at=list(dict.fromkeys(fed_at)),
         falsifier=("gc.collect() would free them if they were garbage.", "They are referenced."),
         subject=row.path,
     )

@@ -20,6 +20,7 @@ from leakscope.analysis.source.library_calls import (
     cache_decorator,
     cached_function,
     find_keeper,
+    find_takers,
     keeps_hooks,
     suspect_mutations,
 )
@@ -183,6 +184,17 @@ class SourceIndex:
         """
         made = self._statement_at(self.files.in_text(Site(file=file, line=line)))
         return find_keeper(self.program, made) if made is not None else ""
+
+    def handed_to(self, file: str, line: int) -> list[tuple[str, str]]:
+        """Return the functions of libraries that are handed what a line makes, each as it is
+        written, with where it is called.
+        """
+        made = self._statement_at(self.files.in_text(Site(file=file, line=line)))
+        found = find_takers(self.program, self.types, made) if made is not None else []
+        return [
+            (dotted(call.func), self.location(statement.scope.module.file, call.lineno))
+            for call, statement in found
+        ]
 
     def _statement_at(self, site: Site) -> Statement | None:
         """Return the innermost statement around a place, None where no source has it."""

@@ -7,6 +7,7 @@ function: no name of the user's leads there, but the calls that feed them are in
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -625,3 +626,111 @@ def _as_written(container: ast.expr, scope: CodeScope) -> str:
     if owner is None or not holder or holder not in {"self", scope.receiver}:
         return written
     return f"{owner.name}{dot}{rest}"
+
+
+def find_takers(
+    program: UserProgram, types: TypeInference, made: Statement
+) -> list[tuple[ast.Call, Statement]]:
+    """Return the calls of functions that aren't the program's which are handed what a statement
+    makes: by a variable, in a literal, as the result or an argument of the program's functions.
+    """
+    finder = _TakerFinder(program, types)
+    finder.follow_statement(made, 0)
+    return list({(s.scope.module.file, c.lineno): (c, s) for c, s in finder.found}.values())
+
+
+_MOST_HANDINGS = 4
+"""From a function to a function, or from a variable to a variable."""
+_BUILTINS = frozenset(dir(builtins))
+
+
+class _TakerFinder:
+    def __init__(self, program: UserProgram, types: TypeInference) -> None:
+        self._program, self._types = program, types
+        self._seen: set[tuple[CodeScope, str]] = set()
+        self.found: list[tuple[ast.Call, Statement]] = []
+
+    def follow_statement(self, statement: Statement, level: int) -> None:
+        """Go on from what a statement gives a name, or returns."""
+        for node in own_nodes(statement.node):
+            for target in _targets(node):
+                if isinstance(target, ast.Name):
+                    self._follow_variable(statement.scope.home(target.id), target.id, level)
+        if isinstance(statement.node, ast.Return):
+            self._follow_result(statement.scope, level)
+
+    def _follow_variable(self, home: CodeScope, name: str, level: int) -> None:
+        if (home, name) in self._seen or level > _MOST_HANDINGS:
+            return
+        self._seen.add((home, name))
+        for statement in self._program.mentioning(name):
+            if statement.scope.resolve(name) is home:
+                for call in calls_in(statement.node):
+                    self._follow_call(call, statement, name, level)
+                if name in _names_outside_calls(getattr(statement.node, "value", None)):
+                    self.follow_statement(statement, level + 1)
+                elif isinstance(statement.node, (ast.For, ast.AsyncFor)):
+                    self._follow_items(statement.node, statement.scope, name, level)
+
+    def _follow_items(
+        self, loop: ast.For | ast.AsyncFor, scope: CodeScope, name: str, level: int
+    ) -> None:
+        """Go on from the variables of a loop over the items of a variable."""
+        if any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(loop.iter)):
+            for target in ast.walk(loop.target):
+                if isinstance(target, ast.Name):
+                    self._follow_variable(scope.home(target.id), target.id, level + 1)
+
+    def _follow_result(self, function: CodeScope, level: int) -> None:
+        for statement in self._program.mentioning(function.name):
+            for call in calls_in(statement.node):
+                if function not in self._types.called_functions(call.func, statement.scope):
+                    continue
+                outer = [c for c in calls_in(statement.node) if call in (*c.args, *_values(c))]
+                for taker in outer:
+                    self._take(taker, statement)
+                if not outer and level < _MOST_HANDINGS:
+                    self.follow_statement(statement, level + 1)
+
+    def _follow_call(self, call: ast.Call, statement: Statement, name: str, level: int) -> None:
+        functions = self._types.called_functions(call.func, statement.scope)
+        if not functions:
+            if any(name in _names_outside_calls(value) for value in (*call.args, *_values(call))):
+                self._take(call, statement)
+            return
+        for function in functions:
+            params = function.params[bool(function.receiver) :]
+            handed = [*zip(params, call.args, strict=False)]
+            handed += [(word.arg, word.value) for word in call.keywords if word.arg in params]
+            for param, value in handed:
+                if name in _names_outside_calls(value):
+                    self._follow_variable(function, param, level + 1)
+
+    def _take(self, call: ast.Call, statement: Statement) -> None:
+        function = last_name(call.func)
+        is_own = function in self._program.classes or bool(
+            self._types.called_functions(call.func, statement.scope)
+        )
+        is_builtin = isinstance(call.func, ast.Name) and function in _BUILTINS
+        if not (is_own or is_builtin or function in _PUTTING):
+            self.found.append((call, statement))
+
+
+def _values(call: ast.Call) -> list[ast.expr]:
+    return [word.value for word in call.keywords]
+
+
+def _names_outside_calls(value: ast.expr | None) -> set[str]:
+    """Return the variables that an expression hands on as they are, or in a literal."""
+    match value:
+        case ast.Name(id=name):
+            return {name}
+        case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
+            return set().union(*map(_names_outside_calls, parts))
+        case ast.Dict(values=parts):
+            return set().union(*map(_names_outside_calls, parts))
+        case ast.Starred(value=inner) | ast.NamedExpr(value=inner) | ast.Await(value=inner):
+            return _names_outside_calls(inner)
+        case ast.IfExp(body=one_way, orelse=other_way):
+            return _names_outside_calls(one_way) | _names_outside_calls(other_way)
+    return set()
