@@ -311,15 +311,24 @@ def test_slack_that_grows_without_end_is_a_warning() -> None:
     assert "malloc_trim" in found.remedy.text
 
 
-def test_slack_between_blocks_that_become_no_more_will_end() -> None:
-    program = Program(epochs=14).swell(lambda s: s.step * MIB)
+def between_blocks_that_become_no_more(swell: Callable[[State], float]) -> Report:
+    program = Program(epochs=14).swell(swell)
     program.gauge(gauge.MALLOC_FREE, lambda s: s.step * MIB)
     program.gauge(gauge.MALLOC_IN_USE, lambda s: 100 * MIB + min(s.step, 40) * MIB / 8)
-    report = report_of(program)
+    return report_of(program)
+
+
+def test_slack_between_blocks_that_become_no_more_will_end() -> None:
+    report = between_blocks_that_become_no_more(lambda s: 140 * MIB * (1 - 0.98**s.step))
     assert finding(report, "allocator_slack").severity is Severity.NOTE
     assert report.verdict is RunVerdict.CLEAN
     rules = {(d.subject, d.rule) for d in report.decisions}
     assert ("slack", "nothing_pins_it") in rules
+
+
+def test_slack_that_grows_as_steadily_as_the_process_is_not_said_to_end() -> None:
+    report = between_blocks_that_become_no_more(lambda s: 140 * MIB * (1 - 0.98**s.step))
+    assert report.verdict is RunVerdict.INCONCLUSIVE
 
 
 def test_slack_between_new_objects_without_a_name_is_a_note_next_to_them() -> None:
