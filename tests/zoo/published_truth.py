@@ -2,7 +2,7 @@
 
 Each program of ``published/`` runs with either release. What is true of it was written down from
 the repair and the library's source, and that it grows, or stays flat, was seen in resident memory,
-before leakscope or a peer was run on it. They came in three sets, which ``set_number`` tells.
+before leakscope or a peer was run on it. They came in four sets, which ``set_number`` tells.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Pair:
     """Whether native code forgot references or blocks, so that no container grows."""
     set_number: int = 2
     """1 of the six that came with the zoo's ninth set, 2 of the fourteen after them, 3 of the
-    eighteen last ones."""
+    eighteen that followed, 4 of the twelve around training."""
 
     @property
     def truth(self) -> Truth:
@@ -48,6 +48,10 @@ def same(template: str, leaking: str, repaired: str, *more: str) -> tuple[tuple[
 NATIVE = ("native_held", "native", "leaked_references")
 UNNAMED = ("unexplained",)
 """That memory grows which no name holds: true of what native code keeps, and not yet the leak."""
+
+SKLEARN = (
+    "scikit-learn==1.9.1", "joblib==1.6.0", "narwhals==2.29.0", "threadpoolctl==3.8.0",
+)  # fmt: skip
 
 PAIRS: dict[str, Pair] = {
     "zeroconf_cache": Pair(
@@ -413,6 +417,184 @@ PAIRS: dict[str, Pair] = {
         names=("structlog._output.WRITE_LOCKS", "_output.WRITE_LOCKS", "WRITE_LOCKS"),
         piles=("BytesIO", "lock"),
         set_number=3,
+    ),
+    "beartype_closures": Pair(
+        "beartype",
+        *same("beartype=={}", "0.22.9", "0.23.0"),
+        # A dict in a cell of the memoized function.
+        names=(
+            "beartype._util.bear.utilbearblack.is_object_blacklisted",
+            "utilbearblack.is_object_blacklisted", "is_object_blacklisted",
+            "is_object_blacklisted.args_flat_to_return_value", "args_flat_to_return_value",
+        ),
+        piles=("function", "cell", "tuple", "Tensor"),
+        kept=(("step", 83200),),
+        set_number=4,
+    ),
+    "captum_refused": Pair(
+        "captum",
+        *same("captum=={}", "0.2.0", "0.3.0"),
+        names=(
+            *(
+                f"{owner}.encoder._forward_hooks"
+                for owner in ("model", "main.model", "Demand", "explainer.forward_func",
+                              "main.explainer.forward_func", "LayerActivation.forward_func")
+            ),
+            "explainer.layer._forward_hooks", "main.explainer.layer._forward_hooks",
+            "LayerActivation.layer._forward_hooks", "Sequential._forward_hooks",
+        ),
+        piles=("function", "cell", "dict", "tuple", "Tensor", "lock"),
+        kept=(("request", 12288),),
+        set_number=4,
+    ),
+    "forecasting_datasets": Pair(
+        "pytorch-forecasting",
+        *same("pytorch-forecasting=={}", "1.4.0", "1.5.0", *SKLEARN),
+        names=tuple(
+            f"{owner}{name}"
+            for owner in ("TimeSeriesDataSet.", "_timeseries.TimeSeriesDataSet.",
+                          "pytorch_forecasting.data.timeseries._timeseries.TimeSeriesDataSet.", "")
+            for name in ("lagged_variables", "lagged_targets", "min_lag", "max_lag",
+                         "_group_ids_mapping", "_group_ids", "target_names")
+        ),
+        piles=("TimeSeriesDataSet", "Tensor", "dict", "DataFrame", "NaNLabelEncoder",
+               "EncoderNormalizer", "StandardScaler"),
+        kept=(("request", 1152000),),
+        set_number=4,
+    ),
+    "forecasting_outputs": Pair(
+        "pytorch-forecasting",
+        *same("pytorch-forecasting=={}", "1.4.0", "1.5.0", *SKLEARN),
+        names=(
+            "model.training_step_outputs", "main.model.training_step_outputs",
+            "RecurrentNetwork.training_step_outputs", "BaseModel.training_step_outputs",
+            "trainer.lightning_module.training_step_outputs",
+        ),
+        piles=("Tensor", "dict"),
+        set_number=4,
+    ),
+    "gradcam_images": Pair(
+        "grad-cam",
+        *same("grad-cam=={}", "1.3.1", "1.3.6", "opencv-python-headless==5.0.0.93",
+              "ttach==0.0.3"),
+        # Each explainer's hooks are methods of an object whose two lists grow with each image.
+        names=(
+            *(
+                f"{owner}.{hooks}"
+                for owner in ("model[9]", "main.model[9]", "Sequential[9]", "ReLU",
+                              "explain.model[9]", "explain.layer")
+                for hooks in ("_forward_hooks", "_backward_hooks")
+            ),
+            "ActivationsAndGradients.activations", "ActivationsAndGradients.gradients",
+        ),
+        piles=("Tensor", "ActivationsAndGradients", "method", "list"),
+        kept=(("image", 1179648),),
+        set_number=4,
+    ),
+    "memlab_reports": Pair(
+        "pytorch_memlab",
+        *same("pytorch_memlab=={}", "0.2.1", "0.2.3", "calmsize==0.1.3"),
+        names=("reporter.tensor_name", "main.reporter.tensor_name", "MemReporter.tensor_name"),
+        piles=("Tensor", "str"),
+        kept=(("step", 25088),),
+        set_number=4,
+    ),
+    "mlflow_loads": Pair(
+        "mlflow",
+        *same("mlflow-skinny=={}", "3.14.0", "3.15.0"),
+        # Each provider is held by its worker thread, and by its handler at exit.
+        names=("threads", "threading._active", "_active", "atexit", "BatchSpanProcessor",
+               "BatchProcessor", "BatchProcessor.worker.self"),
+        also=UNNAMED,  # what is native for each thread
+        piles=("Thread", "BatchProcessor", "BatchSpanProcessor", "TracerProvider", "Event",
+               "MlflowV3SpanProcessor", "MlflowV3SpanExporter",
+               "Condition", "deque", "lock", "dict"),
+        set_number=4,
+    ),
+    "neurobench_baseline": Pair(
+        "neurobench",
+        *same("neurobench=={}", "1.0.2", "1.0.3", "snntorch==0.9.1", "nir==1.0.8",
+              "nirtorch==2.6"),
+        names=(
+            "ActivationHook.activation_inputs", "ActivationHook.activation_outputs",
+            "LayerHook.inputs",
+            *(
+                f"{owner}.model.{hooks}"
+                for owner in ("benchmark", "main.benchmark", "Benchmark")
+                for hooks in ("activation_hooks", "activation_hooks[0].activation_inputs",
+                              "activation_hooks[0].activation_outputs",
+                              "activation_hooks[1].activation_inputs",
+                              "activation_hooks[1].activation_outputs",
+                              "activation_hooks[*].activation_inputs",
+                              "activation_hooks[*].activation_outputs",
+                              "connection_hooks", "connection_hooks[0].inputs",
+                              "connection_hooks[1].inputs", "connection_hooks[2].inputs",
+                              "connection_hooks[*].inputs")
+            ),
+        ),
+        piles=("Tensor", "tuple"),
+        kept=(("step", 28672),),
+        set_number=4,
+    ),
+    "opacus_validation": Pair(
+        "opacus",
+        *same("opacus=={}", "0.10.0", "0.10.1"),
+        names=(
+            "Linear.activations",
+            *(
+                f"{owner}[{index}].activations"
+                for owner in ("model", "main.model", "Sequential")
+                for index in (0, 2, 4, "*")
+            ),
+        ),
+        piles=("Tensor",),
+        kept=(("epoch", 786432),),
+        set_number=4,
+    ),
+    "ppe_reports": Pair(
+        "pytorch-pfn-extras",
+        *same("pytorch-pfn-extras=={}", "0.2.1", "0.3.0"),
+        # Sums of the values and of their squares, tensors whose graphs grow.
+        names=(
+            "Summary._x", "Summary._x2", "DictSummary._summaries", "LogReport._summary",
+            "Reporter.observation",
+            *(
+                f"{owner}._extensions['LogReport'].extension._summary{part}"
+                for owner in ("manager", "main.manager", "train.manager", "ExtensionsManager")
+                for part in ("", "._summaries", "._summaries['train/entropy']._x",
+                             "._summaries['train/entropy']._x2", "._summaries['train/loss']._x",
+                             "._summaries['train/loss']._x2", "._summaries[*]._x",
+                             "._summaries[*]._x2")
+            ),
+        ),
+        piles=("Tensor", "AddBackward0", "CloneBackward0", "MulBackward0", "SoftmaxBackward0",
+               "LogSoftmaxBackward0"),
+        set_number=4,
+    ),
+    "spikingjelly_trials": Pair(
+        "spikingjelly",
+        *same("spikingjelly=={}", "0.0.0.0.14", "2.0.0", "loguru==0.7.3"),
+        # A circle through nodes of autograd, which the collector can't see through.
+        names=("autograd_loop", *NATIVE, "garbage"),
+        also=UNNAMED,
+        piles=("Parameter", "Tensor"),
+        is_native=True,
+        set_number=4,
+    ),
+    "torchbearer_metrics": Pair(
+        "torchbearer",
+        *same("torchbearer=={}", "0.3.0", "0.3.2"),
+        # A tensor to which each loss is added, so that its graph grows.
+        names=(
+            "Mean._sum",
+            *(
+                f"{owner}.metric_list[0].children[{index}].metric._sum"
+                for owner in ("MetricList", "trial.state[*]", "main.trial.state[*]")
+                for index in (0, 1, "*")
+            ),
+        ),
+        piles=("Tensor", "AddBackward0", "AddmmBackward0", "GeluBackward0"),
+        set_number=4,
     ),
 }  # fmt: skip
 """The programs, by the names of their files."""
