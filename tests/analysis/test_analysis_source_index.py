@@ -427,3 +427,67 @@ def test_the_container_that_gets_what_a_line_makes(line: int, name: str) -> None
 
 def test_native_memory_that_nobody_keeps_has_no_container() -> None:
     assert SourceIndex({}).kept_in("/p/train.py", 3) == ""
+
+
+HANDING = """
+import numpy as np
+import arrow, codec, parser
+
+class Record(codec.Model):
+    name: str
+
+class Own:
+    def __init__(self, rows):
+        self.rows = rows
+
+def encode(batch):
+    values = batch.tolist()
+    content = {"rows": values, "first": values[0]}
+    return codec.dumps(content, indent=1)
+
+def columns(rng):
+    parts = [rng.random() for _ in range(9)]
+    return [("a", 1), *parts]
+
+def table(rng):
+    return arrow.table(columns(rng))
+
+def count(rows):
+    cells = rows.copy()
+    total = len(cells) + sum(cells)
+    kept.append(cells)
+    return Own(cells), total
+
+def store(path, text):
+    parser.store(path, text=text)
+
+def load(path):
+    text = path.read_text()
+    store(path, text)
+    return Record(name=text)
+
+def reduce(window):
+    out = np.empty((3, 160))
+    for row, function in zip(out, functions):
+        function.reduce(window, out=row)
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "takers"),
+    [
+        (13, [("codec.dumps", 15)]),
+        (18, [("arrow.table", 22)]),
+        (25, []),
+        (34, [("parser.store", 31), ("Record", 36)]),
+        (39, [("function.reduce", 41)]),
+        (99, []),
+    ],
+    ids=["in a literal", "returned", "the program's own", "through a function", "items", "nowhere"],
+)
+def test_the_functions_of_libraries_that_get_what_a_line_makes(
+    line: int, takers: list[tuple[str, int]]
+) -> None:
+    index = SourceIndex({"/p/train.py": HANDING}, "/p")
+    found = index.handed_to("/p/train.py", line)
+    assert sorted(found) == sorted((name, f"train.py:{at}") for name, at in takers)

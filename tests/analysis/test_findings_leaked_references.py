@@ -95,6 +95,38 @@ def test_of_several_calls_in_a_line_none_is_accused() -> None:
     assert "train.py:6" in found.text
 
 
+HANDED = """import json, codec
+
+
+class Reader(list):
+    pass
+
+
+def upload(text):
+    rows = json.loads(text)
+    codec.send(rows)
+    reader = Reader(rows)
+    codec.read(reader)
+"""
+
+
+@pytest.mark.parametrize(
+    ("type_name", "function", "fed_at"),
+    [
+        ("list", "codec.send", ["train.py:10", "train.py:9"]),
+        ("__main__.Reader", "codec.read", ["train.py:12", "train.py:11"]),
+    ],
+)
+def test_whoever_is_handed_the_objects_is_accused_and_not_their_constructor(
+    type_name: str, function: str, fed_at: list[str]
+) -> None:
+    """Of a class of the program's the lines that call it make the objects."""
+    found = leaked(report_with(lambda n: 4 * n, type_name=type_name, line=9, source=HANDED))
+    assert found is not None
+    assert found.title == f"References to {type_name} objects are leaked by {function}"
+    assert found.fed_at == fed_at
+
+
 def test_others_of_the_type_may_come_and_go() -> None:
     assert leaked(report_with(lambda step: 4 * step + step % 3))
 

@@ -95,6 +95,14 @@ def called(accusation: dict[str, Any]) -> str:
     return str(accusation.get("name") or accusation["kind"])
 
 
+def names_of(accusation: dict[str, Any]) -> set[str]:
+    """Return what an accusation counts as: growth without a name that names the library which
+    allocates it is ``native`` too.
+    """
+    names_library = accusation.get("title", "").startswith("Native memory grows in ")
+    return {called(accusation), *(["native"] if names_library else [])}
+
+
 def share_of_growth(report: dict[str, Any], share: str) -> float | None:
     """Return a share of the host memory's growth; none where little grew."""
     shares = {item["metric"]: item[share] for item in report["growth"]}
@@ -124,7 +132,7 @@ def score(case: Case, outcome: Outcome) -> Score:
             score_leak(case, leak, found, kept)
             for leak, kept in zip(case.leaks, outcome.kept, strict=True)
         ],
-        [called(item) for item in found if called(item) not in known],
+        [called(item) for item in found if not known & names_of(item)],
         share_of_growth(report, "explained_share"),
         share_of_growth(report, "named_share"),
         outcome.seconds,
@@ -138,7 +146,7 @@ def score_leak(
     """Return how well one leak was found among the accusations."""
     size = next(iter(kept.values()), 0.0)
     for rank, item in enumerate(found, 1):
-        if called(item) in leak.names and item["growth"] == leak.growth:
+        if names_of(item) & set(leak.names) and item["growth"] == leak.growth:
             truth, rate = kept.get(item["unit"]), item["bytes_per_unit"]
             error = abs(rate - truth) / truth if truth and rate is not None else None
             lines = feeding_lines(case.program, leak)

@@ -146,3 +146,13 @@ def test_every_program_has_a_truth_and_every_leak_its_lines() -> None:
     assert set((Path(__file__).parent / "cases").glob("*.py")) <= known
     assert all(case.program.exists() for case in cases())
     assert all(feeding_lines(case.program, leak) for case in cases() for leak in case.leaks)
+
+
+def test_growth_without_a_name_is_native_where_the_library_is_named(tmp_path: Path) -> None:
+    case = a_case(tmp_path, Leak(("native",), key="kept"))
+    for title, rank in (("Native memory grows in libz.so.1, called at keeps.py:4", 1),
+                        ("Memory grows outside everything that has a name", None)):  # fmt: skip
+        found = culprit("", 4, kind="unexplained", title=title)
+        report = a_report() | {"findings": [found]}
+        judged = score(case, Outcome(report, 1.0, TRUE_BYTES[:1], ""))
+        assert judged.leaks[0].rank == rank

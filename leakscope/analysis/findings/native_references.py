@@ -16,6 +16,7 @@ without a name is put down to it.
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -142,12 +143,12 @@ def _readings(case: RunContext, type_name: str) -> tuple[IntArray, FloatArray, F
 
 
 def _finding(case: RunContext, term: Term, heads: HeadObjects, trend: Trend) -> Finding:
-    made_by, takers = _call(case), handed_to(case, case.unnamed_sites)
+    made_by, takers = _call(case, heads.type), handed_to(case, _made_at(case, heads.type))
     call = made_by or (takers[0] if len(takers) == 1 else None)
     subject = f"{call.function} at {call.location}" if call is not None else "Native code"
     each = "a reference" if heads.most_references == 1 else f"{heads.most_references} references"
     objects = f"{heads.type} object"
-    lines = case.unnamed_lines
+    lines = [case.sources.location(*site) for site in _made_at(case, heads.type)]
     made = f" They were made at {lines[0]}{handed_on(takers)}." if lines and not made_by else ""
     taking = [taker.location for taker in takers]
     return to_finding(
@@ -199,13 +200,31 @@ def handed_on(takers: Sequence[LibraryCall]) -> str:
     return f", and handed to {named}" if named else ""
 
 
-def _call(case: RunContext) -> LibraryCall | None:
+def _made_at(case: RunContext, type_name: str) -> list[tuple[str, int]]:
+    """Return the lines that make the objects of a type: of one of the program's classes those that
+    call it, else those below which what has no name was seen to be made.
+    """
+    if not case.sources.defines(type_name):
+        return case.unnamed_sites
+    return case.sources.calls_of_class(type_name.rpartition(".")[2]) or case.unnamed_sites
+
+
+def _call(case: RunContext, type_name: str) -> LibraryCall | None:
     """Return the only call into a library at the line that made most of the objects, if there is
     just one.
     """
-    if not case.unnamed_sites:
+    if not case.unnamed_sites or case.sources.defines(type_name):
         return None
-    file, line = case.unnamed_sites[0]
+    site = case.unnamed_sites[0]
+    makers = makers_at(case, site, type_name)
+    return LibraryCall(makers.pop(), case.sources.location(*site)) if len(makers) == 1 else None
+
+
+def makers_at(case: RunContext, site: tuple[str, int], type_name: str) -> set[str]:
+    """Return the functions of libraries that are called at a line, without those that make objects
+    of a type as a matter of course: of the standard library, and of the one that has the type.
+    """
+    file, line = site
     found = {
         name
         for statement in case.sources.program.statements
@@ -214,9 +233,8 @@ def _call(case: RunContext) -> LibraryCall | None:
         if isinstance(node, ast.Call) and node.lineno <= line <= (node.end_lineno or node.lineno)
         if (name := imported_name(node.func, statement.scope))
     }
-    if len(found) != 1:
-        return None
-    return LibraryCall(found.pop(), case.sources.location(file, line))
+    usual = sys.stdlib_module_names | {type_name.partition(".")[0]}
+    return {name for name in found if name.partition(".")[0] not in usual}
 
 
 def _remedy(call: LibraryCall | None) -> Remedy:

@@ -26,6 +26,7 @@ from leakscope.analysis.findings.native_references import (
     find_registration,
     handed_on,
     handed_to,
+    makers_at,
 )
 from leakscope.analysis.findings.training_loop import gradient_cycle, is_gradient_cycle
 from leakscope.analysis.growth import judge, policy
@@ -263,6 +264,7 @@ def _native(case: RunContext, term: Term, native: list[NativeGrowth], ledger: Le
     # What torch allocates below a line may be kernels, plans and graphs, not what the line returns.
     is_known = bool(first.location) and not is_of_torch(first)
     keeper = case.sources.kept_in(first.file, first.line) if is_known else ""
+    takers = handed_to(case, [(first.file, first.line)]) if is_known and not keeper else []
     rows = "; ".join(
         f"{n.name}{' at ' + n.location if n.location else ''} {human_bytes(n.gained_bytes)}"
         for n in native[:MOST_SITES]
@@ -270,7 +272,7 @@ def _native(case: RunContext, term: Term, native: list[NativeGrowth], ledger: Le
     return to_finding(
         "unexplained",
         f"Native memory grows in {first.library}{place}"
-        f"{', whose result goes into ' + keeper if keeper else ''}",
+        f"{', whose result goes into ' + keeper if keeper else handed_on(takers)}",
         f"{human_bytes(left)} of growth ({human_share(min(term.share, 1.0))}) is in no Python "
         f"object. Of sampled native allocations these go on growing (estimates): {rows}."
         f"{_by_threads(native[:MOST_SITES])}"
@@ -280,7 +282,14 @@ def _native(case: RunContext, term: Term, native: list[NativeGrowth], ledger: Le
         trend=term.trend,
         share=term.share,
         total_bytes=left,
-        fed_at=list(dict.fromkeys(n.location for n in native[:MOST_SITES] if n.location)),
+        fed_at=list(
+            dict.fromkeys(
+                [
+                    *(n.location for n in native[:MOST_SITES] if n.location),
+                    *(t.location for t in takers),
+                ]
+            )
+        ),
         falsifier=(
             "A warm-up of the library would have ended within the run.",
             f"It grew through the last {plural(term.trend.points, 'reading')}.",
@@ -317,7 +326,10 @@ def _unreached(
     """
     left = term.trend.net_bytes
     sampled = (n.location for n in objects[:MOST_SITES] if n.location)
-    takers = handed_to(case, [(n.file, n.line) for n in objects if n.location])
+    sites = [(n.file, n.line) for n in objects if n.location]
+    type_name = "numpy.ndarray" if objects[0].owner is NativeOwner.ARRAY else ""
+    is_suspect = bool(sites) and bool(makers_at(case, sites[0], type_name))
+    takers = [] if is_suspect else handed_to(case, sites)
     traced = case.small_object_lines[:MOST_SITES]
     places = traced if traced and _are_small(objects) else list(dict.fromkeys(sampled))
     rows = (

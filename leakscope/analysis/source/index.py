@@ -185,6 +185,15 @@ class SourceIndex:
         made = self._statement_at(self.files.in_text(Site(file=file, line=line)))
         return find_keeper(self.program, made) if made is not None else ""
 
+    def calls_of_class(self, name: str) -> list[tuple[str, int]]:
+        """Return where a class of the program's is called, as files and lines."""
+        return [
+            (statement.scope.module.file, call.lineno)
+            for statement in self.program.mentioning(name)
+            for call in calls_in(statement.node)
+            if last_name(call.func) == name
+        ]
+
     def handed_to(self, file: str, line: int) -> list[tuple[str, str]]:
         """Return the functions of libraries that are handed what a line makes, each as it is
         written, with where it is called.

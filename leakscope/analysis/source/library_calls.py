@@ -708,12 +708,18 @@ class _TakerFinder:
 
     def _take(self, call: ast.Call, statement: Statement) -> None:
         function = last_name(call.func)
-        is_own = function in self._program.classes or bool(
-            self._types.called_functions(call.func, statement.scope)
-        )
+        is_own = bool(self._types.called_functions(call.func, statement.scope))
+        is_own |= any(map(_constructs_itself, self._program.classes.get(function, [])))
         is_builtin = isinstance(call.func, ast.Name) and function in _BUILTINS
         if not (is_own or is_builtin or function in _PUTTING):
             self.found.append((call, statement))
+
+
+def _constructs_itself(cls: CodeScope) -> bool:
+    """Return whether a class has a constructor of its own, or no base in a library that may."""
+    bases = cls.node.bases if isinstance(cls.node, ast.ClassDef) else []
+    is_library = any(last_name(base) not in _BUILTINS for base in bases)
+    return not is_library or any(child.name in {"__init__", "__new__"} for child in cls.children)
 
 
 def _values(call: ast.Call) -> list[ast.expr]:
