@@ -460,13 +460,11 @@ class Measuring:
 
     @contextmanager
     def _charged(self, activity: str) -> Iterator[None]:
-        # Nothing of the program runs during a census, in whatever thread that is taken.
-        clock = self._clock if activity == "census" else self._cost_clock
-        began = clock()
+        began = self._cost_clock()
         try:
             yield
         finally:
-            self._costs.spend(activity, clock() - began)
+            self._costs.spend(activity, self._cost_clock() - began)
 
 
 _INSIDE = (BoundaryKind.STEP, BoundaryKind.BATCH)

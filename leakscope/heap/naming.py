@@ -11,6 +11,7 @@ and the interpreter's own accessors.
 
 from __future__ import annotations
 
+import re
 import types
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
@@ -221,8 +222,12 @@ def _place_with(place: NamedObject | None, count: int) -> NamedObject | None:
     return place if place is not None and len(place.steps) == count else None
 
 
+_FUNCTION_OF_PROPERTY = re.compile(r"\.fget(?=$|[.\[⟨])")
+
+
 def _spoken(steps: str) -> str:
-    return steps.replace("·", ".")
+    """Return steps as a person writes them: of a property its function is the property."""
+    return _FUNCTION_OF_PROPERTY.sub("", steps.replace("·", "."))
 
 
 def _plain(qualname: str) -> str:

@@ -57,6 +57,25 @@ def test_what_a_phase_alone_holds_is_seen_to_climb_without_a_look_at_its_beginni
     assert peak.bytes_per_unit == pytest.approx(250 * KIB, rel=0.02)
 
 
+@pytest.mark.parametrize("size", [200 * KIB, 8 * KIB])
+def test_what_is_emptied_before_its_only_phase_ends_is_judged_by_what_it_came_to(
+    size: float,
+) -> None:
+    """The last look lies in the middle of training, and the one at its end shows it empty."""
+    steps = 400
+    program = Program(
+        epochs=1, steps=steps, validation=10, inner=12, endless=True, validate_every=steps
+    )
+    climbing = Thing("main()·hooks", lambda s: 32 * KIB + size * s.step * (s.step < steps))
+    run = program.plant(climbing).build()
+    for place, m in enumerate(run.main.measurements):
+        if steps / 2 < m.boundary.step < steps:
+            run.main.measurements[place] = replace(m, census=None)
+    (peak,) = [c for c in analyse(run).culprits if c.growth == "within"]
+    assert (peak.name, peak.falls_back) == ("main.hooks", True)
+    assert peak.severity is (Severity.WARNING if size > 100 * KIB else Severity.NOTE)
+
+
 def with_arrivals(count: int) -> Report:
     """Return the report of a run in which so many names of 12 MiB come one after the other."""
     names = [f"main()·run.part_{n}" for n in range(count)]

@@ -30,6 +30,8 @@ class Pair:
     """Bytes per unit, where they were counted."""
     is_native: bool = False
     """Whether native code forgot references or blocks, so that no container grows."""
+    growth: str = "across"
+    """``within`` where something empties it before the program ends."""
     set_number: int = 2
     """1 of the six that came with the zoo's ninth set, 2 of the fourteen after them, 3 of the
     eighteen that followed, 4 of the twelve around training."""
@@ -37,7 +39,8 @@ class Pair:
     @property
     def truth(self) -> Truth:
         """What is true of the leaking release."""
-        return Truth((Leak(self.names, also=self.also, kept=dict(self.kept)),))
+        leak = Leak(self.names, also=self.also, kept=dict(self.kept), growth=self.growth)
+        return Truth((leak,))
 
 
 def same(template: str, leaking: str, repaired: str, *more: str) -> tuple[tuple[str, ...], ...]:
@@ -426,6 +429,7 @@ PAIRS: dict[str, Pair] = {
             "beartype._util.bear.utilbearblack.is_object_blacklisted",
             "utilbearblack.is_object_blacklisted", "is_object_blacklisted",
             "is_object_blacklisted.args_flat_to_return_value", "args_flat_to_return_value",
+            "beartype._util.bear.utilbearblack.is_object_blacklisted⟨args_flat_to_return_value⟩",
         ),
         piles=("function", "cell", "tuple", "Tensor"),
         kept=(("step", 83200),),
@@ -534,6 +538,7 @@ PAIRS: dict[str, Pair] = {
         ),
         piles=("Tensor", "tuple"),
         kept=(("step", 28672),),
+        growth="within",
         set_number=4,
     ),
     "opacus_validation": Pair(
@@ -575,7 +580,7 @@ PAIRS: dict[str, Pair] = {
         "spikingjelly",
         *same("spikingjelly=={}", "0.0.0.0.14", "2.0.0", "loguru==0.7.3"),
         # A circle through nodes of autograd, which the collector can't see through.
-        names=("autograd_loop", *NATIVE, "garbage"),
+        names=("autograd_loop", "gradient_cycle", *NATIVE, "garbage"),
         also=UNNAMED,
         piles=("Parameter", "Tensor"),
         is_native=True,
@@ -588,8 +593,9 @@ PAIRS: dict[str, Pair] = {
         names=(
             "Mean._sum",
             *(
-                f"{owner}.metric_list[0].children[{index}].metric._sum"
+                f"{owner}.metric_list[{first}].children[{index}].metric._sum"
                 for owner in ("MetricList", "trial.state[*]", "main.trial.state[*]")
+                for first in (0, "*")
                 for index in (0, 1, "*")
             ),
         ),

@@ -39,6 +39,8 @@ class WorkUnit:
         return float(self.done[-1] - self.done[0]) if len(self.done) else 0.0
 
 
+MOST_PASSAGES = 50
+"""Passages by which the usual one is known."""
 WORKER_PHASE = "pass"
 """The phase of a loader's worker, a way through its loader, and the unit of what it does."""
 
@@ -83,6 +85,16 @@ def unit_within(track: BoundaryTable, phase: str) -> WorkUnit:
     if is_training(phase) and track.step.any():
         return unit_of_phase(track, phase)
     return WorkUnit("batch", phase, batches_done(track, phase))
+
+
+def passage_length(track: BoundaryTable, phase: str) -> float:
+    """Return the usual work of a passage through a phase, in its unit of growth within; 0 where no
+    work was counted.
+    """
+    done, mine = unit_within(track, phase).done, track.phase == track.phase_code(phase)
+    work = [np.ptp(done[mine & (track.occurrence == o)]) for o in np.unique(track.occurrence[mine])]
+    counted = [length for length in work[:MOST_PASSAGES] if length > 0]
+    return float(np.median(counted)) if counted else 0.0
 
 
 def epochs_are_visible(boundaries: Iterable[Boundary]) -> bool:

@@ -372,6 +372,8 @@ class Occurrence:
 
     def falls(self, values: FloatArray) -> bool | None:
         """Return whether the climb was released, None when no census shows it."""
+        if len(self.climb(values)) < len(self.inside):
+            return True
         if not len(self.after):
             return None
         left = float(np.nan_to_num(values[self.after]).min()) - self.base(values)

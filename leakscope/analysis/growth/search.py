@@ -456,9 +456,25 @@ def accumulation_points(table: RowTable, growers: dict[int, Grower]) -> list[int
             tops.append(path)
         else:
             growing[above].append(path)
-    walk = _Walk(table, growers, growing, table.children())
+    walk = _Walk(table, growers, growing, _retained_below(table, growers))
     points = [_head_of_chain(table, growers, p) for top in tops for p in walk.down(top)]
     return list(dict.fromkeys(points))
+
+
+def _retained_below(table: RowTable, growers: dict[int, Grower]) -> dict[int, list[int]]:
+    """Return the rows that lie directly below each path; what grows is below the next that grows.
+
+    A dict whose entries something else refers to as well retains none of them: what is named
+    through it belongs to the object that has both.
+    """
+    below: dict[int, list[int]] = defaultdict(list)
+    for path in range(len(table.paths)):
+        above = table.parent(path)
+        if above is not None and path in growers and above not in growers:
+            above = next((a for a in reversed(table.ancestors(path)) if a in growers), above)
+        if above is not None:
+            below[above].append(path)
+    return below
 
 
 def _head_of_chain(table: RowTable, growers: dict[int, Grower], point: int) -> int:

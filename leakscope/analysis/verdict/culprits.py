@@ -9,6 +9,7 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -30,6 +31,7 @@ from leakscope.analysis.columns.series import (
     RowTable,
     own_bytes,
 )
+from leakscope.analysis.columns.units import passage_length
 from leakscope.analysis.findings.gauge_rules import Pileup
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.events import EventFit, counters_at, fit_events
@@ -75,6 +77,7 @@ from leakscope.model.report import (
     Severity,
 )
 from leakscope.model.text import human_bytes, human_count
+from leakscope.model.trend import Reason
 
 MOST_NOTES = 12
 MOST_POINTS = 200
@@ -316,22 +319,29 @@ def _judge_within(case: RunContext, growers: list[Grower]) -> list[Judged]:
             for o in growers
             if o.growth == "within" and (o.phase, o.device) == (g.phase, g.device)
         ]
-        together = sum(o.gained for o in peers)
-        height = phase_height(case, g.phase, g.device, together)
-        whole = max(together, height.rise)
-        share = min(g.gained / whole, 1.0) if whole > 0 else 0.0
-        grade = severity.of_within(g.gained, together, height)
-        judged.append(Judged(g, grade, share, None, _peak(case, g)))
+        together = sum(map(partial(_height, case), peers))
+        phase = phase_height(case, g.phase, g.device, together)
+        whole, height = max(together, phase.rise), _height(case, g)
+        share = min(height / whole, 1.0) if whole > 0 else 0.0
+        grade = severity.of_within(height, together, phase)
+        judged.append(Judged(g, grade, share, None, float(g.y[-1]) + _unseen(case, g)))
         if grade is Severity.NOTE:
             _note_floor(case, g, g.gained)
     return judged
 
 
-def _peak(case: RunContext, g: Grower) -> float:
-    """Return what a container that climbs comes to by the last batch of its phase."""
-    ended = int(case.track.batch[case.table.at[g.columns[-1]]])
-    left = max(case.track.batches_per_occurrence(g.phase) - ended, 0.0)
-    return float(g.y[-1]) + left * g.trend.bytes_per_unit
+def _height(case: RunContext, g: Grower) -> float:
+    """Return what a container gains in a phase: of one that was passed through once also what it
+    gained after the last look, for no other passage was looked at nearer to its end.
+    """
+    is_steady = g.trend.reason is Reason.STEADY and case.track.begun(g.phase) == 1
+    return g.gained + (_unseen(case, g) if is_steady else 0.0)
+
+
+def _unseen(case: RunContext, g: Grower) -> float:
+    """Return what a container that climbs gains from the last look to the end of its phase."""
+    left = passage_length(case.track, g.phase) - float(g.x[-1])
+    return max(left, 0.0) * g.trend.bytes_per_unit
 
 
 def _culprit(
