@@ -113,6 +113,14 @@ class TestHost:
         assert report.findings[0].kind == "out_of_memory"
         assert report.findings[0].severity is Severity.CRITICAL
 
+    def test_a_census_in_which_no_name_holds_much_is_not_said_to_be_missing(self):
+        libraries = census(other={"host": 3 * GIB})
+        for seen, ending in ((libraries, "No name holds much of it."),
+                             (None, "What was live, no census shows.")):  # fmt: skip
+            run = failed(Program(epochs=1, inner=0).build(), host(census=seen))
+            run.main.measurements[:] = [m for m in run.main.measurements if m.census is None]
+            assert report_of(run).headline.endswith(ending)
+
     def test_next_to_a_leak_the_first_line_leaves_figures_to_the_section(self):
         report = report_of(failed(Program().leak("main()·history", MIB).build(), host()))
         assert report.headline.startswith(

@@ -438,10 +438,10 @@ def _is_growth(finding: Finding) -> bool:
 
 
 def _blame(ended: OutOfMemory) -> str:
-    if not ended.names:
+    if not ended.names and ended.live_bytes is None:
         return "What was live, no census shows."
-    most = ended.names[0]
-    if most.bytes < policy.LITTLE_SHARE * (ended.live_bytes or 0):
+    most = next(iter(ended.names), None)
+    if most is None or most.bytes < policy.LITTLE_SHARE * (ended.live_bytes or 0):
         return "No name holds much of it."
     return f"Most was held by {clipped(most.name, LONGEST_NAME)}: {human_bytes(most.bytes)}."
 
