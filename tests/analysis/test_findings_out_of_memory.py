@@ -117,7 +117,7 @@ class TestHost:
         libraries = census(other={"host": 3 * GIB})
         for seen, ending in ((libraries, "No name holds much of it."),
                              (None, "What was live, no census shows.")):  # fmt: skip
-            run = failed(Program(epochs=1, inner=0).build(), host(census=seen))
+            run = failed(Program(epochs=1).build(), host(census=seen))
             run.main.measurements[:] = [m for m in run.main.measurements if m.census is None]
             assert report_of(run).headline.endswith(ending)
 

@@ -438,7 +438,7 @@ def _is_growth(finding: Finding) -> bool:
 
 
 def _blame(ended: OutOfMemory) -> str:
-    if not ended.names and ended.live_bytes is None:
+    if not ended.names and not ended.components:
         return "What was live, no census shows."
     most = next(iter(ended.names), None)
     if most is None or most.bytes < policy.LITTLE_SHARE * (ended.live_bytes or 0):
