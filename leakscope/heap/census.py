@@ -54,6 +54,7 @@ from leakscope.model.census import (
     HeadObjects,
     Site,
     Waiting,
+    WaitKind,
     package_paths,
 )
 from leakscope.model.device import DeviceStorages
@@ -112,6 +113,7 @@ class CensusTaker:
         self._max_rows = max_rows
         self._device_storages: list[DeviceStorages] = []
         self._waiting: list[Waiting] = []
+        self._waiting_at_first: dict[tuple[WaitKind, str, int], int] = {}
         self._work_items = work_items
         self._seal, self._sealed_roots, self._sealed_rows = Seal(), SealedRoots(), SealedRows()
         # A worker is a copy: to go through all that it inherited would cost a census.
@@ -287,7 +289,9 @@ class CensusTaker:
     def _census_of(self, scope: CensusScope, unwound: Sequence[FrameType]) -> Census:
         full = scope is CensusScope.FULL
         # Kept by this object, for no walk looks at what a function of ours holds.
-        self._waiting = waiting_groups(self._ownership, self._definitions, judges=True)
+        self._waiting = waiting_groups(
+            self._ownership, self._definitions, judges=True, at_first=self._waiting_at_first
+        )
         is_whole = full and (not can_seal() or self._seal.is_empty)
         # A full walk has rows for what hangs elsewhere, but no sum to compare with others.
         weighed = self._weigh(unwound) if full else None

@@ -36,6 +36,9 @@ _MOST_FRAMES = 64
 _JUDGED = 3
 """Of each group, so many are looked at for who can wake them."""
 _MOST_AROUND = 600
+"""Objects that are entered, and entries that one of them may have."""
+_MOST_KNOWN = 200
+"""Groups whose first number is kept: a program may make up any number of functions."""
 _TASK_SETS = ("_all_tasks", "_scheduled_tasks")
 """Weak sets of :mod:`asyncio.tasks`: of CPython up to 3.11, and of 3.12 and 3.13."""
 _AWAITED: dict[type, Any] = {
@@ -62,11 +65,17 @@ class _Group:
 
 
 def waiting_groups(
-    ownership: Ownership, definitions: Definitions, *, judges: bool = False
+    ownership: Ownership,
+    definitions: Definitions,
+    *,
+    judges: bool = False,
+    at_first: dict[tuple[WaitKind, str, int], int] | None = None,
 ) -> list[Waiting]:
     """Return the tasks and threads that run the same function, the most numerous first.
 
-    ``judges`` also says of how many nothing else can wake them, judging by a few.
+    ``judges`` also says of how many nothing else can wake them, judging by a few. Where
+    ``at_first`` is given, which keeps how many of a group there were when it was first seen, groups
+    that have no more since aren't judged again: that takes milliseconds.
     """
     groups: dict[tuple[WaitKind, str, int], _Group] = {}
     looker = _Looker(ownership, definitions, groups)
@@ -85,9 +94,15 @@ def waiting_groups(
     scales = {WaitKind.TASK: task_scale, WaitKind.THREAD: thread_scale}
     found = [group for group in groups.values() if group.count >= FEWEST_ALIKE]
     found.sort(key=lambda group: -group.count)
-    return [
-        _waiting_record(group, scales[group.kind], judges=judges) for group in found[:MOST_GROUPS]
-    ]
+    records = []
+    for group in found[:MOST_GROUPS]:
+        key = (group.kind, group.name, group.line)
+        first = -1 if at_first is None else at_first.get(key, -1)
+        if at_first is not None and len(at_first) < _MOST_KNOWN:
+            at_first.setdefault(key, group.count)
+        is_judged = judges and group.count > first
+        records.append(_waiting_record(group, scales[group.kind], judges=is_judged))
+    return records
 
 
 def _waiting_record(group: _Group, scale: float, *, judges: bool) -> Waiting:
@@ -411,4 +426,6 @@ class _Around:
 def _referents(obj: object) -> list[Any]:
     if type(obj) is types.FunctionType:  # its globals lead everywhere
         return list(obj.__closure__ or ())
+    if (anatomy.plain_length(obj) or 0) > _MOST_AROUND:
+        return []  # data: what it refers to is thousands of objects, none of which waits
     return gc.get_referents(obj)

@@ -306,3 +306,35 @@ def test_what_a_running_coroutine_awaits_is_not_read(monkeypatch: pytest.MonkeyP
     asyncio.run(main())
     assert found == {False: ["main"], True: ["waits", "sleep"]}
     assert {coroutine.cr_code.co_name for coroutine in read} == {"waits", "sleep"}
+
+
+def test_data_around_a_waiting_task_is_not_gone_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task of a server leads to all that the server keeps."""
+    entered: list[int] = []
+    referents = heap_waiting._referents
+    monkeypatch.setattr(
+        heap_waiting,
+        "_referents",
+        lambda obj: entered.append(len(found := referents(obj))) or found,
+    )
+
+    async def wait_for(event, kept):
+        await event.wait()
+        return kept
+
+    async def main():
+        event, kept = asyncio.Event(), {number: [number] for number in range(100_000)}
+        tasks = [asyncio.create_task(wait_for(event, kept)) for _ in range(8)]
+        await asyncio.sleep(0)
+        taker = CensusTaker(project_root=".")
+        taker.take(CensusScope.FOCUSED)
+        first, entered[:] = list(entered), []
+        taker.take(CensusScope.FOCUSED)
+        event.set()
+        await asyncio.gather(*tasks)
+        return first
+
+    first = asyncio.run(main())
+    assert first
+    assert max(first) < 10_000
+    assert not entered, "there are no more of them than at the first look"
