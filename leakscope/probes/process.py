@@ -185,6 +185,8 @@ class SystemProbe(GuardedProbe):
 
     def __init__(self) -> None:
         self._begun = time.time()
+        self._older: set[str] = set()
+        """Files in shared memory that were there before, or are somebody else's."""
 
     def measure(self) -> dict[str, int]:
         """Return what this platform reports of them."""
@@ -195,7 +197,7 @@ class SystemProbe(GuardedProbe):
         if _IS_LINUX:
             links = read_links()
             gauges |= open_files(links)
-            gauges |= shared_memory(self._begun)
+            gauges |= shared_memory(self._begun, self._older)
             gauges[gauge.SHM_UNMAPPED] = unmapped_shared_memory(links, self._begun)
         return gauges
 
@@ -315,8 +317,11 @@ def _mapped_shared_files() -> Iterator[_File]:
                 yield os.makedev(int(major, 16), int(minor, 16)), int(inode)
 
 
-def shared_memory(since: float) -> dict[str, int]:
+def shared_memory(since: float, older: set[str] | None = None) -> dict[str, int]:
     """Return what lies in shared memory, and what of it are named files made since a time.
+
+    ``older`` has names of files that don't count, and is kept up to date: they aren't looked at
+    again. Each look lets go of the interpreter's lock, for which a busy program makes us wait.
 
     All of it is the whole machine's or container's: the file system's own count, not a sum over its
     files, for tensors on their way between processes lie in files whose names are removed already.
@@ -325,7 +330,7 @@ def shared_memory(since: float) -> dict[str, int]:
         return {}
     status = os.statvfs(_SHM)
     used = (status.f_blocks - status.f_bfree) * status.f_frsize
-    return {gauge.SHM: used, gauge.SHM_FILES: _files_made(since) if used else 0}
+    return {gauge.SHM: used, gauge.SHM_FILES: _files_made(since, older) if used else 0}
 
 
 def _is_mounted() -> bool:
@@ -336,21 +341,29 @@ def _is_mounted() -> bool:
         return False
 
 
-def _files_made(since: float) -> int:
+def _files_made(since: float, older: set[str] | None) -> int:
     """Return the bytes of this user's named files; other programs of the same user may have made
     some. Names given by torch show the process: those of a program that runs alongside this one are
     left out.
     """
     user, total = os.geteuid(), 0
+    known, passed_over = older or set(), set()
     with os.scandir(_SHM) as files:
         for file in files:
+            if file.name in known:
+                passed_over.add(file.name)
+                continue
             try:
                 status = file.stat(follow_symlinks=False)
             except ours(OSError):  # gone meanwhile
                 continue
-            is_new = status.st_uid == user and status.st_ctime >= since
-            if is_new and not _is_of_another_program(file.name):
+            if status.st_uid != user or status.st_ctime < since:
+                passed_over.add(file.name)
+            elif not _is_of_another_program(file.name):
                 total += status.st_blocks * _BLOCK
+    if older is not None:
+        older.clear()
+        older.update(passed_over)
     return total
 
 

@@ -8,6 +8,7 @@ import os
 import resource
 import subprocess
 import sys
+import time
 import types
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from leakscope.probes.process import (
     SystemProbe,
     divided,
     machine_swaps,
+    shared_memory,
     swapped_bytes,
 )
 
@@ -246,6 +248,22 @@ def test_files_that_torch_made_in_another_program_that_runs_are_left_out(is_of_t
             other.stdin.close()
     # The machine's other programs use it too: only an undisturbed moment tells.
     assert 2 * MB * is_of_this_job in seen, seen
+
+
+@linux
+@pytest.mark.skipif(not os.path.ismount("/dev/shm"), reason="no shared memory file system")
+def test_files_that_were_there_before_are_looked_at_once():
+    path = Path(f"/dev/shm/leakscope-old-{os.getpid()}")
+    path.write_bytes(bytes(MB))
+    try:
+        time.sleep(0.05)
+        older: set[str] = set()
+        shared_memory(time.time(), older)
+        assert path.name in older
+    finally:
+        path.unlink()
+    shared_memory(time.time(), older)
+    assert path.name not in older, "nothing is kept of files that are gone"
 
 
 def gained_by_a_named_file(path: Path, size: int) -> int:
