@@ -266,6 +266,21 @@ def test_irregular_growth_that_goes_on_more_slowly_has_not_stopped(
     assert found.verdict is verdict
 
 
+@pytest.mark.parametrize(
+    ("late", "grows"),
+    [((953, 1090, 1103), False), ((1250, 1500, 1520), True)],
+    ids=["entries that expire", "a leak with a release"],
+)
+def test_what_was_about_as_high_in_the_first_half_is_not_accused(
+    late: tuple[int, ...], grows: bool
+) -> None:
+    work = np.array([303, 403, 505, 709, 912, 1217, 1522, 1542], dtype=float)
+    kib = np.array([616, 866, 1042, 928, 891, *late], dtype=float)
+    found = judged(1024 * kib, work, noise=4096)
+    assert found.is_growing is grows
+    assert not found.is_bounded
+
+
 def test_one_rise_at_the_last_look_is_no_growth_however_long_ago_the_one_before_was() -> None:
     work = np.array([1, 5, 6, 8, 10, 12, 13, 24, 25, 37, 46, 145, 481], dtype=float)
     assert not judged([0.0] * 12 + [5e6], work, noise=4096).is_growing

@@ -109,7 +109,7 @@ def judge_growth(x: FloatArray, y: FloatArray, *, noise: float = 0.0) -> GrowthJ
         found = _concluded(series, TrendVerdict.GROWING, Reason.STEADY, float(series.x[0]))
     if not found.is_growing:
         return found
-    if _rises_by_a_tooth(series):
+    if _rises_by_a_tooth(series) or _was_as_high_before(series, found):
         reason = Reason.SCATTERED
     elif _may_have_stopped_unread(series):
         reason = Reason.SETTLING
@@ -168,6 +168,20 @@ def _rises_by_a_tooth(series: Series) -> bool:
         return False
     released = series.until_last_release()
     return len(released.kept_x) < policy.FEWEST_READINGS or not _judge_shape(released).is_growing
+
+
+def _was_as_high_before(series: Series, found: GrowthJudgement) -> bool:
+    """Return whether a tail that falls in between reaches hardly higher in its second half than in
+    its first: what is kept more may be a population's that goes up and down.
+    """
+    later = series.x >= found.tail_from
+    x, y = series.x[later], series.y[later]
+    falls = bool((np.diff(y) < -series.noise).any())
+    is_early = x <= (x[0] + x[-1]) / 2
+    if not falls or len(x) < policy.FEWEST_GROWING or is_early.all():
+        return False
+    higher = float(y[~is_early].max() - y[is_early].max())
+    return higher < policy.CONSIDERABLE_SHARE * found.rate.rate * float(x[-1] - x[0])
 
 
 def _may_have_stopped_unread(series: Series) -> bool:
