@@ -171,14 +171,16 @@ def _rises_by_a_tooth(series: Series) -> bool:
 
 
 def _was_as_high_before(series: Series, found: GrowthJudgement) -> bool:
-    """Return whether a tail that falls in between reaches hardly higher in its second half than in
-    its first: what is kept more may be a population's that goes up and down.
+    """Return whether a tail of few readings falls in between and reaches hardly higher in its
+    second half than in its first: what is kept more may be a population's that goes up and down.
+
+    Of more readings their slope and its interval tell that.
     """
     later = series.x >= found.tail_from
     x, y = series.x[later], series.y[later]
     falls = bool((np.diff(y) < -series.noise).any())
     is_early = x <= (x[0] + x[-1]) / 2
-    if not falls or len(x) < policy.FEWEST_GROWING or is_early.all():
+    if not falls or not policy.FEWEST_GROWING <= len(x) <= policy.FEW_READINGS or is_early.all():
         return False
     higher = float(y[~is_early].max() - y[is_early].max())
     return higher < policy.CONSIDERABLE_SHARE * found.rate.rate * float(x[-1] - x[0])
