@@ -160,7 +160,7 @@ def _finding(case: RunContext, term: Term, heads: HeadObjects, trend: Trend) -> 
         f"{trend.unit}.{made} {subject} takes a reference and never gives it back, or keeps the "
         "objects in a structure of its own that is never emptied.",
         _remedy(call),
-        fed_at=list(dict.fromkeys([*lines, *taking] if made_by else [*taking, *lines])),
+        fed_at=lines if made_by else list(dict.fromkeys([*taking, *lines])),
         severity=Severity.WARNING,
         trend=trend,
         share=term.share * min(trend.net_bytes / max(term.trend.net_bytes, 1.0), 1.0),
