@@ -431,7 +431,7 @@ def test_native_memory_that_nobody_keeps_has_no_container() -> None:
 
 HANDING = """
 import numpy as np
-import arrow, codec, parser
+import arrow, codec, json, parser
 
 class Record(codec.Model):
     name: str
@@ -442,7 +442,7 @@ class Own:
 
 def encode(batch):
     values = batch.tolist()
-    content = {"rows": values, "first": values[0]}
+    content = {"rows": values, "text": json.dumps(values)}
     return codec.dumps(content, indent=1)
 
 def columns(rng):

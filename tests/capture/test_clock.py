@@ -14,7 +14,7 @@ import pytest
 from leakscope.capture import clock as module
 from leakscope.capture import policy
 from leakscope.capture.budget import Costs
-from leakscope.capture.clock import BoundaryClock
+from leakscope.capture.clock import BoundaryClock, CostClock
 from leakscope.capture.dispatch import EventDispatcher, Guard
 from leakscope.capture.unobservable import changes_graphs
 from leakscope.heap.pausing import frames_of_other_threads
@@ -181,3 +181,22 @@ def test_backward_pass_of_another_thread_is_seen() -> None:
     assert changes_graphs(frames_of_other_threads())
     leave.set()
     thread.join()
+
+
+def test_only_in_its_own_thread_waiting_costs_the_program_nothing() -> None:
+    """There the program goes on meanwhile; where its own thread waits it stands still."""
+    cost, spent = CostClock(time.perf_counter, time.thread_time), []
+
+    def wait() -> None:
+        began = cost()
+        time.sleep(0.2)
+        spent.append(cost() - began)
+
+    clock = BoundaryClock(wait, lambda: 1e9, lambda: 1e9)
+    clock.start()
+    wait_for(lambda: bool(spent))
+    clock.stop()
+    alongside = spent[0]
+    wait()
+    assert alongside < 0.1
+    assert spent[-1] >= 0.19

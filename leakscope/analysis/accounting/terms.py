@@ -170,6 +170,11 @@ def _record(case: RunContext, term: Term) -> None:
     trend = term.trend
     outcome = f"{trend.verdict.value}: {trend.reason.value}"
     case.decisions.add(term.kind, "growth", outcome, figure=trend.net_bytes)
+    if trend.is_growing and term.may_grow and not term.is_much:
+        case.decisions.add(
+            term.kind, "floor", "too little for a leak, too much to pass over",
+            figure=trend.net_bytes, threshold=policy.NOTEWORTHY_BYTES,
+        )  # fmt: skip
     if not (term.grows or term.may_grow or trend.is_bounded):
         floor, _ = floor_of(term.kind, is_in_loops=term.is_in_loops)
         case.decisions.add(

@@ -92,8 +92,9 @@ def passage_length(track: BoundaryTable, phase: str) -> float:
     work was counted.
     """
     done, mine = unit_within(track, phase).done, track.phase == track.phase_code(phase)
-    work = [np.ptp(done[mine & (track.occurrence == o)]) for o in np.unique(track.occurrence[mine])]
-    counted = [length for length in work[:MOST_PASSAGES] if length > 0]
+    passages = np.unique(track.occurrence[mine])[:MOST_PASSAGES]
+    work = [np.ptp(done[mine & (track.occurrence == passage)]) for passage in passages]
+    counted = [length for length in work if length > 0]
     return float(np.median(counted)) if counted else 0.0
 
 

@@ -472,7 +472,7 @@ def _grows(case: RunContext, growth: SearchResult, path: int, device: str) -> Fi
     gain = case.device_gain(device) or 0.0
     takers = [] if known or registration else handed_to(case, case.unnamed_sites)
     fed_at = registration.places if registration is not None else case.unnamed_lines
-    fed_at = known.fed_at if known is not None else [*(t.location for t in takers), *fed_at]
+    fed_at = known.fed_at if known is not None else [*fed_at, *(t.location for t in takers)]
     title, text, remedy = _words(row, trend, float(y[-1]), registration)
     if takers:
         text = f"{text} They are made at {case.unnamed_lines[0]}{handed_on(takers)}."

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import builtins
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -642,6 +643,8 @@ def find_takers(
 _MOST_HANDINGS = 4
 """From a function to a function, or from a variable to a variable."""
 _BUILTINS = frozenset(dir(builtins))
+_TRUSTED = sys.stdlib_module_names - {"ctypes"}
+"""Libraries that give back what they are handed; ``ctypes`` calls those of others."""
 
 
 class _TakerFinder:
@@ -711,7 +714,8 @@ class _TakerFinder:
         is_own = bool(self._types.called_functions(call.func, statement.scope))
         is_own |= any(map(_constructs_itself, self._program.classes.get(function, [])))
         is_builtin = isinstance(call.func, ast.Name) and function in _BUILTINS
-        if not (is_own or is_builtin or function in _PUTTING):
+        library = imported_name(call.func, statement.scope).partition(".")[0]
+        if not (is_own or is_builtin or library in _TRUSTED or function in _PUTTING):
             self.found.append((call, statement))
 
 

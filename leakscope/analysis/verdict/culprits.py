@@ -9,7 +9,6 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import msgspec
 import numpy as np
@@ -310,38 +309,38 @@ _COUNTED = frozenset({"step", "epoch", "validation"})
 
 
 def _judge_within(case: RunContext, growers: list[Grower]) -> list[Judged]:
+    within = [g for g in growers if g.growth == "within"]
+    lengths = {phase: passage_length(case.track, phase) for phase in {g.phase for g in within}}
+    unseen = [_unseen(g, lengths[g.phase]) for g in within]
+    heights = [_height(case, g, more) for g, more in zip(within, unseen, strict=True)]
     judged = []
-    for g in growers:
-        if g.growth != "within":
-            continue
-        peers = [
-            o
-            for o in growers
-            if o.growth == "within" and (o.phase, o.device) == (g.phase, g.device)
-        ]
-        together = sum(map(partial(_height, case), peers))
+    for g, more, height in zip(within, unseen, heights, strict=True):
+        together = sum(
+            other
+            for o, other in zip(within, heights, strict=True)
+            if (o.phase, o.device) == (g.phase, g.device)
+        )
         phase = phase_height(case, g.phase, g.device, together)
-        whole, height = max(together, phase.rise), _height(case, g)
+        whole = max(together, phase.rise)
         share = min(height / whole, 1.0) if whole > 0 else 0.0
         grade = severity.of_within(height, together, phase)
-        judged.append(Judged(g, grade, share, None, float(g.y[-1]) + _unseen(case, g)))
+        judged.append(Judged(g, grade, share, None, float(g.y[-1]) + more))
         if grade is Severity.NOTE:
             _note_floor(case, g, g.gained)
     return judged
 
 
-def _height(case: RunContext, g: Grower) -> float:
+def _height(case: RunContext, g: Grower, unseen: float) -> float:
     """Return what a container gains in a phase: of one that was passed through once also what it
     gained after the last look, for no other passage was looked at nearer to its end.
     """
     is_steady = g.trend.reason is Reason.STEADY and case.track.begun(g.phase) == 1
-    return g.gained + (_unseen(case, g) if is_steady else 0.0)
+    return g.gained + (unseen if is_steady else 0.0)
 
 
-def _unseen(case: RunContext, g: Grower) -> float:
-    """Return what a container that climbs gains from the last look to the end of its phase."""
-    left = passage_length(case.track, g.phase) - float(g.x[-1])
-    return max(left, 0.0) * g.trend.bytes_per_unit
+def _unseen(g: Grower, passage: float) -> float:
+    """Return what a container that climbs gains from the last look to the end of a passage."""
+    return max(passage - float(g.x[-1]), 0.0) * g.trend.bytes_per_unit
 
 
 def _culprit(
