@@ -188,7 +188,7 @@ class TestOthers:
         kept: list[Any] = []
         for number in range(20_000):
             if number % 500 == 0:
-                time.sleep(0.01)  # the pace allows a thousand a second
+                time.sleep(0.05)  # the pace allows a thousand a second
             action = chance.random()
             if action < 0.6 or not kept:
                 kept.append(chance.choice([Item, bytearray, set])())
