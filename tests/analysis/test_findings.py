@@ -250,7 +250,7 @@ def test_garbage_that_the_collector_will_soon_free_is_undecided() -> None:
     assert report.verdict is RunVerdict.INCONCLUSIVE
     found = finding(report, "garbage")
     assert found.severity is Severity.NOTE
-    assert "until the collector visits all objects, at about 133 MiB" in found.text
+    assert "until the collector visits these objects, at about 133 MiB" in found.text
 
 
 def test_garbage_that_the_collector_frees_long_after_the_run_is_undecided() -> None:
@@ -267,6 +267,38 @@ def test_garbage_that_the_collector_frees_too_late_for_the_memory_there_is_is_a_
     report = report_of(program)
     assert finding(report, "garbage").severity is Severity.WARNING
     assert report.verdict is RunVerdict.LEAK
+
+
+def young(collections: Size, thresholds: str = "700 10 10") -> Report:
+    """A program whose garbage is no older than a few hundred objects."""
+    program = Program(epochs=14, full_every=1).swell(lambda s: s.step * 0.2 * MIB)
+    program.garbage = lambda s: s.step * 0.2 * MIB
+    program.gauge(gauge.GC_ENABLED, lambda s: 1).gauge(gauge.GC_COLLECTIONS, collections)
+    program.gauge(gauge.GC_PENDING, lambda s: 20_000).gauge(gauge.GC_LONG_LIVED, lambda s: 80_000)
+    program.gauge(gauge.GC_COUNT, lambda s: s.step)
+    run = program.build()
+    run.manifest = msgspec.structs.replace(
+        run.manifest, environment={"gc_thresholds": thresholds}
+    )
+    return analyse(run)
+
+
+def test_garbage_that_came_since_the_last_collection_is_undecided() -> None:
+    report = young(lambda s: 3)
+    assert report.verdict is RunVerdict.INCONCLUSIVE
+    found = finding(report, "garbage")
+    assert found.severity is Severity.NOTE
+    assert "until the collector visits these objects, at about 140 MiB" in found.text
+
+
+def test_garbage_that_outlived_collections_of_the_young_is_a_leak() -> None:
+    report = young(lambda s: s.epochs_done)
+    assert report.verdict is RunVerdict.LEAK
+    assert finding(report, "garbage").severity is Severity.WARNING
+
+
+def test_garbage_is_a_leak_where_no_collection_is_to_come() -> None:
+    assert young(lambda s: 3, thresholds="0 10 10").verdict is RunVerdict.LEAK
 
 
 def collected_every(epochs: int, stays: bool) -> Program:

@@ -358,24 +358,24 @@ class NextCollection:
 
 
 def next_collection(case: RunContext) -> NextCollection | None:
-    """Return when the collector will visit all objects; None where nothing tells.
+    """Return when the collector will visit the garbage; None where nothing tells.
 
-    It does when the objects that became old since the last time are more than a fourth of those
-    that survived it (CPython's ``gc_collect_generations``). Garbage is taken to grow with the
-    former as it did since it was least.
+    What came since the last collection lies in the youngest generation, and the next one visits it.
+    What survived one is visited when all generations are collected: when the objects that became
+    old since the last time are more than a fourth of those that survived it (CPython's
+    ``gc_collect_generations``). Garbage is taken to grow with the objects that the collector counts
+    as it did since it was least, or since that collection.
     """
     at, sizes = garbage_readings(case)
     if len(at) < policy.FEWEST_READINGS or not case.nearest(gauge.GC_ENABLED, int(at[-1])):
         return None
-    least = len(sizes) - 1 - int(np.argmin(sizes[::-1]))
-    before, pending = (case.nearest(gauge.GC_PENDING, int(at[n])) for n in (least, -1))
-    survived = case.nearest(gauge.GC_LONG_LIVED, int(at[-1]))
-    if before is None or pending is None or not survived:
+    least, missing = _until_young_are_visited(case, at, sizes)
+    if missing is None:
+        least = len(sizes) - 1 - int(np.argmin(sizes[::-1]))
+        missing = _until_all_are_visited(case, int(at[least]), int(at[-1]))
+    gained = float(sizes[-1] - sizes[least])
+    if missing is None or gained <= 0:
         return None
-    aged, gained = pending - before, float(sizes[-1] - sizes[least])
-    if aged <= 0 or gained <= 0:
-        return None
-    missing = max(policy.COLLECTED_SHARE * survived - pending, 0.0) / aged
     most = policy.CONSIDERABLE_SHARE * (case.limit_bytes or float("inf"))
     worked = float(case.work_done[at[-1]] - case.work_done[at[least]])
     return NextCollection(
@@ -383,6 +383,34 @@ def next_collection(case: RunContext) -> NextCollection | None:
         harmful_bytes=most,
         further_work=missing * worked,
     )
+
+
+def _until_young_are_visited(
+    case: RunContext, at: IntArray, sizes: FloatArray
+) -> tuple[int, float | None]:
+    """Return the first look after the last collection, and how many more objects bring the next
+    one, as a multiple of those made since; None where most of the garbage is older, or no
+    collection is to come.
+    """
+    threshold = int(case.environment.get("gc_thresholds", "0").split()[0])
+    counted = [case.nearest(gauge.GC_COLLECTIONS, int(each)) for each in at]
+    first = counted.index(counted[-1])
+    before, now = (case.nearest(gauge.GC_COUNT, int(at[n])) for n in (first, -1))
+    is_young = sizes[first] <= policy.LITTLE_SHARE * sizes[-1]
+    if not is_young or before is None or now is None or now <= before or threshold < now:
+        return first, None
+    return first, (threshold - now) / (now - before)
+
+
+def _until_all_are_visited(case: RunContext, first: int, last: int) -> float | None:
+    """Return how many more objects must become old until all are collected, as a multiple of those
+    that did between two measurements; None where none did.
+    """
+    before, pending = (case.nearest(gauge.GC_PENDING, at) for at in (first, last))
+    survived = case.nearest(gauge.GC_LONG_LIVED, last)
+    if before is None or pending is None or not survived or pending <= before:
+        return None
+    return max(policy.COLLECTED_SHARE * survived - pending, 0.0) / (pending - before)
 
 
 def unnamed_series(case: RunContext) -> tuple[FloatArray, FloatArray]:

@@ -84,7 +84,7 @@ def diagnose_garbage(
     if not is_harmful and _has_ended(sizes):
         return []
     next_time = (
-        " It goes on until the collector visits all objects, at about "
+        " It goes on until the collector visits these objects, at about "
         f"{human_bytes(following.garbage_bytes)}."
         if following is not None and is_bounded and following.garbage_bytes > most
         else ""

@@ -151,14 +151,14 @@ def encodings_looked_up(leaks):
 
 
 def overloads(leaks):
-    """Generated modules that are not kept, with functions that have overloads."""
+    """Generated modules that are not kept, with functions of which one has overloads."""
     source = (
         "from typing import overload\n"
         "table = bytearray(300_000)\n"
         "@overload\ndef area(side: int, table=table) -> int: ...\n"
         "@overload\ndef area(side: float, table=table) -> float: ...\n"
         "def area(side): return side * side\n"
-    )
+    ) + "".join(f"def area_{sides}(side): return {sides} * side\n" for sides in range(20))
     for number in rounds():
         names = {"__name__": f"generated_{number if leaks else 0}"}
         exec(source, names)  # registered here
