@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import nan
 
+import numpy as np
 import pytest
 from synthetic_runs import KIB, MIB, Program, State, Thing
 
 from leakscope.analysis.columns.series import HOST
+from leakscope.analysis.growth.rows import spread_of
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.verdict.analyse import analyse
 from leakscope.model import gauge
@@ -214,3 +217,19 @@ def test_what_rests_while_memory_goes_on_is_undecided_and_not_accused(full: int)
     assert report.verdict is RunVerdict.INCONCLUSIVE
     assert report.culprits == []
     assert "memo grew by" in report.headline
+
+
+@pytest.mark.parametrize(
+    ("count", "y", "spread"),
+    [
+        ([1, 2, 3, 4], [1, 2, 3, 4], 1.0),
+        ([1, 1, 1, 1], [1, 2, 3, 4], 0.0),
+        ([nan, 1, 1, 1], [0, 2, 3, 4], 0.0),
+        ([nan, nan, 1, 1], [0, 0, 4, 4], 1.0),
+        ([nan, 2, 3, 4], [0, 2, 3, 4], 1.0),
+    ],
+)
+def test_growth_is_spread_where_objects_become_more(
+    count: list[float], y: list[float], spread: float
+) -> None:
+    assert spread_of(np.array(count, dtype=float), np.array(y, dtype=float)) == spread

@@ -297,11 +297,14 @@ def spread_of(count: FloatArray, y: FloatArray) -> float:
     """Return the part of a row's growth that comes from there being more objects of it.
 
     Small objects are counted once they are worth a row, and the newest may be the smallest: what a
-    row gains while its objects become no more is theirs.
+    row gains while its objects become no more is theirs. A single object that goes on to gain is no
+    more objects, though it had no row at first.
     """
     gained, counted = y[-1] - y[0], np.nan_to_num(count)
     more = counted[-1] - counted[0]
-    if gained <= 0 or more <= 0:
+    single = y[counted == 1]
+    goes_on = counted.max() == 1 and len(single) > 1 and single[-1] > single[0]
+    if gained <= 0 or more <= 0 or goes_on:
         return 0.0
     evenly = more * y[-1] / max(counted[-1], 1.0)
     with_more = np.diff(y)[np.diff(counted) > 0].clip(min=0).sum()
