@@ -1874,6 +1874,19 @@ PROGRAMS = [
         """,
         kind="tuple",
     ),
+    one(
+        "a limiter of a library's that is entered",
+        "call()·limiter._waiting",
+        "function call limiter",
+        """
+        async def call(limiter, body):
+            request.set(body)
+            with patience():
+                async with limiter:  # feeds
+                    await answer(body)
+        """,
+        kind="dict",
+    ),
 ]
 
 

@@ -277,9 +277,7 @@ def young(collections: Size, thresholds: str = "700 10 10") -> Report:
     program.gauge(gauge.GC_PENDING, lambda s: 20_000).gauge(gauge.GC_LONG_LIVED, lambda s: 80_000)
     program.gauge(gauge.GC_COUNT, lambda s: s.step)
     run = program.build()
-    run.manifest = msgspec.structs.replace(
-        run.manifest, environment={"gc_thresholds": thresholds}
-    )
+    run.manifest = msgspec.structs.replace(run.manifest, environment={"gc_thresholds": thresholds})
     return analyse(run)
 
 

@@ -178,9 +178,9 @@ SITES = [
 LINES = ["train.py:7", "train.py:9"]
 
 
-def test_what_a_library_gathers_has_the_lines_below_which_most_of_it_is_made() -> None:
+def test_what_a_library_gathers_is_fed_at_the_lines_below_which_most_of_it_is_made() -> None:
     report = analyse(few_looks(1.0, sites=SITES).run)
-    assert [(c.fed_at, c.allocated_at) for c in report.culprits] == [([], LINES)]
+    assert [(c.fed_at, c.allocated_at) for c in report.culprits] == [(LINES, [])]
 
 
 def test_so_has_growth_without_a_name() -> None:

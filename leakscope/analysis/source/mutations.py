@@ -230,6 +230,8 @@ class _Finder:
             bound = () in self.references.steps_from(node.target, scope)
             bound &= () not in self.references.items_of(node.iter, scope)[0]  # it only reads them
             yield from [Mutation(statement, node.target, "assign", REBOUND, True)] * bound
+        elif isinstance(node, (ast.With, ast.AsyncWith)):
+            yield from self.entered(statement, node)
         for part, repeated in _with_repetition(node):
             found: Iterator[tuple[str, float]] = iter(())
             if isinstance(part, ast.Call):
@@ -241,6 +243,13 @@ class _Finder:
                 found = iter([("setitem", ASIDE)] if is_read else [])
             for form, distance in found:
                 yield Mutation(statement, part, form, distance, repeated)
+
+    def entered(self, statement: Statement, node: ast.With | ast.AsyncWith) -> Iterator[Mutation]:
+        """Yield what enters an object that has the container, as one that limits or tracks does."""
+        for entered in (item.context_expr for item in node.items):
+            for steps in self.references.steps_from(entered, statement.scope):
+                if steps and steps[0].kind == "attr":
+                    yield Mutation(statement, entered, "call", CALLED + len(steps) + 1)
 
     def assignment(
         self, statement: Statement, target: ast.expr, value: ast.expr

@@ -6,6 +6,7 @@ Their origins (where a culprit was defined, fed and filled) come from source and
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -358,6 +359,7 @@ def _culprit(
         origins = _of_compiled(case, row, origins)
     if not origins.fed_at:
         origins = replace(origins, fed_at=_registered_with(case, grower))
+    origins = _with_unread_lines(case, judged, origins)
     pinned, is_across = pinned_bytes(row), grower.growth == "across"
     by_event = _per_event(case, grower)
     gained = int(case.gain_of(grower) if is_across else judged.peak_bytes)
@@ -389,7 +391,7 @@ def _culprit(
         severity=judged.severity,
         defined_at=origins.defined_at,
         fed_at=origins.fed_at,
-        allocated_at=origins.allocated_at or _unread_lines(case, judged, origins.fed_at),
+        allocated_at=origins.allocated_at,
         holds=[
             HeldLine(type=h.type, count=h.count, bytes=h.bytes, detail=h.detail) for h in row.holds
         ],
@@ -559,20 +561,27 @@ def _event_growth(case: RunContext, fit: EventFit, unit: str) -> EventGrowth:
     return event_growth(fit, unit, recompiled(case.recording.compilations, case.sources.location))
 
 
-def _unread_lines(case: RunContext, judged: Judged, fed_at: list[str]) -> list[str]:
-    """Return the lines that make most of what grows, where no window saw the culprit's own.
+def _with_unread_lines(case: RunContext, judged: Judged, origins: Origins) -> Origins:
+    """Return origins with the lines that make most of what grows, where no window saw the
+    culprit's own.
 
-    They are a library's container's if that is most of what is new without a name, and the user's
+    They are a library's container's if that is most of what is new without a name, and feed it if
+    no statement names it: where they make what it keeps, they call the library. They are the user's
     own if no line of the source feeds it and it is most of the growth of memory.
     """
+    if origins.allocated_at:
+        return origins
     grower, sizes = judged.grower, unnamed_readings(case)[1]
     if case.table.latest[grower.path].user:
-        is_most = not fed_at and judged.share >= policy.MAIN_SHARE
-        return case.sampled_lines if is_most and grower.device == HOST else []
-    if not len(sizes):
-        return []
-    least = policy.MOST_SHARE * float(sizes[-1] - sizes[0])
-    return case.unnamed_lines if named_in_libraries(case, [grower]) >= least else []
+        is_most = not origins.fed_at and judged.share >= policy.MAIN_SHARE
+        is_sampled = is_most and grower.device == HOST
+        return replace(origins, allocated_at=case.sampled_lines if is_sampled else [])
+    least = policy.MOST_SHARE * float(sizes[-1] - sizes[0]) if len(sizes) else math.inf
+    if named_in_libraries(case, [grower]) < least:
+        return origins
+    if not origins.fed_at:
+        return replace(origins, fed_at=case.unnamed_lines)
+    return replace(origins, allocated_at=case.unnamed_lines)
 
 
 def _other_holders(table: RowTable, row: CensusRow) -> list[str]:
