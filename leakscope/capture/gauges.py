@@ -171,6 +171,15 @@ class SlowGauges:
             self._plan_tree(now, gauges[gauge.CHILDREN], tree_seconds)
         return gauges
 
+    def read_again(self, now: float) -> dict[str, int]:
+        """Return the gauges that were read ``now`` as they are by this time."""
+        gauges: dict[str, int] = {}
+        for reader in self._readers:
+            if reader.was_read(now):
+                gauges.update(reader.read(now, self._budget * SLOW_SHARE))
+                self.last_seconds += reader.seconds
+        return gauges
+
     def read_ahead(self, now: float) -> float:
         """Read what the kernel is slow to add up, in a thread of ours, for the next boundary.
 
@@ -255,6 +264,10 @@ class _SlowReader:
     def _is_rested(self, now: float, spacing: float, cost: float) -> bool:
         apart = max(spacing, min(self._recent, default=0.0) / cost)
         return now - self._read_at >= apart
+
+    def was_read(self, now: float) -> bool:
+        """Return whether it was read at this moment, with what it reads at all."""
+        return self._readings > 0 and self._read_at == now
 
     def read(self, now: float, share: float, *, is_guarded: bool = True) -> dict[str, int]:
         """Return its gauges; a fault is written down if guarded, which only boundaries may do."""

@@ -58,6 +58,8 @@ OVERHEAD_EVERY_SECONDS = 2.0
 BLOCKS_EVERY_SECONDS = 2.0
 BLOCKS_EVERY_SHARE = 0.1
 """Lists of blocks are large: their number grows with the logarithm of time."""
+_AFFECTED = frozenset({"process", "gc"})
+"""Probes whose readings a collection changes."""
 PATIENCE_SECONDS = 10.0
 """A failed program is kept waiting for its census no longer than this."""
 
@@ -149,6 +151,8 @@ class Measuring:
             gauges[gauge.OWN_RESIDENT] = self._own_memory.resident
         events = self._guard.call("events", {}, self.events)
         census = self._take_census(boundary, due, gauges) if due >= Due.FOCUSED else None
+        if census is not None and _was_collected(gauges, census):
+            self._read_again(boundary, gauges)
         with self._charged("recording"):
             self._recorded += 1
             self._writer.write(
@@ -292,6 +296,19 @@ class Measuring:
         self._headroom.learn(gauges, self.resident)
         self.gauges = gauges
         return gauges
+
+    def _read_again(self, boundary: Boundary, gauges: dict[str, int]) -> None:
+        """Replace what was read of memory before the collector freed what the census saw no more.
+
+        Devices aren't read again: they tell the peak since the last reading.
+        """
+        with self._charged("gauges"):
+            for probe in self._fast:
+                if probe.name in _AFFECTED:
+                    gauges.update(self._guard.call(f"probe {probe.name}", {}, probe.gauges))
+            gauges.update(self._slow.read_again(boundary.time_s))
+            self.resident = gauges.get(gauge.RSS, self.resident)
+            gauges.update(self._own_memory.peak(gauges))
 
     # Census
 
@@ -478,6 +495,12 @@ def _mib(size: int | None) -> str:
 
 def _scope(due: Due) -> CensusScope:
     return CensusScope.FOCUSED if due is Due.FOCUSED else CensusScope.FULL
+
+
+def _was_collected(gauges: Mapping[str, int], census: Census) -> bool:
+    """Return whether the collector ran between the reading of gauges and a census."""
+    before = gauges.get(gauge.GC_COLLECTIONS)
+    return before is not None and census.collections not in (None, before)
 
 
 def _done(census: Census) -> Due:

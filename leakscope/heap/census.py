@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import tracemalloc
 from collections.abc import Callable, Mapping, Sequence
@@ -427,8 +428,10 @@ class CensusTaker:
 
 def _timed(census: Callable[[], Census]) -> Census:
     began = perf_counter()
+    collections = sum(generation["collections"] for generation in gc.get_stats())
     taken = without_tracing(census)
-    return msgspec.structs.replace(taken, pause_s=perf_counter() - began)
+    pause = perf_counter() - began
+    return msgspec.structs.replace(taken, pause_s=pause, collections=collections)
 
 
 def _objects(result: WalkResult, draft: Draft) -> list[object]:

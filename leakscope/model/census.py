@@ -329,6 +329,8 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes by role, then by device (``host``, ``cuda:0``, …)."""
     pause_s: Seconds = 0.0
     """How long the whole process stood still."""
+    collections: Whole | None = None
+    """Collections of garbage that had been run by then, as the gauge counts them."""
     walker: str = "reference"
     """``native`` or ``reference``."""
     whole: bool = False

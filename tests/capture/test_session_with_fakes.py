@@ -9,6 +9,7 @@ import tracemalloc
 from itertools import pairwise
 from typing import ClassVar
 
+import msgspec
 import pytest
 from fake_session import FakeSession, FakeWindow
 
@@ -16,7 +17,7 @@ from leakscope.capture.session import current_session
 from leakscope.capture.unobservable import UnobservableState
 from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind as Kind
-from leakscope.model.census import CensusScope
+from leakscope.model.census import Census, CensusScope
 from leakscope.model.record import (
     AllocationRecord,
     BoundaryRecord,
@@ -342,3 +343,26 @@ def test_own_memory_does_not_grow_over_a_hundred_thousand_boundaries():
     grown = sum(statistic.size_diff for statistic in difference)
     assert run.session._index > 100_000
     assert grown < 30_000, difference[:5]
+
+
+@pytest.mark.parametrize("is_collected", [True, False])
+def test_memory_is_read_again_where_the_collector_ran_before_the_census(
+    is_collected: bool,
+) -> None:
+    run = FakeSession()
+    state = {gauge.RSS: 9 << 20, gauge.GC_COLLECTIONS: 3}
+    run.fast.name, run.fast.gauges = "process", lambda: dict(state)
+    take = run.taker.take
+
+    def collected(scope: CensusScope, unwound=()) -> Census:
+        before = state[gauge.GC_COLLECTIONS]
+        state.update({gauge.RSS: 5 << 20, gauge.GC_COLLECTIONS: before + is_collected})
+        census = take(scope, unwound)
+        return msgspec.structs.replace(census, collections=state[gauge.GC_COLLECTIONS])
+
+    run.taker.take = collected
+    run.train_pass(3)
+    run.close()
+    records = {record.boundary.index: record for record in run.writer.of(BoundaryRecord)}
+    first = min(record.boundary for record in run.writer.of(CensusRecord))
+    assert records[first].gauges[gauge.RSS] == (5 << 20 if is_collected else 9 << 20)
