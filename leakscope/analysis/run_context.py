@@ -562,11 +562,20 @@ class RunContext:
 
 
 def proportional(recording: Recording) -> tuple[FloatArray, FloatArray]:
-    """Return the seconds and readings of what a process has, shared pages divided."""
-    name = gauge.PSS if any(gauge.PSS in m.gauges for m in recording.measurements) else gauge.RSS
-    read = [(m.boundary.time_s, m.gauges[name]) for m in recording.measurements if name in m.gauges]
-    columns = np.array(read, dtype=np.float64).reshape(-1, 2)
-    return columns[:, 0], columns[:, 1]
+    """Return the seconds and readings of what a process has, shared pages divided.
+
+    Where these were not divided it is resident memory less what dividing took off: the kernel is
+    slow to do that, so that it is seldom read.
+    """
+    read = [(m.boundary.time_s, m.gauges) for m in recording.measurements if gauge.RSS in m.gauges]
+    times = np.array([time_s for time_s, _ in read], dtype=np.float64)
+    resident = np.array([gauges[gauge.RSS] for _, gauges in read], dtype=np.float64)
+    divided = np.array([gauges.get(gauge.PSS, np.nan) for _, gauges in read], dtype=np.float64)
+    known = np.isfinite(divided)
+    if not known.any():
+        return times, resident
+    shared = np.interp(times, times[known], (resident - divided)[known])
+    return times, np.where(known, divided, resident - shared)
 
 
 class Decisions:

@@ -127,6 +127,30 @@ def test_the_sum_of_children_that_record_is_no_finding_of_its_own():
     assert "children" not in [finding.kind for finding in report.findings]
 
 
+def test_nothing_is_left_of_children_whose_pages_were_divided_at_their_begin_alone():
+    """As where the kernel is slow to: they go on growing, and end by a signal, without a record."""
+    run = run_of(healthy(), recorded := child(LEAKING, 1))
+    recorded.end = None
+    shared = 10 * MIB
+    first = recorded.measurements[0].gauges
+    first[gauge.PSS] = first[gauge.RSS] - shared
+    run.main.measurements = [
+        replace(
+            m,
+            gauges={
+                **m.gauges,
+                gauge.CHILDREN: 1,
+                gauge.CHILDREN_PSS: c.gauges[gauge.RSS] - shared,
+            },
+        )
+        for m, c in zip(run.main.measurements, recorded.measurements, strict=True)
+    ]
+    report = analyse(run)
+    assert report.process == "the child process"
+    assert "not recorded" not in {process.label for process in report.processes}
+    assert "children" not in {finding.kind for finding in report.findings}
+
+
 def test_children_that_did_not_record_stand_there_with_their_bytes():
     run = run_of(healthy(), child(healthy(), 1))
     run.main.measurements = [
