@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from synthetic_runs import KIB, MIB, Program
+from synthetic_runs import KIB, MIB, Program, State, Thing
 
 from leakscope.analysis.verdict.analyse import analyse
 from leakscope.model import gauge
@@ -114,6 +114,17 @@ def test_a_child_that_rose_too_short_a_time_leaves_the_run_open():
     report = report_of(healthy(), rising)
     assert report.verdict is RunVerdict.INCONCLUSIVE
     assert report.missing[0].startswith("In the child process: ")
+
+
+def test_a_child_whose_cache_has_become_full_is_clean():
+    def entries(state: State) -> float:
+        return min(state.step, 60)
+
+    cache = Thing(
+        "render", lambda s: entries(s) * 100 * KIB, "lru_cache", length=entries, capacity=60
+    )
+    report = report_of(healthy(), child(Program(epochs=2).plant(cache), 1))
+    assert report.verdict is RunVerdict.CLEAN, report.headline
 
 
 def test_the_sum_of_children_that_record_is_no_finding_of_its_own():

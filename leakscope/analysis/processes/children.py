@@ -82,7 +82,18 @@ class JudgedProcess:
 
     def _rose_unsettled(self) -> bool:
         is_child = self.header.child is not None
-        return is_child and not self.case.pool.is_bounded and self.gained >= policy.HARMLESS_BYTES
+        left = self.gained - self._bounded_bytes()
+        return is_child and not self.case.pool.is_bounded and left >= policy.HARMLESS_BYTES
+
+    def _bounded_bytes(self) -> float:
+        """Return what is held by containers that have reached a bound, each once."""
+        bounded = [cleared for cleared in self.report.cleared if cleared.kind == "bounded"]
+        paths = tuple(cleared.path for cleared in bounded)
+        return sum(
+            cleared.total_bytes
+            for cleared in bounded
+            if not any(cleared.path != above and cleared.path.startswith(above) for above in paths)
+        )
 
     def _main_name(self) -> str:
         """Return the name that holds most of what rose, if one holds half of it."""
