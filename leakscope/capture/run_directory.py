@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import re
+import site
 import socket
 import sys
 import time
@@ -463,9 +464,18 @@ class Program:
 
     @property
     def _is_command(self) -> bool:
-        """Whether it was installed beside the interpreter, as ``gunicorn`` is."""
-        own = os.path.realpath(Path(sys.executable).parent)
-        return self.kind == "script" and os.path.realpath(Path(self.target).parent) == own
+        """Whether it was installed, as ``gunicorn`` is: beside the interpreter, for the user, or in
+        the folder that ``pip install --target`` was given.
+        """
+        if self.kind != "script":
+            return False
+        folder = Path(os.path.realpath(Path(self.target).parent))
+        if folder == Path(os.path.realpath(Path(sys.executable).parent)):
+            return True
+        if folder.name not in {"bin", "Scripts"}:
+            return False
+        is_of_user = folder.parent == Path(os.path.realpath(site.getuserbase()))
+        return is_of_user or any(folder.parent.glob("*.dist-info"))
 
     def project_root(self) -> str:
         """Return the folder whose files are the user's own code.

@@ -150,6 +150,22 @@ def test_project_root_of_an_installed_command_is_the_working_directory(
     assert command.title == "python"
 
 
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_a_command_that_pip_put_into_a_folder_runs_the_project_of_the_working_directory(
+    is_installed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packages, project = tmp_path / "packages", tmp_path / "project"
+    for folder in (packages / "bin", packages / "flask-3.1.dist-info", project):
+        folder.mkdir(parents=True)
+    if not is_installed:
+        (packages / "flask-3.1.dist-info").rmdir()
+    (packages / "bin" / "flask").write_text("from flask.cli import main")
+    monkeypatch.chdir(project)
+    command = Program("script", str(packages / "bin" / "flask"))
+    assert command.project_root() == str(project if is_installed else packages / "bin")
+    assert (command.title == "flask") is is_installed
+
+
 def test_project_root_is_the_nearest_folder_with_a_projects_mark(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("")
     deep = tmp_path / "a" / "b"
