@@ -22,7 +22,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import Any, NamedTuple
 
 STARTUP = os.path.join(os.path.dirname(__file__), "startup")  # noqa: PTH118, PTH120
@@ -83,6 +83,8 @@ class ChildRecording:
         self._due = 0.0
         self._fault = getattr(sys, "last_value", None)
         self._session: Any = None
+        self.calls = 1
+        """What a pool's worker was handed last: so many calls at once."""
 
     def start(self, *, closes_at_exit: bool = False) -> ChildRecording:
         """Begin to wait; raises nothing."""
@@ -123,10 +125,10 @@ class ChildRecording:
         return self._session is not None
 
     def end_task(self) -> None:
-        """Called when a task of a pool's worker is done."""
+        """Called when a pool's worker has done what it was handed."""
         session = self._session
         if session is not None:
-            session.end_task()
+            session.end_task(self.calls)
 
     def give_up(self) -> None:
         """Begin nothing any more: the program records this process by itself."""
@@ -255,11 +257,69 @@ class _Results:
         return getattr(self._queue, name)
 
 
+class _Tasks:
+    """The queue from which a worker takes its tasks: a pool hands out many calls at once."""
+
+    def __init__(self, queue: Any, recording: ChildRecording) -> None:
+        self._queue, self._recording = queue, recording
+
+    def get(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the next task, or raise what its queue raises."""
+        try:
+            task = self._queue.get(*args, **kwargs)
+        except BaseException as error:
+            _hide_frame(error)
+            raise
+        self._recording.calls = calls_of(task)
+        return task
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._queue, name)
+
+
+def calls_of(task: object) -> int:
+    """Return how many calls of the program's function a task of a pool or an executor is.
+
+    ``Pool.map`` and ``Executor.map`` hand out several at once (``chunksize``).
+    """
+    if type(task) is tuple and len(task) == _TASK_OF_POOL:
+        function, arguments = task[2:4]
+        pool = vars(sys.modules.get("multiprocessing.pool", sys))
+        is_of_many = any(function is pool.get(name) for name in ("mapstar", "starmapstar"))
+        chunk = arguments[0][1] if is_of_many else ()
+    else:
+        # A call item of concurrent.futures or loky, and the partial function that they make.
+        function, arguments = getattr(task, "fn", None), getattr(task, "args", ())
+        is_of_many = (
+            type(function) is functools.partial
+            and type(function.func) is FunctionType
+            and function.func.__name__ == "_process_chunk"
+        )
+        chunk = arguments[0] if is_of_many and arguments else ()
+    return len(chunk) if type(chunk) in (tuple, list) and chunk else 1
+
+
+_TASK_OF_POOL = 5
+"""Number of the job, of the task in it, function, arguments, keyword arguments."""
+
+
 def _count_tasks(process: Any, recording: ChildRecording) -> None:
-    """Have a worker of a ``multiprocessing.Pool`` report each finished task."""
+    """Have a worker of a ``multiprocessing.Pool`` report each finished task, and one of an executor
+    of how many calls each is.
+    """
     args = getattr(process, "_args", ())
-    if recording.place.target == _POOL_WORKER and type(args) is tuple and len(args) > 1:
-        process._args = (args[0], _Results(args[1], recording), *args[2:])
+    if type(args) is not tuple or len(args) < 2:
+        return
+    tasks, results, *more = args
+    if recording.place.target == _POOL_WORKER:
+        process._args = (_Tasks(tasks, recording), _Results(results, recording), *more)
+    elif recording.place.target.endswith("._process_worker"):
+        process._args = (_Tasks(tasks, recording), results, *more)
+
+
+def calls_at_once() -> int:
+    """Return how many calls this worker of an executor was handed last."""
+    return 1 if _recording is None else _recording.calls
 
 
 def run_program(place: Sequence[Any]) -> None:

@@ -131,6 +131,11 @@ class PhaseStack:
         self._emit(BoundaryKind.PHASE_BEGIN, phase, "")
         return phase
 
+    def pass_over(self, name: str, count: int) -> None:
+        """Number the next phase of this name as if so many had been opened and closed."""
+        if name in self._occurrences:
+            self._occurrences[name] += count
+
     def end(self, phase: Phase) -> None:
         """Close a phase and what was left open inside it."""
         self.leave_to(phase)

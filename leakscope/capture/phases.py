@@ -55,6 +55,7 @@ class PhaseTracker:
         self.forwards = ForwardPasses(self._stack, self.iterations, self.sites)
         named = NamedPhases(self._stack, self.iterations, self.forwards, self._settle)
         self.phase_begin, self.phase_end = named.phase_begin, named.phase_end
+        self.pass_over = self._stack.pass_over
         self.steps_begin, self.steps_next = named.steps_begin, named.steps_next
         self.steps_end, self.step_over = named.steps_end, named.step_over
         self._passes: dict[int, Pass] = {}

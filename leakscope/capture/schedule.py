@@ -334,8 +334,12 @@ class Schedule:
         return can and key.fulls < policy.FULL_AT_KEY
 
     def _is_late_look(self, kind: BoundaryKind, phase: Phase | None, key: _Key) -> bool:
-        """Return whether a phase of training begins whose kind was last looked at long ago."""
-        if kind is not BoundaryKind.PHASE_BEGIN or phase is None or not phase.training:
+        """Return whether a phase begins whose kind was last looked at long ago: one of training or
+        with a name given by hand, as tasks of a pool have.
+        """
+        if kind is not BoundaryKind.PHASE_BEGIN or phase is None:
+            return False
+        if not (phase.training or phase.explicit):
             return False
         cheap = self._expected() <= policy.LATE_CHEAP_SECONDS * self._costs.slowed
         rises = self._resident - key.resident >= policy.LATE_RISE_BYTES

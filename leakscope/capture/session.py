@@ -209,13 +209,17 @@ class Session:
         """Take a census that was requested, now and in any thread, outside all series."""
         self.gate.take_turn(partial(self._look, at_once=True))
 
-    def end_task(self) -> None:
-        """End a task of a pool's worker, which takes up the next one at once or when it comes."""
-        self.gate.dispatch(self._next_task)
+    def end_task(self, calls: int = 1) -> None:
+        """End a task of a pool's worker, which takes up the next one at once or when it comes.
 
-    def _next_task(self) -> None:
+        ``calls`` is how many the pool had handed out together: each counts as a task.
+        """
+        self.gate.dispatch(self._next_task, calls)
+
+    def _next_task(self, calls: int) -> None:
         if self._task is not None:
             self.tracker.phase_end(self._task)
+            self.tracker.pass_over(A_TASK, calls - 1)
         self._task = self.tracker.phase_begin(A_TASK)
 
     def claim_phase_control(self) -> bool:

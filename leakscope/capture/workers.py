@@ -32,6 +32,7 @@ from leakscope.capture.children import (
     ChildHooks,
     ChildPlacement,
     begin_pending,
+    calls_at_once,
     is_importable,
 )
 from leakscope.capture.gauges import CopiesReader
@@ -440,7 +441,7 @@ def _follow_tasks(session: Session, place: ChildPlacement) -> None:
                 without_our_frame(error)
                 raise
             finally:
-                session.end_task()
+                session.end_task(calls_at_once())
 
         return _sendback_result
 

@@ -9,6 +9,9 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import process
+from functools import partial
+from multiprocessing import pool
 from pathlib import Path
 
 import pytest
@@ -256,3 +259,32 @@ def test_a_child_that_asks_for_a_recording_has_it_next_to_its_parents(out):
 def profile_by_itself() -> None:
     with leakscope.profile(report=False):
         time.sleep(0.1)
+
+
+def double(number: int) -> int:
+    return 2 * number
+
+
+@pytest.mark.parametrize("size", [1, 7])
+def test_each_call_that_a_pool_hands_out_with_others_counts_as_a_task(size):
+    chunk = tuple((number,) for number in range(size))
+    star = (1, 0, pool.mapstar, ((double, chunk),), {})
+    stars = (1, 0, pool.starmapstar, ((double, chunk),), {})
+    assert children.calls_of(star) == children.calls_of(stars) == size
+    item = process._CallItem(1, partial(process._process_chunk, double), (chunk,), {})
+    assert children.calls_of(item) == size
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        (1, 0, double, ((1, 2, 3),), {}),
+        (1, 0, double, ([1, 2, 3],), {}),
+        process._CallItem(1, double, ((1, 2, 3),), {}),
+        process._CallItem(1, partial(double, 4), (), {}),
+        None,
+        "a thing of the program's",
+    ],
+)
+def test_any_other_task_is_one_call(task):
+    assert children.calls_of(task) == 1

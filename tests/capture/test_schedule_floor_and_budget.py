@@ -210,6 +210,17 @@ def test_growth_that_begins_late_is_looked_at_even_where_censuses_are_dear(rise,
     assert bool(late) == bool(looks)
 
 
+def test_quick_tasks_of_a_worker_are_looked_at_throughout_its_run():
+    run = FakeSession(focused=0.006)
+    for _ in range(300):
+        run.session.end_task(calls=8)
+        run.clock.sleep(0.04)
+    seen = [b.occurrence for b in run.censuses(Kind.PHASE_BEGIN, "task")]
+    assert len([occurrence for occurrence in seen if occurrence > 8 * 100]) >= 4
+    assert seen[-1] > 8 * 200
+    assert run.spent <= 0.05 * run.elapsed
+
+
 @pytest.mark.parametrize("focused", [0.01, 0.025, 0.08])
 def test_a_busy_machine_costs_a_short_run_few_of_its_censuses(focused):
     seen = []

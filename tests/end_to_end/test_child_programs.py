@@ -71,7 +71,7 @@ def test_processes_that_keep_nothing_are_clean(tmp_path, how):
     )
 
 
-@pytest.mark.parametrize("how", ["pool", "executor"])
+@pytest.mark.parametrize("how", ["pool", "executor", "pool in chunks", "executor in chunks"])
 def test_what_workers_of_a_pool_keep_has_a_rate_per_task(tmp_path, how):
     report = report_of(tmp_path, "loops.py", how, "1")
     (culprit,) = serious(report)

@@ -250,7 +250,7 @@ CALL_FINDS_OBJECTS = 1000
 # The severity.
 
 RATE_PER_STEP = 1024.0
-"""Noise floor per step or batch: some floats and strings a step are a log, not a leak."""
+"""Noise floor per step, batch or task: some floats and strings a step are a log, not a leak."""
 RATE_PER_PASS = 32 * 1024.0
 """Noise floor per validation or epoch."""
 PEAK_OF_LIMIT = 0.85

@@ -34,7 +34,7 @@ class PhaseHeight:
 
 def of_across(grower: Grower, horizon: Forecast | None, seconds: float) -> Severity:
     """Return the severity of growth across phases, which was seen through so many seconds."""
-    per_item = grower.unit in {"step", "batch"}
+    per_item = grower.unit in {"step", "batch", "task"}
     rate, units = grower.trend.bytes_per_unit, max(grower.units, 1.0)
     # An engine makes many small steps a second: little with each is much in a minute.
     is_fast = seconds > 0 and grower.gained >= policy.HARMLESS_BYTES * max(1.0, seconds / 60)

@@ -59,6 +59,12 @@ def main(how, who):
     elif how == "executor":
         with ProcessPoolExecutor(2, get_context("spawn")) as pool:
             print(sum(pool.map(task, [bool(who)] * TASKS)))
+    elif how == "pool in chunks":
+        with get_context("fork").Pool(2) as pool:
+            print(sum(pool.imap_unordered(task, [bool(who)] * TASKS, chunksize=4)))
+    elif how == "executor in chunks":
+        with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+            print(sum(pool.map(task, [bool(who)] * TASKS, chunksize=4)))
     elif how == "manager":
         print(in_manager(who))
     elif how == "subprocess":
