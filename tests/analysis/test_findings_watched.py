@@ -79,6 +79,19 @@ def test_what_is_released_while_it_runs_is_a_fall() -> None:
     assert watched(*({gauge.RSS: size * MIB} for size in FALLING)).verdict is RunVerdict.CLEAN
 
 
+@pytest.mark.parametrize("steps", [8, 24])
+def test_a_tree_that_grew_by_little_is_no_acquittal(steps: int) -> None:
+    readings = [{gauge.RSS: 200 * MIB + n * MIB * steps // 24} for n in range(25)]
+    report = watched(*readings)
+    assert report.verdict is RunVerdict.INCONCLUSIVE
+    assert report.missing[0].startswith(f"Memory grew by {steps} MiB, too short a time")
+
+
+def test_what_rests_after_a_warm_up_is_clean() -> None:
+    readings = [{gauge.RSS: (200 + min(n, 12)) * MIB} for n in range(60)]
+    assert watched(*readings).verdict is RunVerdict.CLEAN
+
+
 def test_growth_of_a_program_that_was_slow_at_first_is_reported() -> None:
     sizes = [200 + 3 * n for n in range(20)] + [260 + 10 * n for n in range(40)]
     assert watched(*({gauge.RSS: size * MIB} for size in sizes)).verdict is RunVerdict.LEAK

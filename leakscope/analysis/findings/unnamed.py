@@ -634,7 +634,7 @@ def diagnose_watched(
     if not case.is_watched:
         return []
     x, y = _tree_series(case)
-    trend = case.trend_of(x, y, noise=policy.HARMLESS_BYTES)
+    trend = tree_trend(case)
     if (
         not trend.is_growing
         or trend.points < policy.FEW_READINGS
@@ -665,6 +665,11 @@ def diagnose_watched(
             falsifier=("A warm-up would have ended.", "It went on in each third."),
         )
     ]
+
+
+def tree_trend(case: RunContext) -> Trend:
+    """Return how the memory of a process with all its children moves, pages of files left out."""
+    return case.trend_of(*_tree_series(case), noise=policy.HARMLESS_BYTES)
 
 
 def _tree_series(case: RunContext) -> tuple[FloatArray, FloatArray]:

@@ -11,7 +11,7 @@ from leakscope.analysis.accounting.terms import (
     has_stopped_by_the_end,
     next_collection,
 )
-from leakscope.analysis.findings.unnamed import LEAK_OR_SHAPES_TITLE
+from leakscope.analysis.findings.unnamed import LEAK_OR_SHAPES_TITLE, tree_trend
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.search import SearchResult
 from leakscope.analysis.processes.children import MAIN, explain_children
@@ -75,7 +75,7 @@ def _unrecorded_work(case: RunContext) -> list[str]:
 def _too_little(case: RunContext) -> list[str]:
     track = case.track
     if case.is_watched:
-        return _too_few_readings(case)
+        return _too_few_readings(case) or _open_tree(case)
     if not len(track):
         return ["Nothing was recorded: did the program train at all?"]
     if _never_trained(case):
@@ -181,6 +181,17 @@ def _too_few_readings(case: RunContext) -> list[str]:
     if 0 < known < taken:
         few += f", of which {known} count: it was beginning or ending at the others"
     return [f"{few}; watch longer, or read more often (--interval)."]
+
+
+def _open_tree(case: RunContext) -> list[str]:
+    """Return what is missing where a process was watched from outside alone and may grow."""
+    trend = tree_trend(case)
+    if trend.is_bounded or trend.net_bytes < policy.HARMLESS_BYTES:
+        return []
+    return [
+        f"Memory grew by {human_bytes(trend.net_bytes)}, too short a time to tell a leak from a "
+        "warm-up: watch it for longer, or record it (leakscope run, leakscope attach)."
+    ]
 
 
 def _unsettled(case: RunContext, growth: SearchResult) -> list[str]:
