@@ -63,6 +63,10 @@ class CountedRegistry:
     """
     keeps_shared: bool = False
     """Whether an entry keeps shared memory for another process, which has no private memory."""
+    is_weak: bool = False
+    """Whether it lists what something else keeps alive."""
+    piles_up_as: str = ""
+    """What its entries are where many run the same function: ``task`` or ``thread``."""
 
     @property
     def kept_by(self) -> str:
@@ -225,6 +229,7 @@ REGISTRIES = (
         ("logging:_handlerList",),
         ("*.addHandler",),
         "Add handlers once, or take each back with removeHandler(handler) and close it.",
+        is_weak=True,
     ),
     CountedRegistry(
         "finished-threads",
@@ -233,6 +238,7 @@ REGISTRIES = (
         ("threading.Thread", ".Thread"),
         "Let go of Thread objects when they are joined.",
         but=("threading:_active",),
+        is_weak=True,
     ),
     CountedRegistry(
         "executors",
@@ -240,6 +246,8 @@ REGISTRIES = (
         ("concurrent.futures.thread:_threads_queues",),
         ("*.ThreadPoolExecutor", ".ThreadPoolExecutor"),
         "Make one executor outside the loop, or use it as a context manager.",
+        is_weak=True,
+        piles_up_as="thread",
     ),
     CountedRegistry(
         "tasks",
@@ -247,6 +255,8 @@ REGISTRIES = (
         ("asyncio.tasks:_all_tasks", "asyncio.tasks:_scheduled_tasks"),
         ("*.create_task", "asyncio.ensure_future"),
         "Await or cancel tasks, and let go of those that are done.",
+        is_weak=True,
+        piles_up_as="task",
     ),
     CountedRegistry(
         "foreign-types",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 import pytest
-from synthetic_runs import KIB, Program, Thing
+from synthetic_runs import KIB, MIB, Program, Thing
 
 from leakscope.analysis import analyse
 from leakscope.analysis.source import SourceIndex
@@ -124,6 +124,25 @@ def test_pools_and_tasks_that_come_and_go_are_none(count_at):
     found = report(count_at)
     assert found.verdict is RunVerdict.CLEAN
     assert not [f for f in found.findings if f.kind == "tasks"]
+
+
+def test_their_registry_is_not_reported_next_to_them_nor_as_what_keeps_them():
+    alive = gauge.registry("tasks")
+    tasks = [lambda state: 100 * state.epochs_done, lambda state: 300 * state.epochs_done]
+    program = Program(epochs=12).gauge(alive, tasks[1]).swell(lambda s: 2 * MIB * s.epochs_done)
+    (finding,) = (f for f in analyse(program.build()).findings if f.kind == "registry")
+    assert finding.title == "More and more tasks that are alive"
+    assert "keeps each" not in finding.text
+    assert finding.remedy.title == "Let go of tasks that are alive"
+    program.gauge(gauge.waiting(BEATS.key), tasks[0])
+    run = program.build()
+    for measurement in run.main.measurements:
+        if measurement.census is not None:
+            count = measurement.gauges[gauge.waiting(BEATS.key)]
+            measurement.census.waiting.append(msgspec.structs.replace(BEATS, count=count))
+    report = analyse(run)
+    assert [f.kind for f in report.findings if f.severity is not Severity.NOTE] == ["tasks"]
+    assert "tasks that pile up" in {entry.label for entry in report.ledgers[0].entries}
 
 
 def test_a_few_more_are_a_note():

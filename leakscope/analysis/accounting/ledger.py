@@ -36,6 +36,8 @@ _TERM_OF_FINDING = {
     "open_figures": "open figures",
     "registry": "entries of registries",
     "deep_graph": "graphs that aren't walked",
+    "tasks": "tasks that pile up",
+    "threads": "threads that pile up",
 }
 """The term of each kind of finding."""
 _GAUGES_WITHOUT_NAMES = {

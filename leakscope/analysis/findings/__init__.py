@@ -78,7 +78,8 @@ def find_findings(
     found = out_of_memory.diagnose_out_of_memory(case, ended)
     found += diagnose_compiled_code(case)
     found += [finding for diagnose in DIAGNOSES for finding in diagnose(case, growth, ledgers)]
-    found = native_references.with_registries(case, growth, ledgers, found)
+    kinds = {pileup.group.kind.value for pileup in gauge_rules.find_pileups(case)}
+    found = native_references.with_registries(case, growth, ledgers, found, kinds)
     piled_up = gauge_rules.diagnose_pileups(case, growth, ledgers, culprits)
     reported = {f.kind for f in piled_up} | {f"{c.piled_up.kind}s" for c in culprits if c.piled_up}
     found = [f for f in found if f.kind != "threads" or "threads" not in reported] + piled_up

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -407,7 +407,11 @@ class _Growing:
 
 
 def with_registries(
-    case: RunContext, growth: SearchResult, ledgers: list[Ledger], found: list[Finding]
+    case: RunContext,
+    growth: SearchResult,
+    ledgers: list[Ledger],
+    found: list[Finding],
+    piled_up: Collection[str] = (),
 ) -> list[Finding]:
     """Return findings and one for each registry that has ever more entries and no culprit names.
 
@@ -421,9 +425,11 @@ def with_registries(
         growth: what grows in it.
         ledgers: where its growth went.
         found: what was found before, which may name the memory.
+        piled_up: of what many run the same function, ``task`` or ``thread``: that tells more.
 
     """
-    growing = [each for each in map(_growing(case), REGISTRIES) if each is not None]
+    counted = (each for each in REGISTRIES if each.piles_up_as not in piled_up)
+    growing = [each for each in map(_growing(case), counted) if each is not None]
     growing = [each for each in growing if not _is_named_by_rows(case, growth, each.registry)]
     if not growing:
         return found
@@ -557,26 +563,35 @@ def _registry_finding(case: RunContext, growing: _Growing, memory: Trend | None)
     nameless = memory.net_bytes if memory else 0.0
     holds = f" They may hold the {human_bytes(nameless)} that nothing else explains (estimate)."
     resident = case.gauge_gain(case.host_metric) or 0.0
+    kept = f": {place} keeps each until it is taken back." if not registry.is_weak else "."
     return to_finding(
         "registry",
         f"More and more {registry.noun}",
         f"{human_count(growing.entries)} more {registry.noun} than at the beginning, "
-        f"{human_count(trend.bytes_per_unit)} per {trend.unit}: {place} keeps each until it is "
-        f"taken back.{named}{added}{holds if memory else ''}",
-        Remedy(
-            title=f"Take back what {place} keeps, or add it once",
-            text=f"{registry.advice} {_TAKE_BACK}".strip(),
-        ),
+        f"{human_count(trend.bytes_per_unit)} per {trend.unit}{kept}"
+        f"{named}{added}{holds if memory else ''}",
+        _remedy_of_registry(registry),
         severity=Severity.WARNING if memory else Severity.NOTE,
         trend=memory or imputed_trend(trend, 0.0),
         share=nameless / resident if resident > 0 else 0.0,
         total_bytes=nameless,
         fed_at=lines,
         falsifier=(
-            f"If {place} is emptied in each round and memory grows on, it was not this.",
+            f"If there are no more {registry.noun} and memory grows on, it was not this."
+            if registry.is_weak
+            else f"If {place} is emptied in each round and memory grows on, it was not this.",
             None,
         ),
         subject=registry.name,
+    )
+
+
+def _remedy_of_registry(registry: CountedRegistry) -> Remedy:
+    if registry.is_weak:
+        return Remedy(title=f"Let go of {registry.noun}", text=registry.advice)
+    return Remedy(
+        title=f"Take back what {registry.kept_by} keeps, or add it once",
+        text=f"{registry.advice} {_TAKE_BACK}".strip(),
     )
 
 
