@@ -10,6 +10,7 @@ are given their values outside of its loops: ``entry = journal[task]`` names a t
 from __future__ import annotations
 
 import functools
+import gc
 import inspect
 import re
 import signal
@@ -380,7 +381,7 @@ def _age(name: str) -> tuple[int, str]:
 def _globals(ownership: Ownership, definitions: Definitions, hidden: list[Any]) -> list[Root]:
     roots: list[Root] = []
     classes: dict[int, type] = {}
-    context = copy_context()
+    contexts: list[Context] = []
     for module, names in ownership.user_modules():
         for name, value in list(names.items()):
             if type(name) is not str:
@@ -399,19 +400,31 @@ def _globals(ownership: Ownership, definitions: Definitions, hidden: list[Any]) 
                     spoken = OUTPUT_HISTORY
                 roots.append(Root(value, RootKind.GLOBAL, f"{called}·{name}", spoken, owner))
                 if type(value) is ContextVar:
-                    roots += _value_of(value, context, roots[-1])
+                    contexts = contexts or _contexts()
+                    roots += _values_of(value, contexts, roots[-1])
     return roots + [_class_root(cls, definitions) for cls in classes.values()]
 
 
-def _value_of(variable: ContextVar[Any], context: Context, root: Root) -> list[Root]:
-    """Return the root for what a context variable has in a context, which only C code refers to.
+def _contexts() -> list[Context]:
+    """Return the context of the calling thread, and of each event loop that of its oldest task: the
+    others have copies of it.
 
-    Its path goes on as to an item, so that ``trace.get()`` in the source is taken for it.
+    A task of C tells its context to nobody before CPython 3.12, but to the collector.
     """
-    if variable not in context:
-        return []
+    oldest = {id(loop_of(task)): task for task in reversed(_tasks())}
+    held = (item for task in oldest.values() for item in gc.get_referents(task))
+    return [copy_context(), *(item for item in held if type(item) is Context)]
+
+
+def _values_of(variable: ContextVar[Any], contexts: list[Context], root: Root) -> list[Root]:
+    """Return the roots for what a context variable has in each context, where only C code refers to
+    it: each value once.
+
+    Their path goes on as to an item, so that ``trace.get()`` in the source is taken for it.
+    """
+    values = {id(held := context[variable]): held for context in contexts if variable in context}
     path = f"{root.path}[*]"
-    return [Root(context[variable], RootKind.GLOBAL, path, root.name, root.owner)]
+    return [Root(value, RootKind.GLOBAL, path, root.name, root.owner) for value in values.values()]
 
 
 def _is_history(root: Root) -> bool:

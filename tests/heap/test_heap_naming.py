@@ -359,6 +359,19 @@ main()
         "__main__·trace[*]",
         RootKind.GLOBAL,
     ),
+    "context variable of the main task, from a thread without": (
+        """
+import asyncio, contextvars
+trace = contextvars.ContextVar("trace")
+async def main():
+    trace.set([item() for _ in range(5)])
+    await asyncio.get_running_loop().run_in_executor(None, look)
+asyncio.run(main())
+""",
+        "trace",
+        "__main__·trace[*]",
+        RootKind.GLOBAL,
+    ),
     "lru_cache on a function": (
         """
 import functools

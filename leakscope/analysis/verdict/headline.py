@@ -188,10 +188,11 @@ def _open_tree(case: RunContext) -> list[str]:
     trend = tree_trend(case)
     if trend.is_bounded or trend.net_bytes < policy.HARMLESS_BYTES:
         return []
-    return [
+    text = (
         f"Memory grew by {human_bytes(trend.net_bytes)}, too short a time to tell a leak from a "
         "warm-up: watch it for longer, or record it (leakscope run, leakscope attach)."
-    ]
+    )
+    return [text]
 
 
 def _unsettled(case: RunContext, growth: SearchResult) -> list[str]:
