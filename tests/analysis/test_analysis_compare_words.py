@@ -176,6 +176,14 @@ def test_what_an_inconclusive_first_run_could_not_show_is_not_called_new() -> No
     assert comparison_page(compared).cards[0].label == "First seen"
 
 
+def test_what_workers_of_loaders_gathered_is_fixed_though_no_phase_of_theirs_is_listed() -> None:
+    found = culprit(unit="pass", phase="pass", workers=2)
+    ran = {"work": {"batches": {"train": 100}, "steps": 100, "epochs": 4}}
+    compared = compare(report(found, **ran), report(**ran))
+    assert compared.culprits[0].change is ChangeKind.FIXED
+    assert not compared.culprits[0].is_unproven
+
+
 def test_a_phase_that_the_first_run_lacked_has_nothing_new() -> None:
     compared = compare(report(work={"batches": {"train": 100}}), report(culprit()))
     assert compared.culprits[0].is_unproven

@@ -193,7 +193,9 @@ def _proves_nothing(suspect: Suspect, seen_in: Report, run: Report, which: str) 
     if thin := _too_short(suspect, seen_in, run):
         return f"the {which} run {thin}"
     did = {phase.phase for phase in run.phases} | set(run.work.batches)
-    if suspect.phase and did and suspect.phase not in did:
+    # Those that workers of loaders and pools pass through are not listed.
+    is_elsewhere = isinstance(suspect, Culprit) and bool(suspect.workers or suspect.process)
+    if suspect.phase and did and suspect.phase not in did and not is_elsewhere:
         return f"the {which} run had no phase {suspect.phase}"
     return ""
 
