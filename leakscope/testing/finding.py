@@ -192,8 +192,10 @@ class RoundSeriesTable:
     def __init__(self, censuses: Sequence[tuple[int, Census]], ignore: Sequence[str]) -> None:
         self.table = tabulate(BoundaryTable(_recording(censuses)))
         self.calls = np.array([calls for calls, _ in censuses], dtype=np.float64)
-        self._ignore = ignore
-        self._excused = {p for p in range(len(self.table.paths)) if self._stops(p)}
+        every = range(len(self.table.paths))
+        ignored = {path for path in every if self._is_called(path, ignore)}
+        below = {path for path in every if ignored.intersection(self.table.ancestors(path))}
+        self._excused = ignored | below | {path for path in every if self._stops(path)}
 
     def growers(self) -> list[Grower]:
         """Return what grows with every call, at its accumulation points."""
@@ -270,11 +272,9 @@ class RoundSeriesTable:
         return RoundSeries(columns, x, np.diff(values) / np.diff(x))
 
     def _stops(self, path: int) -> bool:
-        """Return whether growth of a path is none: it has a bound, or the user ignores it."""
+        """Return whether growth of a path is none, as it has a bound."""
         row = self.table.latest[path]
-        patterns = (*_STOPPING, *self._ignore) if not row.user else self._ignore
-        shown = (row.name, row.path, row.path.replace("·", "."))
-        if any(fnmatchcase(name, pattern) for pattern in patterns for name in shown):
+        if not row.user and self._is_called(path, _STOPPING):
             return True
         columns = _since_first(self.table.length[path])
         if len(columns) <= _FEWEST_ROUNDS:
@@ -287,6 +287,12 @@ class RoundSeriesTable:
         # Of the links of a chain only the first have names, which says nothing of the others.
         has_more_objects = spread_of(self.table.count[path, columns], items) >= policy.MOST_SHARE
         return not has_more_objects and not self._course_of(items, columns).is_steady
+
+    def _is_called(self, path: int, patterns: Sequence[str]) -> bool:
+        """Return whether a pattern fits the name of a path, or the path as it is written."""
+        row = self.table.latest[path]
+        shown = (row.name, row.path, row.path.replace("·", "."))
+        return any(fnmatchcase(name, pattern) for pattern in patterns for name in shown)
 
     def _take_out(self, device: str) -> None:
         """Subtract what will stop by itself from all that hold it."""
