@@ -418,7 +418,7 @@ def _growth(
         explained = _explained(device, ledgers)
     return MetricGrowth(
         metric=metric,
-        unit=case.unit.name,
+        unit=case.unit.noun,
         bytes_per_unit=trend.bytes_per_unit,
         interval=trend.interval,
         named_share=named,

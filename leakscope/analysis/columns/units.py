@@ -38,7 +38,20 @@ class WorkUnit:
         """Units done in the whole recording."""
         return float(self.done[-1] - self.done[0]) if len(self.done) else 0.0
 
+    @property
+    def noun(self) -> str:
+        """What reports call one."""
+        return unit_noun(self.name, self.phase)
 
+
+def unit_noun(unit: str, phase: str) -> str:
+    """Return what reports call a unit of work: what comes in no loop has no batches."""
+    return _FORWARD_PASS if unit == "batch" and phase == INFERENCE else unit
+
+
+INFERENCE = "inference"
+"""The phase of passes through a model that no training, no validation and no loader encloses."""
+_FORWARD_PASS = "forward pass"  # noqa: S105
 MOST_PASSAGES = 50
 """Passages by which the usual one is known."""
 WORKER_PHASE = "pass"

@@ -31,7 +31,7 @@ from leakscope.analysis.columns.series import (
     RowTable,
     own_bytes,
 )
-from leakscope.analysis.columns.units import passage_length
+from leakscope.analysis.columns.units import passage_length, unit_noun
 from leakscope.analysis.findings.gauge_rules import Pileup
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.events import EventFit, counters_at, fit_events
@@ -452,15 +452,8 @@ def _as_shown(case: RunContext, grower: Grower, by_event: EventGrowth | None) ->
             x=case.track.events(rate.event)[case.table.at[grower.columns]],
             items_per_unit=None if items is None else items * times,
         )
-    if grower.unit == "batch" and grower.phase == INFERENCE:
-        trend = msgspec.structs.replace(grower.trend, unit=MODEL_CALL)
-        return replace(grower, unit=MODEL_CALL, trend=trend)
-    return grower
-
-
-INFERENCE = "inference"
-"""The phase of passes through a model that no training, no validation and no loader encloses."""
-MODEL_CALL = "forward pass"
+    noun = unit_noun(grower.unit, grower.phase)
+    return replace(grower, unit=noun, trend=msgspec.structs.replace(grower.trend, unit=noun))
 
 
 def _forecast_as_shown(ahead: Forecast, shown: Grower, grower: Grower) -> Forecast:

@@ -57,8 +57,13 @@ def render_check_text(check: Check, *, width: int = 100, color: bool = False) ->
     gone = [f"in the baseline, but no longer needed: {known.name}" for known in check.gone]
     lines += spaced([paper.clip(text) for text in gone])
     lines += spaced([line for remark in check.remarks for line in paper.wrap(f"! {remark}")])
-    settle = [line for text in check.missing for line in paper.wrap(f"to settle it: {text}")]
-    lines += spaced(settle)
+    # Of several the first says what is missing, the others what to do.
+    reasons, advice = (
+        check.missing[: len(check.missing) > 1],
+        check.missing[len(check.missing) > 1 :],
+    )
+    lines += spaced([line for text in reasons for line in paper.wrap(f"! {text}")])
+    lines += spaced([line for text in advice for line in paper.wrap(f"to settle it: {text}")])
     return "\n".join(map(_no_command, lines)) + "\n"
 
 
