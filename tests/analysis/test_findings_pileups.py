@@ -145,6 +145,18 @@ def test_their_registry_is_not_reported_next_to_them_nor_as_what_keeps_them():
     assert "tasks that pile up" in {entry.label for entry in report.ledgers[0].entries}
 
 
+@pytest.mark.parametrize("last", [900, 0])
+def test_tasks_that_end_with_the_program_have_piled_up_until_then(last):
+    """The clock may read while the program is taking them down."""
+    program = Program(epochs=1, steps=12, validation=0)
+    program.gauge(gauge.waiting(BEATS.key), lambda s: 100 * s.step if s.step < 12 else last)
+    run = program.build()
+    for measurement in run.main.measurements:
+        if measurement.census is not None:
+            measurement.census.waiting.append(msgspec.structs.replace(BEATS, count=1))
+    assert "tasks" in {finding.kind for finding in analyse(run).findings}
+
+
 def test_a_few_more_are_a_note():
     (finding,) = (f for f in report(lambda epoch: 2 * epoch).findings if f.kind == "tasks")
     assert finding.severity is Severity.NOTE

@@ -840,11 +840,11 @@ def find_pileups(case: RunContext) -> list[Pileup]:
     latest = {group.key: group for census in case.table.censuses for group in census.waiting}
     found = []
     for key, seen in latest.items():
-        trend = case.gauge_trend(gauge.waiting(key), policy.COUNT_NOISE)
+        x, counts = _before_teardown(case, gauge.waiting(key))
+        trend = case.trend_of(x, counts, policy.COUNT_NOISE)
         gained = trend.net_bytes + trend.gained_before
         if not trend.is_growing or gained < policy.FEWEST_COUNTED:
             continue
-        _, counts = case.gauge_series(gauge.waiting(key))
         is_pools = seen.name == _POOLS_WORKER
         group = msgspec.structs.replace(seen, name=_POOL) if is_pools else seen
         if is_pools:
@@ -869,6 +869,16 @@ def find_pileups(case: RunContext) -> list[Pileup]:
             )
         )
     return sorted(found, key=lambda pileup: -pileup.summary.count)
+
+
+def _before_teardown(case: RunContext, name: str) -> tuple[FloatArray, FloatArray]:
+    """Return units done and readings of a count, without one at the very end that is lower."""
+    x, counts = case.gauge_series(name)
+    at = case.track.known(name)
+    at = at[at <= case.working[-1]] if len(case.working) else at
+    ends = len(at) and case.track.time_s[-1] - case.track.time_s[at[-1]] < policy.TEARDOWN_S
+    falls = len(counts) > 1 and counts[-1] < counts[-2]
+    return (x[:-1], counts[:-1]) if ends and falls else (x, counts)
 
 
 @dataclass(frozen=True)
