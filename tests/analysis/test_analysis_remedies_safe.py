@@ -514,3 +514,10 @@ def test_rounds_are_reported_to_mix_where_they_are_read_together(read: str, mixe
     remedy = row.remedy()
     assert remedy.title == "Empty Gallery.pages in each validation"
     assert ("mixes them" in remedy.text) is mixes
+
+
+@pytest.mark.parametrize("unit", ["minute", "request", "task"])
+def test_what_a_service_gathers_is_emptied_in_no_round(unit: str) -> None:
+    text = GALLERY.replace("{read}", "return sum(self.pages.values())")
+    row = Kept(text, "main()·gallery.pages", "class Gallery.pages", "dict", unit=unit)
+    assert row.remedy().title == "Bound or empty Gallery.pages"

@@ -15,6 +15,8 @@ from leakscope.model.report import Remedy
 
 _ROUND = re.compile(r"val|eval|test|train|epoch|predict|infer", re.IGNORECASE)
 _ROUND_KINDS = frozenset({"list", "dict", "set", "deque"})
+_NO_ROUNDS = frozenset({"minute", "hour", "request", "task"})
+"""Units of work of programs that serve, in which nothing begins again."""
 
 
 def recognise_gathered_rounds(case: CulpritContext) -> Remedy | None:
@@ -28,7 +30,7 @@ def recognise_gathered_rounds(case: CulpritContext) -> Remedy | None:
     if per_step or releases(case.references) or not _outlives(case):
         return None
     diff = _gathered_rounds_diff(case, statement)
-    if diff is None and _unread(case):
+    if diff is None and (_unread(case) or case.unit in _NO_ROUNDS):
         return None
     round_name = case.phase or case.unit or "round"
     mixed = ", and what is computed from it mixes them" if _computed_from(case) else ""
