@@ -14,7 +14,7 @@ import pytest
 from leakscope.analysis.remedies import propose
 from leakscope.analysis.remedies.context import CulpritContext
 from leakscope.analysis.source import SourceIndex
-from leakscope.model.census import CensusRow, Content, Owner, RootKind
+from leakscope.model.census import CensusRow, Content, Owner, RootKind, Site
 from leakscope.model.report import Remedy
 
 
@@ -43,6 +43,8 @@ class Program:
     unused: int = 0
     growth: str = "across"
     cls: str = ""
+    inserted_at: int = 0
+    """The line at which an insertion was seen."""
 
     def remedy(self) -> Remedy:
         variable = self.path.partition("·")[2].partition(".")[0]
@@ -56,6 +58,9 @@ class Program:
             owner=owner,
             length=100,
             unused_bytes={"host": self.unused} if self.unused else {},
+            inserted_at=[Site(file="/p/train.py", line=self.inserted_at, count=9)]
+            if self.inserted_at
+            else [],
         )
         above = [row_at(f"main()·{variable}", "object", self.holder)] if self.holder else []
         sources = SourceIndex({"/p/train.py": textwrap.dedent(self.text)}, "/p")
@@ -115,6 +120,22 @@ def test_what_a_library_gathers_of_a_call_that_registers_nothing_is_to_be_given_
         holder="keras.src.models.functional.Functional",
     ).remedy()
     assert remedy.title == "Give Functional less to keep"
+
+
+def test_a_list_of_the_programs_that_an_application_keeps_under_a_key_is_bounded_by_it() -> None:
+    remedy = Program(
+        """
+        def main():
+            app = Application()
+            app["states"] = []
+            while True:
+                app["states"].append(read())
+        """,
+        "main()·app._state['states']",
+        holder="aiohttp.web_app.Application",
+        inserted_at=6,
+    ).remedy()
+    assert remedy.title == "Bound or empty app._state['states']"
     assert "`model.fit(batches)`" in remedy.text
 
 

@@ -7,6 +7,7 @@ import re
 
 from leakscope.analysis.remedies.context import CulpritContext, calls_of, names_in, reads
 from leakscope.analysis.source.library_calls import registers_hook
+from leakscope.analysis.source.mutations import BUILTIN_FEEDERS
 from leakscope.analysis.source.program import LOOPS, Statement, calls_in, own_nodes
 from leakscope.model.census import CensusRow, RootKind
 from leakscope.model.path_pattern import parse_path, parse_steps
@@ -270,6 +271,8 @@ def recognise_library_object(case: CulpritContext) -> Remedy | None:
     holder = _holder(case)
     if holder is None or case.growth != "across" or case.row.root is RootKind.LIBRARY:
         return None
+    if _fills_an_item(case):
+        return None
     library, _, _ = holder.type.partition(".")
     class_name = holder.type.rpartition(".")[2]
     belongs = f"It belongs to {class_name} of {library}, so no bound can be set on it from outside."
@@ -325,6 +328,18 @@ def _binds(node: ast.AST, name: str) -> bool:
         return node.value == name
     is_stored = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
     return is_stored and isinstance(node, ast.Attribute) and node.attr == name
+
+
+def _fills_an_item(case: CulpritContext) -> bool:
+    """Whether the feeding line fills a container of the program's that a library keeps under a key:
+    ``app["log"].append(x)``.
+    """
+    return any(
+        isinstance(call.func, ast.Attribute)
+        and call.func.attr in BUILTIN_FEEDERS
+        and isinstance(call.func.value, ast.Subscript)
+        for call in (calls_in(case.node) if case.node else ())
+    )
 
 
 def _registering(case: CulpritContext) -> ast.Attribute | None:
