@@ -409,12 +409,14 @@ def state_of(run: Run, *, goes_on: bool) -> str:
         return f"{name}: nothing was recorded yet." if goes_on else f"{name}: nothing was recorded."
     last = boundaries[-1].boundary
     seen = epochs_are_visible(measurement.boundary for measurement in boundaries)
-    words = [f"epoch {last.epoch + 1}" if seen else "", f"step {last.step:,}", last.phase]
+    step = f"step {last.step:,}" if last.step else ""
+    words = [f"epoch {last.epoch + 1}" if seen else "", step, last.phase]
     where = ", ".join(word for word in words if word)
     if not goes_on:
-        return f"{name} ended after {last.time_s:.0f} s ({where})."
+        return f"{name} ended after {last.time_s:.0f} s{f' ({where})' if where else ''}."
     ago = max(time.time() - run.main.header.started - last.time_s, 0.0)
-    return f"{name} is running: {where}, {last.time_s:.0f} s; last recorded {ago:.0f} s ago."
+    where += ", " if where else ""
+    return f"{name} is running: {where}{last.time_s:.0f} s; last recorded {ago:.0f} s ago."
 
 
 def is_running(run: Run) -> bool:

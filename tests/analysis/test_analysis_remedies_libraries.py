@@ -120,22 +120,6 @@ def test_what_a_library_gathers_of_a_call_that_registers_nothing_is_to_be_given_
         holder="keras.src.models.functional.Functional",
     ).remedy()
     assert remedy.title == "Give Functional less to keep"
-
-
-def test_a_list_of_the_programs_that_an_application_keeps_under_a_key_is_bounded_by_it() -> None:
-    remedy = Program(
-        """
-        def main():
-            app = Application()
-            app["states"] = []
-            while True:
-                app["states"].append(read())
-        """,
-        "main()·app._state['states']",
-        holder="aiohttp.web_app.Application",
-        inserted_at=6,
-    ).remedy()
-    assert remedy.title == "Bound or empty app._state['states']"
     assert "`model.fit(batches)`" in remedy.text
 
 
@@ -198,6 +182,22 @@ STACKED = Program(
     kind="deque",
     holder="contextlib.ExitStack",
 )
+
+
+def test_a_list_of_the_programs_that_an_application_keeps_under_a_key_is_bounded_by_it() -> None:
+    remedy = Program(
+        """
+        def main():
+            app = Application()
+            app["states"] = []
+            while True:
+                app["states"].append(read())
+        """,
+        "main()·app._state['states']",
+        holder="aiohttp.web_app.Application",
+        inserted_at=6,
+    ).remedy()
+    assert remedy.title == "Bound or empty app._state['states']"
 
 
 def test_an_exit_stack_is_to_be_closed_not_bounded() -> None:

@@ -145,6 +145,8 @@ def _since(
         passes, batch = int(case.track.occurrence[where]), int(case.track.batch[where])
         return f" since pass {passes + 1}" if passes else f" since batch {batch}"
     epoch, step = int(case.track.epoch[where]), int(case.track.step[where])
+    if not step:
+        return f" since second {case.track.time_s[where]:.0f}"
     return f" since epoch {epoch + 1}" if epoch else f" since step {step}"
 
 
