@@ -44,6 +44,7 @@ WORKER = "worker"
 _PACKAGE = __name__.partition(".")[0]
 _SHELLS = frozenset({"IPython", "ipykernel"})
 _MOST_TASKS = 500
+_MOST_CONTEXTS = 20
 """Tasks whose variables are looked at: a service may have thousands that are alike."""
 _PYTHON_CALLABLES = (types.FunctionType, types.MethodType)
 _NO_NAME = ".@"
@@ -406,13 +407,12 @@ def _globals(ownership: Ownership, definitions: Definitions, hidden: list[Any]) 
 
 
 def _contexts() -> list[Context]:
-    """Return the context of the calling thread, and of each event loop that of its oldest task: the
-    others have copies of it.
+    """Return the context of the calling thread, and those of the oldest tasks: later ones have
+    copies of them.
 
     A task of C tells its context to nobody before CPython 3.12, but to the collector.
     """
-    oldest = {id(loop_of(task)): task for task in reversed(_tasks())}
-    held = (item for task in oldest.values() for item in gc.get_referents(task))
+    held = (item for task in _tasks()[:_MOST_CONTEXTS] for item in gc.get_referents(task))
     return [copy_context(), *(item for item in held if type(item) is Context)]
 
 
