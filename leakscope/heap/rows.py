@@ -421,10 +421,14 @@ class _Paths:
         self._nodes = nodes
         self._places = places
         self._sealed = sealed
+        self._known: dict[int, str] = {}
 
     def __getitem__(self, node: int) -> str:
-        known = self._sealed.names.get(self._nodes.sealed[node])
-        return self._places[node].path if known is None else known.path
+        path = self._known.get(node)
+        if path is None:
+            known = self._sealed.names.get(self._nodes.sealed[node])
+            path = self._known[node] = self._places[node].path if known is None else known.path
+        return path
 
 
 def retained_on_host(nodes: Nodes, node: int) -> int:

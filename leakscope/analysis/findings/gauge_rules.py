@@ -34,7 +34,7 @@ import msgspec
 import numpy as np
 
 from leakscope.analysis.allocator.devices import device_series, outside_owners, snapshot_trend
-from leakscope.analysis.columns.series import HOST
+from leakscope.analysis.columns.series import HOST, FloatArray
 from leakscope.analysis.findings.native_references import (
     imputed_trend,
     moves_with,

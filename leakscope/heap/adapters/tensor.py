@@ -68,12 +68,15 @@ class TensorAccess(NamedTuple):
 
 def tensor_access() -> TensorAccess | None:
     """Return torch's accessors, or None where the program has not imported torch."""
+    global _access
     torch = sys.modules.get("torch")
     core: Any = getattr(torch, "_C", None)
+    if _access is not None and _access.tensor is getattr(core, "TensorBase", None):
+        return _access
     functorch = getattr(core, "_functorch", None)
     try:
         base, storage = vars(core.TensorBase), vars(core.StorageBase)
-        return TensorAccess(
+        _access = TensorAccess(
             tensor=core.TensorBase,
             parameter=torch.nn.Parameter,  # type: ignore[union-attr]
             untyped_storage=base["untyped_storage"],
@@ -103,8 +106,13 @@ def tensor_access() -> TensorAccess | None:
             storage_use_count=_storage_use_count(torch),
             without_overrides=core.DisableTorchFunction,
         )
+        return _access
     except ours(AttributeError, KeyError, TypeError):
         return None  # no torch, or one that is still being imported
+
+
+_access: TensorAccess | None = None
+"""As they were found first: versions of torch are slow to compare."""
 
 
 def _storage_use_count(torch: Any) -> Accessor | None:

@@ -18,6 +18,7 @@
 
 #define LAST_KEPT 4096 /* of the oldest generation, the last objects are known in their order */
 #define IN_A_ROW 8
+#define HINT_WORDS 1024 /* one bit in sixteen is set when the ring is full */
 /* So many of those in that order, from the end of the oldest generation's list: what comes before them was
  * there already. New ones are appended, and only a collection of all generations mixes them. */
 #define MANY_YOUNG 20000
@@ -32,6 +33,7 @@ struct Baseline {
     Py_ssize_t cleared;        /* the same when those that are gone were last taken out */
     int knows_young;           /* it has the youngest objects of the beginning too */
     PyObject *last[LAST_KEPT]; /* of the oldest generation at the beginning, in a ring */
+    uint64_t hints[HINT_WORDS]; /* bits: whether an object may be in the ring */
     size_t n_last;             /* that were written to it */
     uint64_t imported;         /* bytes of modules that came later, which are known by now */
     PyObject **sequence;       /* the oldest generation as it was last gone through, as a forecast */
@@ -154,6 +156,23 @@ static int keep_last(PyObject *object, int Py_UNUSED(is_young), void *argument) 
     return 0;
 }
 
+static size_t hint_of(PyObject *object) {
+    return (size_t)(((uint64_t)(uintptr_t)object >> 4) * 0x9E3779B97F4A7C15u >> 48);
+}
+
+static int may_be_last(const Baseline *b, PyObject *object) {
+    size_t bit = hint_of(object);
+    return (int)(b->hints[bit >> 6] >> (bit & 63) & 1);
+}
+
+static void keep_hints(Baseline *b) {
+    size_t count = b->n_last < LAST_KEPT ? b->n_last : LAST_KEPT;
+    for (size_t i = 0; i < count; i++) {
+        size_t bit = hint_of(b->last[i]);
+        b->hints[bit >> 6] |= (uint64_t)1 << (bit & 63);
+    }
+}
+
 /* Take note of the objects that are tracked now. */
 static int begin_baseline(Walk *w, Baseline *b) {
     Learning l = {.walk = w, .baseline = b};
@@ -162,6 +181,7 @@ static int begin_baseline(Walk *w, Baseline *b) {
     b->knows_young = young > MANY_YOUNG;
     visit_tracked(b->knows_young ? learn : learn_older, &l);
     visit_generations(pass_by, keep_last, 0, &l);
+    keep_hints(b);
     b->collections = b->cleared = full_collections();
     return w->failed ? -1 : 0;
 }
@@ -198,6 +218,8 @@ static int note_new(PyObject *object, int is_young, void *argument) {
 /* Return the place in the ring, plus one, of an object among those not passed yet; 0 where it is none. */
 static size_t place_in_ring(const News *n, PyObject *object) {
     const Baseline *b = n->baseline;
+    if (!may_be_last(b, object))
+        return 0;
     size_t oldest = b->n_last > LAST_KEPT ? b->n_last - LAST_KEPT : 0;
     for (size_t at = n->before; at > oldest; at--)
         if (b->last[(at - 1) % LAST_KEPT] == object)
