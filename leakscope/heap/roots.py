@@ -412,8 +412,8 @@ def _contexts() -> list[Context]:
 
     A task of C tells its context to nobody before CPython 3.12, but to the collector.
     """
-    held = (item for task in _tasks()[:_MOST_CONTEXTS] for item in gc.get_referents(task))
-    return [copy_context(), *(item for item in held if type(item) is Context)]
+    parts = (item for task in _tasks()[:_MOST_CONTEXTS] for item in gc.get_referents(task))
+    return [copy_context(), *(item for item in parts if type(item) is Context)]
 
 
 def _values_of(variable: ContextVar[Any], contexts: list[Context], root: Root) -> list[Root]:
@@ -422,7 +422,7 @@ def _values_of(variable: ContextVar[Any], contexts: list[Context], root: Root) -
 
     Their path goes on as to an item, so that ``trace.get()`` in the source is taken for it.
     """
-    values = {id(held := context[variable]): held for context in contexts if variable in context}
+    values = {id(v := context[variable]): v for context in contexts if variable in context}
     path = f"{root.path}[*]"
     return [Root(value, RootKind.GLOBAL, path, root.name, root.owner) for value in values.values()]
 

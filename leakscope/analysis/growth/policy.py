@@ -158,7 +158,7 @@ LEADING_COUNTERS = 3
 """Of two counters that explain a series together, one is work or among so many that explain most of
 it alone."""
 TEARDOWN_S = 0.25
-"""Seconds before the end of a run in which a program may be ending its tasks and threads already."""
+"""Seconds before the end of a run in which a program may be ending its tasks and threads."""
 CLOCKS_S = 1.0
 """Seconds by which two clocks, and the beginning and end of a process, are known."""
 ENDING_S = 10.0
