@@ -274,7 +274,7 @@ def test_a_librarys_container_has_the_line_that_sampled_blocks_tell(
             )
         )
     first = analyse(run).culprits[0]
-    assert (first.name, first.allocated_at) == ("library.registry", lines)
+    assert (first.name, first.fed_at) == ("library.registry", lines)
 
 
 def test_what_imports_allocate_before_the_work_begins_is_no_growth_of_their_lines() -> None:
@@ -289,7 +289,7 @@ def test_what_imports_allocate_before_the_work_begins_is_no_growth_of_their_line
                 boundary=measurement.boundary.index, interval_bytes=1 << 19, sites=sites
             )
         )
-    assert analyse(run).culprits[0].allocated_at == ["train.py:31"]
+    assert analyse(run).culprits[0].fed_at == ["train.py:31"]
 
 
 def test_what_a_named_list_holds_is_not_taken_for_unreached_objects() -> None:
