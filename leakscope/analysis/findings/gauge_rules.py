@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -919,8 +920,12 @@ class Pileup:
 
 
 def _where(case: RunContext, place: WaitPlace) -> str:
-    """Return ``await asyncio.sleep (service.py:12)``; where C waits, the line itself."""
+    """Return ``await asyncio.sleep (service.py:12)``; where C waits, the line itself, and where a
+    library waits, what it waits in.
+    """
     at = case.sources.location(place.file, place.line)
+    if Path(at).is_absolute():
+        return place.at or place.function
     text = case.sources.files.text_at(place.file, place.line)
     if place.at:
         awaits = "await " if "await " in text or text.startswith("async ") else ""
