@@ -551,9 +551,11 @@ class RunContext:
             return None
         ends = [self.window.first, self.window.last]
         children = self.track.gauge(gauge.CHILDREN_PSS)[ends]
-        together = self.track.gauge(gauge.PSS)[ends] + children
-        if not np.isfinite(together).all() or not children.any():
+        times, sizes = proportional(self.recording)
+        is_divided = self.track.has_gauge(gauge.PSS) and len(times) > 0
+        if not (is_divided and np.isfinite(children).all() and children.any()):
             return None
+        together = np.interp(self.track.time_s[ends], times, sizes) + children
         return float(together[1] - together[0])
 
     def children_gain(self) -> float:
@@ -564,8 +566,8 @@ class RunContext:
 def proportional(recording: Recording) -> tuple[FloatArray, FloatArray]:
     """Return the seconds and readings of what a process has, shared pages divided.
 
-    Where these were not divided it is resident memory less what dividing took off: the kernel is
-    slow to do that, so that it is seldom read.
+    Where these were not divided it is resident memory less what dividing took off the last time:
+    the kernel is slow to do that, so that it is read where others share pages, and at first.
     """
     read = [(m.boundary.time_s, m.gauges) for m in recording.measurements if gauge.RSS in m.gauges]
     times = np.array([time_s for time_s, _ in read], dtype=np.float64)
@@ -574,7 +576,8 @@ def proportional(recording: Recording) -> tuple[FloatArray, FloatArray]:
     known = np.isfinite(divided)
     if not known.any():
         return times, resident
-    shared = np.interp(times, times[known], (resident - divided)[known])
+    last = np.maximum(np.cumsum(known) - 1, 0)
+    shared = (resident - divided)[known][last]
     return times, np.where(known, divided, resident - shared)
 
 
