@@ -425,11 +425,11 @@ def with_registries(
         growth: what grows in it.
         ledgers: where its growth went.
         found: what was found before, which may name the memory.
-        piled_up: of what many run the same function, ``task`` or ``thread``: that tells more.
+        piled_up: of what many run the same function, ``task`` or ``thread``: that tells more, so
+            that no memory is put down to their registry.
 
     """
-    counted = (each for each in REGISTRIES if each.piles_up_as not in piled_up)
-    growing = [each for each in map(_growing(case), counted) if each is not None]
+    growing = [each for each in map(_growing(case), REGISTRIES) if each is not None]
     growing = [each for each in growing if not _is_named_by_rows(case, growth, each.registry)]
     if not growing:
         return found
@@ -464,7 +464,8 @@ def with_registries(
             or bool(making & _functions(case.sources, set(each.places)))
         )
         least = policy.HARMLESS_BYTES if is_there else policy.NOTEWORTHY_BYTES
-        is_memory = nameless >= least and moves_with(case, each.registry, case.host_metric)
+        is_much = nameless >= least and each.registry.piles_up_as not in piled_up
+        is_memory = is_much and moves_with(case, each.registry, case.host_metric)
         trend = _nameless_trend(growth, each.trend, nameless) if is_memory else None
         filled.append(_registry_finding(case, each, trend))
         nameless = 0.0 if is_memory else nameless
