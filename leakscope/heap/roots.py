@@ -44,8 +44,9 @@ WORKER = "worker"
 _PACKAGE = __name__.partition(".")[0]
 _SHELLS = frozenset({"IPython", "ipykernel"})
 _MOST_TASKS = 500
-_MOST_CONTEXTS = 20
 """Tasks whose variables are looked at: a service may have thousands that are alike."""
+_MOST_CONTEXTS = 20
+"""Tasks whose contexts are looked at, the oldest first."""
 _PYTHON_CALLABLES = (types.FunctionType, types.MethodType)
 _NO_NAME = ".@"
 """What variables begin with that nobody wrote: those of comprehensions, and of pytest's asserts."""

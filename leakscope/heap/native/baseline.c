@@ -18,12 +18,12 @@
 
 #define LAST_KEPT 4096 /* of the oldest generation, the last objects are known in their order */
 #define IN_A_ROW 8
-#define HINT_WORDS 1024 /* one bit in sixteen is set when the ring is full */
 /* So many of those in that order, from the end of the oldest generation's list: what comes before them was
  * there already. New ones are appended, and only a collection of all generations mixes them. */
 #define MANY_YOUNG 20000
 /* Objects of the youngest generation are not known, for many are about to go. Where the collector is
  * switched off everything is young. */
+#define HINT_WORDS 1024 /* of 64 bits, of which one in sixteen is set when the ring is full */
 #define AHEAD 12 /* objects that are on their way from memory while the list is gone through */
 
 struct Baseline {
@@ -33,7 +33,7 @@ struct Baseline {
     Py_ssize_t cleared;        /* the same when those that are gone were last taken out */
     int knows_young;           /* it has the youngest objects of the beginning too */
     PyObject *last[LAST_KEPT]; /* of the oldest generation at the beginning, in a ring */
-    uint64_t hints[HINT_WORDS]; /* bits: whether an object may be in the ring */
+    uint64_t hints[HINT_WORDS]; /* by a hash of the address: whether an object may be in the ring */
     size_t n_last;             /* that were written to it */
     uint64_t imported;         /* bytes of modules that came later, which are known by now */
     PyObject **sequence;       /* the oldest generation as it was last gone through, as a forecast */
