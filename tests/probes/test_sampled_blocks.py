@@ -217,6 +217,8 @@ class TestOthers:
         assert lines(profile.blocks_of(more, [])) == {line_of(made)}
 
     def test_where_a_tracer_went_that_came_before_it_starts_again(self, started: Started) -> None:
+        tracemalloc.stop()
+        started().stop()  # takes out a layer that a tracer of another test's put back
         tracemalloc.start()
         profile = started()
         stale: list[object] = [*made(2000)]
