@@ -121,8 +121,12 @@ def _answer(result: WalkResult) -> dict[str, object]:
 
 
 def _both(request: WalkRequest, **kept: Any) -> tuple[dict[str, object], dict[str, object]]:
-    folded = _answer(walk(replace(request, folds=True), **kept))
-    return folded, _answer(walk(request, **kept))
+    gc.disable()  # garbage freed in between would take a reference from a key
+    try:
+        folded = _answer(walk(replace(request, folds=True), **kept))
+        return folded, _answer(walk(request, **kept))
+    finally:
+        gc.enable()
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
