@@ -112,7 +112,7 @@ class RunContext:
         return float(np.nanmax(self.track.gauge(name), initial=0.0))
 
     def _share(self, name: str) -> float:
-        gained = self.gauge_gain(self.host_metric) or 0.0
+        gained = self.device_gain(HOST) or 0.0
         return (self.gauge_gain(name) or 0.0) / gained if gained > 0 else 0.0
 
     def known_by(self, library: str) -> Recognised | None:
@@ -401,10 +401,11 @@ class RunContext:
     def gauge_series(self, name: str) -> tuple[FloatArray, FloatArray]:
         """Return units done and readings of a gauge, from the end of set-up to the end of work.
 
-        What leakscope itself has in the C heap is no part of what is in use there.
+        What leakscope itself has is no part of the process's memory or of what is in use in the
+        C heap.
         """
         values = self.track.gauge(name)
-        if name == gauge.MALLOC_IN_USE:
+        if name in {gauge.MALLOC_IN_USE, gauge.RSS, gauge.PSS}:
             values = values - self.own
         read = self.working[np.isfinite(values[self.working])]
         return self.work_done[read], values[read]
@@ -471,8 +472,11 @@ class RunContext:
         return min(grower.per_boundary * float(span), max(highest, grower.gained) + unseen)
 
     def device_gain(self, device: str) -> float | None:
-        """Return how much memory of a device grew over the window."""
-        return self.gauge_gain(self.metric_of(device))
+        """Return how much memory of a device grew over the window, on the host less our own."""
+        gained = self.gauge_gain(self.metric_of(device))
+        if gained is None or self.window is None or device != HOST:
+            return gained
+        return gained - float(self.own[self.window.last] - self.own[self.window.first])
 
     def metric_of(self, device: str) -> str:
         """Return the gauge that measures a device's live memory."""

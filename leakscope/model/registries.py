@@ -520,12 +520,6 @@ REGISTRIES = (
         keeper="the queue of the tracker's thread",
     ),
     CountedRegistry(
-        "tracker-replies",
-        "replies of Weights & Biases that weren't taken",
-        ("wandb.sdk.wandb_setup:_singleton._connection._client._mailbox._handles",),
-        ("wandb.log", "run.log", "*.log_artifact"),
-    ),
-    CountedRegistry(
         "metrics",
         "metrics of a service",
         ("prometheus_client.registry:REGISTRY._collector_to_names",),

@@ -120,10 +120,6 @@ BESIDES = {
     "compilation-records": "comes with compiled_modules",
     "shape-results": "test_sharded_training has shapes_sharded",
 }
-ELSEWHERE = {
-    "tracker-replies": "needs a server of Weights & Biases that answers late",
-}
-"""Registries without a program, and why."""
 BOUNDED = {"patterns": "bounded_patterns", "shared-tensors": "shared_tensors"}
 BOUNDED |= {"expressions": "expressions"}
 SAMPLE = {"finalizers", "module_hooks", "exit_handlers"}

@@ -36,6 +36,7 @@ _TERM_OF_FINDING = {
     "open_figures": "open figures",
     "registry": "entries of registries",
     "deep_graph": "graphs that aren't walked",
+    "leaked_references": "objects whose references are leaked",
     "tasks": "tasks that pile up",
     "threads": "threads that pile up",
 }
@@ -366,9 +367,12 @@ def with_imputed(case: RunContext, ledgers: list[Ledger], findings: list[Finding
         return ledgers
     host, *devices = ledgers
     *known, remainder = host.entries
+    counted = sum(max(e.bytes, 0) for e in known if e.kind in {"elsewhere", "native"})
     for finding in findings:
         label = _TERM_OF_FINDING.get(finding.kind)
-        moved = min(finding.total_bytes, remainder.bytes)
+        left = finding.total_bytes
+        left -= counted if finding.kind == "leaked_references" else 0
+        moved = min(left, remainder.bytes)
         if label is None or finding.severity is Severity.NOTE or moved <= 0:
             continue
         known.append(LedgerEntry(label=label, bytes=moved, kind="imputed", note="an estimate"))
@@ -408,11 +412,11 @@ def _growth(
     case: RunContext, metric: str, growers: list[Grower], ledgers: list[Ledger]
 ) -> MetricGrowth:
     trend = case.gauge_trend(metric)
-    gain = case.gauge_gain(metric)
+    device = metric.rpartition(".")[0] or HOST
+    gain = case.device_gain(HOST) if metric == case.host_metric else case.gauge_gain(metric)
     is_explainable = metric.rpartition(".")[2] not in _GAUGES_WITHOUT_NAMES
     named = explained = None
     if gain is not None and gain > policy.HARMLESS_BYTES and is_explainable:
-        device = metric.rpartition(".")[0] or HOST
         across = [g for g in growers if g.growth == "across" and g.device == device]
         named = min(sum(case.gain_of(g) for g in across) / gain, 1.0)
         explained = _explained(device, ledgers)
@@ -427,12 +431,18 @@ def _growth(
 
 
 def _explained(device: str, ledgers: list[Ledger]) -> float | None:
-    """Return how much of the growth the ledger's terms make up; too much counts as too little."""
+    """Return how much of the program's growth the ledger's terms make up.
+
+    Too much counts as too little.
+    """
     ledger = next((each for each in ledgers if _device_of(each) == device), None)
-    if ledger is None or ledger.total_bytes <= 0:
+    if ledger is None:
+        return None
+    total = ledger.total_bytes - sum(e.bytes for e in ledger.entries if e.kind == "own")
+    if total <= 0:
         return None
     left = sum(entry.bytes for entry in ledger.entries if entry.kind in _UNKNOWN_TERMS)
-    return max(1.0 - abs(left) / ledger.total_bytes, 0.0)
+    return max(1.0 - abs(left) / total, 0.0)
 
 
 def _device_of(ledger: Ledger) -> str:

@@ -31,6 +31,7 @@ from leakscope.analysis.verdict.severity import SEVERITY_ORDER
 from leakscope.analysis.verdict.wording import finding_signature
 from leakscope.model.device import OutOfMemory
 from leakscope.model.report import Culprit, Finding, Ledger, Severity
+from leakscope.model.text import human_bytes
 
 DIAGNOSES: tuple[Callable[[RunContext, SearchResult, list[Ledger]], list[Finding]], ...] = (
     garbage.diagnose_collector,
@@ -65,6 +66,13 @@ _EXPLAINING_KINDS = {
 }
 """With one of these, unexplained growth has an explanation already, and so has free memory that
 rises: it lies between what they keep."""
+_OBJECTS_OF_NATIVE_CODE = {
+    "native_held",
+    "leaked_references",
+    "gradient_cycle",
+    "autograd_loop",
+}
+"""What native code allocated for such objects lives as long as they."""
 
 
 def find_findings(
@@ -90,7 +98,10 @@ def find_findings(
     ]
     is_explained = bool(explaining)
     if any(not _is_unexplained(f) for f in explaining):
+        nameless = [f for f in found if _is_nameless(f)]
         found = [f for f in found if not _is_unexplained(f)]
+        if nameless and all(f.kind in _OBJECTS_OF_NATIVE_CODE for f in explaining):
+            found = _with_nameless(found, nameless[0])
     elif is_explained:
         found = [f for f in found if f.kind != "unexplained"]
     found = [_recognised(case, finding) for finding in found]
@@ -108,6 +119,33 @@ def _is_unexplained(finding: Finding) -> bool:
     """Return whether a finding is of growth that no name and no other finding explains."""
     is_unreached = finding.signature == finding_signature(finding.kind, HOST, unnamed.UNREACHED)
     return finding.kind == "unexplained" or is_unreached
+
+
+def _is_nameless(finding: Finding) -> bool:
+    """Return whether a finding is of growth that is in no Python object."""
+    return finding.signature == finding_signature("unexplained", HOST)
+
+
+def _with_nameless(found: list[Finding], nameless: Finding) -> list[Finding]:
+    """Return findings, the heaviest of objects that native code has with what grows in no object.
+
+    A traced graph or a decoder's buffers are in no object that the walk can weigh.
+    """
+    objects = [f for f in found if f.kind in _OBJECTS_OF_NATIVE_CODE and f.unit == nameless.unit]
+    first = max(objects, key=lambda f: f.total_bytes, default=None)
+    if first is None:
+        return found
+    (low, high), (lower, higher) = first.interval, nameless.interval
+    joined = msgspec.structs.replace(
+        first,
+        text=f"{first.text} Memory in no Python object grows along with them, by "
+        f"{human_bytes(nameless.bytes_per_unit)} per {nameless.unit} (estimate).",
+        bytes_per_unit=first.bytes_per_unit + nameless.bytes_per_unit,
+        interval=(low + lower, high + higher),
+        total_bytes=first.total_bytes + nameless.total_bytes,
+        share=min(first.share + nameless.share, 1.0),
+    )
+    return [joined if finding is first else finding for finding in found]
 
 
 def _recognised(case: RunContext, finding: Finding) -> Finding:

@@ -169,7 +169,7 @@ def _gauge_finding(
     elif rule.holds_memory and total >= policy.NOTEWORTHY_BYTES:
         severity = Severity.WARNING
         text += f" They may hold the {human_bytes(total)} that nothing else explains (estimate)."
-    resident = case.gauge_gain(case.host_metric) or 0.0
+    resident = case.device_gain(HOST) or 0.0
     share = shown_trend.net_bytes / resident if device == HOST and resident > 0 else 0.0
     return to_finding(
         rule.kind,
@@ -470,7 +470,7 @@ def _children(
         return None  # they may have rested since
     most = float(np.nanmax(case.track.gauge(gauge.CHILDREN_PSS)))  # they may be gone at the end
     has_workers = any(r.header.worker is not None for r in case.run.recordings)
-    whole = (case.gauge_gain(case.host_metric) or 0.0) + case.children_gain()
+    whole = (case.device_gain(HOST) or 0.0) + case.children_gain()
     return to_finding(
         rule.kind,
         rule.title,
@@ -950,7 +950,7 @@ def diagnose_pileups(
             text += (
                 f" They may hold the {human_bytes(unnamed)} that nothing else explains (estimate)."
             )
-        resident = case.gauge_gain(case.host_metric) or 0.0
+        resident = case.device_gain(HOST) or 0.0
         shown = imputed_trend(pileup.trend, unnamed if unnamed >= policy.NOTEWORTHY_BYTES else 0.0)
         found.append(
             to_finding(

@@ -25,7 +25,7 @@ import numpy as np
 
 from leakscope.analysis.accounting.ledger import unexplained_bytes
 from leakscope.analysis.accounting.terms import Term
-from leakscope.analysis.columns.series import FloatArray, IntArray
+from leakscope.analysis.columns.series import HOST, FloatArray, IntArray
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.exclusions import is_named
 from leakscope.analysis.growth.search import SearchResult
@@ -563,7 +563,7 @@ def _registry_finding(case: RunContext, growing: _Growing, memory: Trend | None)
     named = _latest_entries(case, registry)
     nameless = memory.net_bytes if memory else 0.0
     holds = f" They may hold the {human_bytes(nameless)} that nothing else explains (estimate)."
-    resident = case.gauge_gain(case.host_metric) or 0.0
+    resident = case.device_gain(HOST) or 0.0
     kept = f": {place} keeps each until it is taken back." if not registry.is_weak else "."
     return to_finding(
         "registry",

@@ -123,7 +123,8 @@ def _cleared(case: RunContext, path: int, trend: Trend | None) -> Cleared:
         entries = f"{human_count(row.length)} entries" if row.length is not None else stopped
         return _entry(case, path, row, f"bounded: {entries}{since}", "bounded")
     kind = "constant" if trend.reason is Reason.UNCHANGED else "level"
-    return _entry(case, path, row, _REASONS[trend.reason], "open" if trend.is_open else kind)
+    reason = "rose just before the end" if _began_late(trend) else _REASONS[trend.reason]
+    return _entry(case, path, row, reason, "open" if trend.is_open else kind)
 
 
 def _since(
@@ -210,7 +211,7 @@ def _undecided(case: RunContext, path: int, trend: Trend) -> Undecided:
         case.table.latest[path].name,
         int(max(trend.net_bytes, trend.gained_before)),
         trend.more_work,
-        is_uneven=trend.reason is Reason.SCATTERED,
+        is_uneven=trend.reason is Reason.SCATTERED and not _began_late(trend),
     )
 
 
@@ -226,7 +227,7 @@ def may_leak(case: RunContext, path: int, trend: Trend | None) -> bool:
         return False
     _, highest = case.table.highest(path, HOST)
     gained = trend.net_bytes
-    if trend.reason is Reason.SHORT_REST and _may_only_wait(case, path):
+    if (trend.reason is Reason.SHORT_REST and _may_only_wait(case, path)) or _began_late(trend):
         gained += trend.gained_before
     least = 0.0
     if trend.reason is Reason.SCATTERED:
@@ -235,6 +236,15 @@ def may_leak(case: RunContext, path: int, trend: Trend | None) -> bool:
         if _gained_little(case, policy.MOST_SHARE * gained):
             return False
     return gained >= max(policy.LITTLE_BYTES, least) and highest >= policy.LITTLE_BYTES
+
+
+def _began_late(trend: Trend) -> bool:
+    """Return whether a series rose only just before the end, through all that was read there: the
+    tail has too few readings to be judged, and what came before it was no fall.
+    """
+    is_short = trend.reason is Reason.SCATTERED and trend.points < policy.FEWEST_READINGS
+    whole = trend.net_bytes + trend.gained_before
+    return is_short and trend.gained_before > 0 and trend.net_bytes >= policy.LITTLE_SHARE * whole
 
 
 def _may_only_wait(case: RunContext, path: int) -> bool:

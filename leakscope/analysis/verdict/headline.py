@@ -48,6 +48,11 @@ _PHRASES_OF_TERMS = {
     "pinned": "is page-locked",
     "unexplained": "has no name",
 }
+_GROWS = "emory grows"
+_OF_MEMORY = frozenset(
+    {"unexplained", "leaked_references", "native_held", "gradient_cycle", "autograd_loop"}
+)
+"""Kinds of findings whose rate is one of bytes of the process."""
 _COSTLY_KINDS = frozenset({"copy_on_write", "allocator_slack", "fragmentation", "garbage"})
 
 
@@ -394,7 +399,7 @@ def _accusation(culprits: list[Culprit], findings: list[Finding]) -> str:
     if leads or not serious:
         first = heaviest if leads and heaviest is not None else diagnosed[0]
         where = f" in {first.process}" if first.process not in ("", MAIN) else ""
-        text = f"{_as_first_words(first.title)}{where}. {_beginning(first.text)}"
+        text = f"{_as_first_words(first)}{where}. {_beginning(first.text)}"
         if leads:
             return f"{text} {plural(len(serious), 'smaller culprit')} below."
         if any(f.kind == "deep_graph" for f in diagnosed):  # it has nothing to do with the others
@@ -458,9 +463,18 @@ def _blame(ended: OutOfMemory) -> str:
     return f"Most was held by {clipped(most.name, LONGEST_NAME)}: {human_bytes(most.bytes)}."
 
 
-def _as_first_words(title: str) -> str:
-    """Return a title as the first words of the answer."""
-    return title if "memory grows" in title.lower() else f"Memory grows: {_inner(title)}"
+def _as_first_words(finding: Finding) -> str:
+    """Return a title as the first words of the answer, with the rate of memory where it has one."""
+    rate = f" by {human_bytes(finding.bytes_per_unit)} per {finding.unit}"
+    by_event = finding.per_event is not None and finding.per_event.is_by_event
+    is_known = finding.kind in _OF_MEMORY and finding.bytes_per_unit > 0 and not by_event
+    if not is_known or rate in _beginning(finding.text):
+        rate = ""
+    title = finding.title
+    before, grows, after = title.partition(_GROWS)
+    if grows:
+        return f"{before}{grows}{rate}{after}"
+    return f"Memory grows{rate}: {_inner(title)}"
 
 
 def _inner(title: str) -> str:
