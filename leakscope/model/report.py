@@ -641,6 +641,8 @@ class Cleared(msgspec.Struct, frozen=True, kw_only=True):
     back, or by little), ``open`` (too little to matter), ``mapped`` and others of processes."""
     total_bytes: int = 0
     signature: str = ""
+    is_filling: bool = False
+    """Whether it still grows, to a bound that wasn't reached."""
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):

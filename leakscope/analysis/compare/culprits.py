@@ -16,6 +16,7 @@ from leakscope.analysis.processes.endings import ENDINGS
 from leakscope.model import gauge
 from leakscope.model.comparison import NOTABLE_DIFFERENCE, ChangeKind, CulpritChange, ValueChange
 from leakscope.model.report import (
+    Cleared,
     Culprit,
     Finding,
     MetricGrowth,
@@ -177,6 +178,9 @@ def _unproven(before: Suspect | None, after: Suspect | None, first: Report, seco
     if after is None and before is not None:
         if second.out_of_memory is not None and second.verdict is not RunVerdict.INCONCLUSIVE:
             return "the second run ran out of memory"
+        if cleared := _bounded_in(before, second):
+            filling = "the second run ended before it was full, and it grew until then"
+            return filling if cleared.is_filling else ""
         return _proves_nothing(before, first, second, "second")
     if before is None and after is not None:
         return _proves_nothing(after, second, first, "first")
@@ -328,9 +332,19 @@ def _has_rate(suspect: Suspect) -> bool:
 
 def _cleared(suspect: Suspect, report: Report) -> str:
     """Return what a run says of something that it looked at and found fine."""
-    found = (c.reason for c in report.cleared if c.signature and c.signature == suspect.signature)
-    reason = next(found, "")
-    return f"; now {reason}" if reason else ""
+    cleared = _cleared_in(suspect, report)
+    return f"; now {cleared.reason}" if cleared is not None else ""
+
+
+def _cleared_in(suspect: Suspect, report: Report) -> Cleared | None:
+    known = (c for c in report.cleared if c.signature and c.signature == suspect.signature)
+    return next(known, None)
+
+
+def _bounded_in(suspect: Suspect, report: Report) -> Cleared | None:
+    """Return the entry of what a run found to be bounded, also where the run is inconclusive."""
+    cleared = _cleared_in(suspect, report)
+    return cleared if cleared is not None and cleared.kind == "bounded" else None
 
 
 def rate_text(suspect: Suspect) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from leakscope.analysis.columns.series import HOST, RowTable
@@ -15,6 +16,8 @@ from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.verdict.culprits import signature
 from leakscope.model import gauge
 from leakscope.model.census import CensusRow
+from leakscope.model.path_pattern import parse_steps
+from leakscope.model.registries import registry_of
 from leakscope.model.report import Cleared
 from leakscope.model.text import human_bytes, human_count
 from leakscope.model.trend import Reason, Trend, TrendVerdict
@@ -102,10 +105,11 @@ def _noteworthy(table: RowTable) -> list[int]:
 
 def _filling(case: RunContext, g: Grower) -> Cleared:
     row = case.table.latest[g.path]
-    bound = (
-        f"{human_count(row.capacity)} entries at most" if row.capacity else "by the model's size"
-    )
-    return _entry(case, g.path, row, f"filling: bounded, {bound}", "bounded")
+    registry = None if row.user else registry_of(row.path)
+    capacity = row.capacity or (registry.capacity if registry is not None else None)
+    bound = f"{human_count(capacity)} entries at most" if capacity else "by the model's size"
+    entry = _entry(case, g.path, row, f"filling: bounded, {bound}", "bounded")
+    return msgspec.structs.replace(entry, is_filling=True)
 
 
 def _cleared(case: RunContext, path: int, trend: Trend | None) -> Cleared:
@@ -189,8 +193,26 @@ def find_undecided(case: RunContext, growth: SearchResult) -> list[Undecided]:
         above = table.ancestors(path)
         if path in kin or not found.keys().isdisjoint(above) or not judged.isdisjoint(above):
             continue
-        found[path] = _undecided(case, path, growth.trends[path])
+        inner = _innermost(case, growth, path, waiting)
+        found[path] = _undecided(case, inner, growth.trends[inner])
     return sorted(found.values(), key=lambda each: -each.bytes)
+
+
+def _innermost(case: RunContext, growth: SearchResult, path: int, waiting: list[int]) -> int:
+    """Return the container below a path that gained nearly all that the path did: its name says
+    more than that of the object that has it.
+    """
+    least = policy.MAIN_SHARE * growth.trends[path].net_bytes
+    length = len(case.table.paths[path])
+    below = [
+        other
+        for other in waiting
+        if path in case.table.ancestors(other)
+        and case.table.latest[other].length is not None
+        and growth.trends[other].net_bytes >= least
+        and not any(step.is_item for step in parse_steps(case.table.paths[other][length:]))
+    ]
+    return max(below, key=lambda other: len(case.table.ancestors(other)), default=path)
 
 
 def most_of_named(case: RunContext, growth: SearchResult, gained: float) -> Undecided | None:
@@ -206,10 +228,11 @@ def most_of_named(case: RunContext, growth: SearchResult, gained: float) -> Unde
 
 
 def _undecided(case: RunContext, path: int, trend: Trend) -> Undecided:
+    late = trend.net_bytes + trend.gained_before if _began_late(trend) else 0.0
     return Undecided(
         path,
         case.table.latest[path].name,
-        int(max(trend.net_bytes, trend.gained_before)),
+        int(max(trend.net_bytes, trend.gained_before, late)),
         trend.more_work,
         is_uneven=trend.reason is Reason.SCATTERED and not _began_late(trend),
     )
