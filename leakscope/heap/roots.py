@@ -19,7 +19,7 @@ import threading
 import types
 from collections.abc import Mapping, Sequence
 from contextvars import Context, ContextVar, copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from leakscope.heap import anatomy
@@ -211,7 +211,9 @@ def find_roots(
                 function = definitions.qualname(frame.f_code)
                 user += _generators(generators[id(frame)], function, definitions)
         elif full or frame in calls:
-            library += _locals(frame, ownership, definitions, hidden, user=False)
+            made = _locals(frame, ownership, definitions, hidden, user=False)
+            # What a full walk alone reaches is no call that every census shows.
+            library += made if frame in calls else [_as_seen_in_full(root) for root in made]
     for locals_ in _locals_of_tasks(waiting, ownership, definitions, hidden):
         stages.append(len(user))
         user += locals_
@@ -451,6 +453,12 @@ def _add_class(cls: type, ownership: Ownership, classes: dict[int, type]) -> Non
     for _, value in anatomy.class_items(cls):
         if anatomy.is_instance(value, type):
             _add_class(value, ownership, classes)
+
+
+def _as_seen_in_full(root: Root) -> Root:
+    """Return the root of a running function of a library's that only full walks begin at."""
+    function, _, variable = root.path.partition("()·")
+    return replace(root, path=f"{function}·{variable}")
 
 
 def _class_root(cls: type, definitions: Definitions) -> Root:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import collections
 import ctypes
 import functools
@@ -10,6 +11,8 @@ import sys
 import tracemalloc
 import types
 import weakref
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +137,32 @@ def test_registries_that_share_their_contents_have_rows_from_the_first_walk_of_a
             row = row_of_registry(taker.take(CensusScope.FULL))
             reached = row.host_bytes + row.shared_bytes.get("host", 0)
             assert reached == pytest.approx(size, rel=0.15)
+
+
+@pytest.mark.parametrize("is_new", [False, True], ids=["before", "since"])
+def test_what_an_event_loop_has_is_weighed(taker, is_new):
+    """A walk enters no event loop, for it leads to all tasks; what it has isn't ours for that."""
+
+    def weighed() -> int | None:
+        """From a thread without frames of the program's, as by time."""
+        return other.submit(look, taker).result().elsewhere_bytes
+
+    async def serve() -> list[int | None]:
+        loop = asyncio.get_running_loop()
+        weighed()
+        sizes = [weighed()]
+        for _ in range(2):
+            for _ in range(16):
+                loop.call_later(3600, print, bytearray(MIB // 16))
+            sizes.append(weighed())
+        return sizes
+
+    with ThreadPoolExecutor(1) as other:
+        if is_new:
+            weighed()
+        sizes = asyncio.run(serve())
+    gained = [after - before for before, after in pairwise(sizes)]
+    assert gained == pytest.approx([MIB, MIB], rel=0.1)
 
 
 def test_what_a_library_lets_go_is_weighed_no_more(taker):

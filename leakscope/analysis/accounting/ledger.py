@@ -177,8 +177,12 @@ def _named(
 def _gain_of(case: RunContext, window: MeasuredWindow, g: Grower) -> int:
     """Return what a culprit gained over the window, between two censuses evenly."""
     values = case.table.retained[g.device][g.path, g.observed]
+    # What only full censuses show is not gone where another was taken.
+    shown = np.isfinite(values)
+    shown |= case.table.is_reached(g.path) or not shown.any()
     ends = np.array([window.first, window.last])
-    retained = case.read_between(ends, case.table.at[g.observed], np.nan_to_num(values))
+    at = case.table.at[g.observed[shown]]
+    retained = case.read_between(ends, at, np.nan_to_num(values[shown]))
     first, last = retained + unseen_growth(case, g, ends)
     return round(float(last - first))
 

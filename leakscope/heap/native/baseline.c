@@ -335,6 +335,14 @@ static uint64_t bytes_of_phase(const Walk *w, int phase) {
     return bytes;
 }
 
+/* What barriers hold is new or known by itself. Our own list of them must not lead to it: all that an event
+ * loop holds would be ours. */
+static void leave_barriers(Walk *w) {
+    for (size_t i = 0; i < w->n_nodes; i++)
+        if (w->nodes[i].phase == PHASE_BARRIER)
+            w->nodes[i].phase = PHASE_OTHER;
+}
+
 /* After the user's names: walk what is new and none of them reaches. The first walk sees what there is. */
 void walk_new(Walk *w) {
     Baseline *b = w->baseline;
@@ -342,6 +350,7 @@ void walk_new(Walk *w) {
         begin_baseline(w, b);
         return;
     }
+    leave_barriers(w);
     take_in_imports(w, b);
     walk_waiting(w, PHASE_HIDDEN, PHASE_HIDDEN);
     hide_parts(w);
