@@ -248,6 +248,9 @@ def metric_words(metric: str) -> str:
     return f"{device} {METRICS.get(gauge, gauge)}".strip()
 
 
+_UNITS_OF_TIME = frozenset({"second", "minute", "hour"})
+
+
 def growth_words(growth: str, phase: str, unit: str, *, falls_back: bool = True) -> str:
     """Return what growth across or within means for this phase, as a sentence."""
     stretch = phase or unit or "phase"
@@ -257,6 +260,8 @@ def growth_words(growth: str, phase: str, unit: str, *, falls_back: bool = True)
         return f"Climbs through each {stretch} phase and falls back when it ends."
     if growth == "constant":
         return "The same amount each time."
+    if unit in _UNITS_OF_TIME:
+        return "Kept: usually higher at each reading than at the one before."
     return f"Kept: usually higher after each {unit or stretch} than after the one before."
 
 

@@ -21,7 +21,7 @@ from leakscope.model.census import CensusScope
 pytestmark = pytest.mark.skipif(not can_seal(), reason="only the native walker folds")
 
 NAMES = [sys.intern(f"a{i}") for i in range(500)]
-"""Of attributes. Whether one has another reference must not depend on CPython's cache of lookups."""
+"""Of attributes: of one without another reference CPython's cache of lookups may have one."""
 LABELS = [f"label {i}" * (i + 1) for i in range(8)]
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from leakscope.analysis.remedies.containers import reached_bound
+from leakscope.analysis.remedies.containers import NO_ROUNDS, reached_bound
 from leakscope.analysis.remedies.context import (
     CulpritContext,
     Use,
@@ -496,13 +496,15 @@ def recognise_class_attribute(case: CulpritContext) -> Remedy | None:
     where = case.sources.location(owner.module.file, line)
     made_once = _made_once(case, owner)
     if made_once and case.growth == "across":
+        has_rounds = case.unit not in NO_ROUNDS
+        title = f"Empty {case.name} after each {case.unit or 'round'}"
         return case.remedy(
-            f"Empty {case.name} after each {case.unit or 'round'}",
+            title if has_rounds else f"Bound or empty {case.name}",
             case.opening(),
             f"`{name}` at {where} stands in the body of class {owner.name}.",
-            f"{made_once} makes the only instance that the source shows, once, and one of its own "
-            "would grow just the same: empty it once its contents were used, where the next round "
-            "begins.",
+            f"{made_once} makes the only instance that the source shows, once, so that a container "
+            "of its own would grow as well: empty it once its contents were used"
+            f"{', where the next round begins' if has_rounds else ', or keep the last of them'}.",
             f"Bind it in __init__ as well: self.{name} = {ast.unparse(value)}.",
         )
     return case.remedy(

@@ -15,7 +15,7 @@ from leakscope.model.report import Remedy
 
 _ROUND = re.compile(r"val|eval|test|train|epoch|predict|infer", re.IGNORECASE)
 _ROUND_KINDS = frozenset({"list", "dict", "set", "deque"})
-_NO_ROUNDS = frozenset({"minute", "hour", "request", "task"})
+NO_ROUNDS = frozenset({"minute", "hour", "request", "task"})
 """Units of work of programs that serve, in which nothing begins again."""
 
 
@@ -30,7 +30,7 @@ def recognise_gathered_rounds(case: CulpritContext) -> Remedy | None:
     if per_step or releases(case.references) or not _outlives(case):
         return None
     diff = _gathered_rounds_diff(case, statement)
-    if diff is None and (_unread(case) or case.unit in _NO_ROUNDS):
+    if diff is None and (_unread(case) or case.unit in NO_ROUNDS):
         return None
     round_name = case.phase or case.unit or "round"
     mixed = ", and what is computed from it mixes them" if _computed_from(case) else ""
@@ -304,6 +304,7 @@ def _suits_deque(use: Use) -> bool:
 
 
 _HEAP_TAKERS = frozenset({"heappop", "heappushpop", "heapreplace"})
+_HEAP_POPPERS = frozenset({"heappop"})
 _SMALLEST = frozenset({"nsmallest", "min"})
 
 
@@ -312,6 +313,10 @@ def recognise_heap(case: CulpritContext) -> Remedy | None:
     if case.growth != "across" or not any(_calls(case, frozenset({"heappush"}))):
         return None
     taken = any(_calls(case, _HEAP_TAKERS))
+    served = next((use for use in _calls(case, _HEAP_POPPERS) if not _is_dropped(use)), None)
+    served = served or next(_first_items(case), None)
+    if served is not None:
+        return _stale_entries(case, served)
     return case.remedy(
         f"Keep the N largest of {case.name} with heapq.heappushpop",
         case.opening(),
@@ -322,6 +327,36 @@ def recognise_heap(case: CulpritContext) -> Remedy | None:
         "(heapq.heapreplace takes out first), so that the N largest stay.",
         _about_smallest(case),
     )
+
+
+def _stale_entries(case: CulpritContext, served: Use) -> Remedy:
+    """Return the remedy for a heap that is a queue: what is due next must stay."""
+    where = case.sources.location(served.statement.scope.module.file, served.statement.line)
+    name = dotted(served.node) or case.name
+    return case.remedy(
+        f"Take entries out of {case.name} that are no longer needed",
+        case.opening(),
+        f"{where} takes the smallest entry when it is due. An entry that was cancelled or replaced "
+        "stays until its turn comes, and so does what it refers to.",
+        "Mark such entries, and once they outnumber the others keep only those that are needed: "
+        f"`{name}[:] = [entry for entry in {name} if not entry.cancelled]`, then "
+        f"`heapq.heapify({name})`. Where all of them are needed, take them out as fast as they "
+        "come.",
+    )
+
+
+def _is_dropped(use: Use) -> bool:
+    """Return whether what a call returns is not used."""
+    return isinstance(use.statement.node, ast.Expr) and use.statement.node.value is use.parent
+
+
+def _first_items(case: CulpritContext) -> Iterator[Use]:
+    """Yield the uses of a heap's first item, the smallest."""
+    for use in uses(case.references):
+        item = use.parent
+        is_first = isinstance(item, ast.Subscript) and item.value is use.node
+        if is_first and isinstance(item.slice, ast.Constant) and item.slice.value == 0:
+            yield use
 
 
 def _calls(case: CulpritContext, names: frozenset[str]) -> Iterator[Use]:
@@ -464,8 +499,11 @@ def recognise_exit_stack(case: CulpritContext) -> Remedy | None:
     if case.growth != "across" or not case.row.path.endswith(f".{_KEPT}"):
         return None
     stack = _stack(case)
+    is_round = bool(case.unit) and case.unit not in NO_ROUNDS
     return case.remedy(
-        f"Open the ExitStack in each {case.unit or 'round'}, or close it there",
+        f"Open the ExitStack in each {case.unit}, or close it there"
+        if is_round
+        else "Close the ExitStack when the work that opened it is done",
         case.opening(),
         "An ExitStack keeps all that it is given until it is closed. Write `with "
         f"contextlib.ExitStack() as {stack}:` inside the loop, or call {stack}.close() when the "
@@ -489,6 +527,8 @@ def recognise_linked_objects(case: CulpritContext) -> Remedy | None:
     if made is None:
         return None
     call, passed = made
+    if case.row.kind == "function":
+        return _wrapped_again(case, call, passed)
     kind, last = dotted(call.func).rpartition(".")[2], ast.unparse(passed)
     attribute = next((k.arg for k in call.keywords if k.value is passed and k.arg), "")
     cut = f"; or cut its own link first, `{last}.{attribute} = None`" if attribute else ""
@@ -503,12 +543,27 @@ def recognise_linked_objects(case: CulpritContext) -> Remedy | None:
     )
 
 
+def _wrapped_again(case: CulpritContext, call: ast.Call, passed: ast.expr) -> Remedy:
+    return case.remedy(
+        f"Wrap the original, not what {case.name} is already",
+        "",
+        f"`{ast.unparse(call)}` at {case.where()} makes a function that refers to the one before "
+        f"it, and that one to its own: all of them stay, and a call passes through each.",
+        f"Keep the first function under a name of its own and wrap that instead of "
+        f"{ast.unparse(passed)}.",
+    )
+
+
 def _made_from_the_last(case: CulpritContext) -> tuple[ast.Call, ast.expr] | None:
-    """Return the call of a class of the program's, and the argument that is the last object."""
+    """Return the call that makes the next object, and the argument that is the last one.
+
+    Of a class of the program's; where the object is a function, of any that makes functions.
+    """
     value = getattr(case.node, "value", None)
     if not isinstance(value, ast.Call) or case.scope is None:
         return None
-    if dotted(value.func).rpartition(".")[2] not in case.sources.program.classes:
+    is_class = dotted(value.func).rpartition(".")[2] in case.sources.program.classes
+    if not is_class and case.row.kind != "function":
         return None
     arguments = [*value.args, *(keyword.value for keyword in value.keywords)]
     scope = case.scope

@@ -197,23 +197,27 @@ def _subscribing(case: CulpritContext) -> str:
 
 def recognise_log_handlers(case: CulpritContext) -> Remedy | None:
     """Return how to add the handler once."""
-    node = case.node
-    if case.line is None or not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Call):
+    if case.line is None or (
+        case.scope is not None and ".handlers" in ast.unparse(case.scope.node)
+    ):
         return None
-    function = node.value.func
-    if not isinstance(function, ast.Attribute) or function.attr != "addHandler":
-        return None
-    logger = ast.unparse(function.value)
-    if case.scope is not None and ".handlers" in ast.unparse(case.scope.node):
-        return None
+    node, logger, adds = case.node, "", case.line.text
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        function = node.value.func
+        if isinstance(function, ast.Attribute) and function.attr == "addHandler":
+            logger = ast.unparse(function.value)
+    if not logger:
+        if not case.row.path.endswith(".handlers") or not case.row.path.startswith("logging·"):
+            return None
+        node, logger, adds = None, "logger", "addHandler()"
     return case.remedy(
         "Add the log handler once",
         "",
-        f"`{case.line.text}` at {case.where()} adds one more handler each time; each keeps its "
+        f"`{adds}` at {case.where()} adds one more handler each time; each keeps its "
         "file or buffer, and every message is written once per handler.",
         f"Configure logging before the loop, or only when `{logger}.handlers` is empty.",
         closing="gc.collect() can't help: loggers live as long as the program.",
-        diff=_log_handler_diff(case, node, logger),
+        diff=_log_handler_diff(case, node, logger) if isinstance(node, ast.Expr) else None,
     )
 
 
