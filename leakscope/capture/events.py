@@ -154,6 +154,7 @@ PASSAGES = (
     Passage("aiohttp.web_protocol", "RequestHandler", "_handle_request", Event.REQUEST),
     Passage("werkzeug.serving", "WSGIRequestHandler", "run_wsgi", Event.REQUEST),
     Passage("wsgiref.handlers", "BaseHandler", "run", Event.REQUEST),
+    Passage("http.server", "BaseHTTPRequestHandler", "parse_request", Event.REQUEST),
     Passage("gunicorn.workers.sync", "SyncWorker", "handle_request", Event.REQUEST),
     Passage("gunicorn.workers.gthread", "ThreadWorker", "handle_request", Event.REQUEST),
     Passage("hypercorn.asyncio.task_group", "", "_handle", Event.REQUEST),
@@ -187,6 +188,9 @@ PASSAGES = (
     Passage("optuna.study._optimize", "", "_run_trial", Event.TRIAL),
     Passage("torch.cuda.graphs", "CUDAGraph", "capture_begin", Event.GRAPH_CAPTURE),
 )
+_OF_WSGI = ("make_environ", "get_environ")
+"""What handlers of the standard library's server have that hand requests to a WSGI application:
+there each passes through a function of its own."""
 _WRITES = frozenset({Event.SAVE, Event.FIGURE, Event.IMAGE})
 """One inside another is a part of it: a figure is written as an image."""
 _NAMES = tuple(event.value for event in Event)
@@ -437,6 +441,8 @@ class EventCounts:
             return self._wrap_log(original)
         if passage.event is Event.NEW_SHAPE:
             return self._wrap_batch(original)
+        if passage.name == "parse_request":
+            return self._wrap_parse(original)
         counts, name, place = self._counts, passage.event.value, passage.status_at
 
         @opaque
@@ -452,6 +458,24 @@ class EventCounts:
                 raise
 
         return call
+
+    def _wrap_parse(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        counts, request = self._counts, Event.REQUEST.value
+
+        @opaque
+        @functools.wraps(original)
+        def parse_request(*args: Any, **kwargs: Any) -> Any:
+            parts = [vars(cls) for cls in type(args[0]).__mro__] if args else []
+            if not any(name in part for part in parts for name in _OF_WSGI):
+                counts[request] += 1
+            try:
+                return original(*args, **kwargs)
+            except BaseException as error:
+                without_our_frame(error)
+                del args, kwargs  # as above
+                raise
+
+        return parse_request
 
     def _wrap_batch(self, original: Callable[..., Any]) -> Callable[..., Any]:
         look = self._look_at_batch

@@ -85,6 +85,20 @@ def test_what_is_bounded_now_is_reported_as_such() -> None:
     )
 
 
+@pytest.mark.parametrize("is_filling", [False, True])
+def test_only_a_bound_that_was_reached_fixes_anything(is_filling: bool) -> None:
+    """A deque of which less was filled than the run before kept is as it was."""
+    bounded = Cleared(
+        name="x", path="x", reason="bounded", kind="bounded", is_filling=is_filling,
+        signature="sig-Trainer.validate.all_boxes",
+    )  # fmt: skip
+    verdict = RunVerdict.CLEAN if is_filling else RunVerdict.INCONCLUSIVE
+    after = msgspec.structs.replace(report(verdict=verdict), cleared=[bounded])
+    change = only(report(culprit()), after)
+    assert change.is_unproven == is_filling
+    assert ("before it was full" in change.text) == is_filling
+
+
 @pytest.mark.parametrize(
     ("before", "after", "doubt"),
     [

@@ -431,3 +431,27 @@ def test_an_end_and_the_beginning_that_follows_at_once_are_one_look() -> None:
     assert report.culprits == []
     report = report_of(Program(epochs=8, validation=0).plant(thing))
     assert [culprit.name for culprit in report.culprits] == ["main.trainer"]
+
+
+@pytest.mark.parametrize(
+    ("items", "gained", "is_full"),
+    [
+        (lambda s: 150, 0.07, True),
+        (lambda s: 150, 0.6, False),  # its items gain far more than by chance
+        (lambda s: 150 + s.step, 0.07, False),
+    ],
+)
+def test_a_full_container_whose_latest_items_are_larger(items, gained, is_full) -> None:
+    thing = Thing(
+        "sessions", lambda s: 100 * MIB * (1 + gained * s.step / 100), "dict", "dict",
+        length=items,
+    )  # fmt: skip
+    run = Program(endless=True, steps=100).plant(thing).build()
+    recorded = run.main.measurements
+    looked = [place for place, m in enumerate(recorded) if m.census is not None]
+    for place in {*looked} - {*looked[:: len(looked) // 6]}:
+        recorded[place] = replace(recorded[place], census=None)
+    report = analyse(run)
+    assert ("as_many_items" in {d.rule for d in report.decisions}) == is_full
+    if is_full:
+        assert_clean(report)

@@ -165,6 +165,27 @@ def test_requests_of_a_server_are_counted(counts: EventCounts) -> None:
     assert counted(counts, Event.REQUEST) == [3]
 
 
+@pytest.mark.parametrize("hands_on", [False, True], ids=["answers itself", "by WSGI"])
+def test_requests_of_the_standard_librarys_server_are_counted_once(
+    counts: EventCounts, hands_on: bool
+) -> None:
+    import http.server
+    from wsgiref.simple_server import WSGIRequestHandler
+
+    base = WSGIRequestHandler if hands_on else http.server.BaseHTTPRequestHandler
+
+    class Handler(base):  # type: ignore[misc, valid-type]
+        def __init__(self, sent: bytes) -> None:
+            self.rfile, self.wfile = io.BytesIO(sent), io.BytesIO()
+            self.requestline = self.command = ""
+
+    handler = Handler(b"Host: here\r\n\r\n")
+    handler.raw_requestline = b"GET /page HTTP/1.1\r\n"
+    assert handler.parse_request()
+    assert handler.path == "/page"
+    assert counted(counts, Event.REQUEST) == [0 if hands_on else 1]
+
+
 def test_requests_to_coroutines_are_counted(counts: EventCounts) -> None:
     module = pytest.importorskip("uvicorn.protocols.http.h11_impl")
     patched = vars(module.RequestResponseCycle)["run_asgi"]

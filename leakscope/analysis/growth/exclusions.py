@@ -6,7 +6,8 @@ decides. They are applied in this order:
 
 1. ``moved``, to every path that grows across phases, before accumulation points are sought.
 2. ``ROW_RULES``, to each path at its accumulation point: ``recreated``, ``follows_the_model``,
-   ``declares_a_bound``. What the last two stop is listed as filling, not as a leak.
+   ``rested_since``, ``as_many_items``, ``declares_a_bound``. What the second and the last stop is
+   listed as filling, not as a leak.
 3. ``TERM_RULES``, to each term of private memory that grows or may grow (``accounting.terms``):
    ``first_touch``, ``nothing_pins_it``, ``pinned_by_growth``; the last also where new objects
    without a name or sampled native blocks are what grows.
@@ -167,6 +168,21 @@ def rested_since(case: RunContext, grower: Grower) -> Figure | None:
     return Figure(share, policy.CONSIDERABLE_SHARE) if share < policy.CONSIDERABLE_SHARE else None
 
 
+def as_many_items(case: RunContext, grower: Grower) -> Figure | None:
+    """Return whether a container has as many items as before, of other sizes.
+
+    One that is full takes out an item for each that it is given. By chance the latest are larger.
+    What grows in its items is far more than that, or has a name of its own below it.
+    """
+    if grower.growth != "across" or len(grower.y) > policy.FEW_READINGS:
+        return None
+    lengths = case.table.length[grower.path][grower.observed]
+    if len(lengths) != len(grower.y) or not (lengths == lengths[0]).all() or lengths[0] < 2:
+        return None
+    share = float(grower.y[-1] - grower.y[0]) / float(grower.y[-1])
+    return Figure(share, policy.LITTLE_SHARE) if share < policy.LITTLE_SHARE else None
+
+
 def declares_a_bound(case: RunContext, grower: Grower) -> Figure | None:
     """Return whether a grower will stop by itself, at a bound that does no harm.
 
@@ -260,6 +276,7 @@ ROW_RULES = (
         "follows_the_model", "gradients and states come to parameters", follows_the_model, True
     ),
     RowRule("rested_since", "memory in use rested since it was seen last", rested_since),
+    RowRule("as_many_items", "it has as many items as before, of other sizes", as_many_items),
     RowRule("declares_a_bound", "it stops at a bound of its own", declares_a_bound, True),
 )
 TERM_RULES = (

@@ -354,8 +354,9 @@ def _first_items(case: CulpritContext) -> Iterator[Use]:
     """Yield the uses of a heap's first item, the smallest."""
     for use in uses(case.references):
         item = use.parent
-        is_first = isinstance(item, ast.Subscript) and item.value is use.node
-        if is_first and isinstance(item.slice, ast.Constant) and item.slice.value == 0:
+        if not isinstance(item, ast.Subscript) or item.value is not use.node:
+            continue
+        if isinstance(item.slice, ast.Constant) and item.slice.value == 0:
             yield use
 
 
