@@ -353,19 +353,24 @@ def headline(
 
 def earlier_growth(case: RunContext, cleared: list[Cleared]) -> str:
     """Return what memory gained before it came to rest, as a further sentence; empty if little."""
-    pool = case.pool
-    if pool.reason is not Reason.STOPPED or pool.gained_before < policy.NOTEWORTHY_BYTES:
+    if case.pool.reason is not Reason.STOPPED:
         return ""
+    done, sizes = case.pool_series()
+    kept = np.minimum.accumulate(sizes[::-1])[::-1]
+    grown = float(kept[-1] - kept[0])
+    if grown < policy.NOTEWORTHY_BYTES:
+        return ""
+    step = max(policy.GAUGE_NOISE_BYTES, policy.STEP_SHARE * grown)
+    rests_from = float(done[np.argmax(kept >= kept[-1] - step)])
     filled = [
         each
         for each in cleared
-        if each.kind == "bounded" and each.total_bytes >= policy.MOST_SHARE * pool.gained_before
+        if each.kind == "bounded" and each.total_bytes >= policy.MOST_SHARE * grown
     ]
     most = max(filled, key=lambda each: each.total_bytes, default=None)
     which = f", most of it {clipped(most.name, LONGEST_NAME)}" if most else ""
-    until = f"{case.unit.name} {human_count(math.ceil(pool.tail_from))}"
-    gained = human_bytes(pool.gained_before)
-    return f" Memory grew by {gained} until {until}{which}, and is flat since."
+    until = f"{case.unit.name} {human_count(math.ceil(rests_from))}"
+    return f" Memory grew by {human_bytes(grown)} until {until}{which}, and is flat since."
 
 
 def _costs(findings: list[Finding], *, is_clean: bool) -> str:
