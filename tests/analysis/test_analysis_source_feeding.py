@@ -495,6 +495,21 @@ PROGRAMS = [
         kind="dict",
     ),
     one(
+        "what is there already, or else is made, under a name of its own",
+        "main()·results",
+        "function main results",
+        """
+        def main():
+            results = {}  # defines
+            for image, truth in loader:
+                entry = results.get(image) or results.setdefault(image, [])  # feeds
+                entry.append(truth)  # feeds first
+                other = results[truth] if truth in results else []
+                other.append(image)  # feeds
+        """,
+        kind="dict",
+    ),
+    one(
         "a list made in the container under a name of its own",
         "main()·results",
         "function main results",

@@ -529,9 +529,9 @@ def _bound(node: ast.stmt) -> Iterator[tuple[ast.Name, ast.expr]]:
     """Yield each variable that is bound to an item, and the expression of what it is taken from."""
     if isinstance(node, ast.Assign):
         written = [target.value for target in node.targets if isinstance(target, ast.Subscript)]
-        source = _source(node.value)
+        sources = [source for value in _choices(node.value) if (source := _source(value))]
         for target in node.targets:
-            for taken in [*written, *([source] if source is not None else [])]:
+            for taken in [*written, *sources]:
                 if isinstance(target, ast.Name):
                     yield target, taken
     elif isinstance(node, (ast.For, ast.AsyncFor)):
@@ -546,6 +546,13 @@ def _looped(target: ast.expr, iterated: ast.expr) -> Iterator[tuple[ast.Name, as
             target = target.elts[1]
     if isinstance(target, ast.Name):
         yield target, iterated
+
+
+def _choices(value: ast.expr) -> list[ast.expr]:
+    """Return what a value may be: ``rows.get(key) or rows.setdefault(key, [])`` is one of two."""
+    if isinstance(value, ast.BoolOp):
+        return value.values
+    return [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
 
 
 def _source(value: ast.expr) -> ast.expr | None:
