@@ -31,6 +31,7 @@ class Kept:
     unit: str = "step"
     graph_nodes: int = 0
     unused: int = 0
+    shared: int = 0
     length: int = 100
 
     def remedy(self) -> Remedy:
@@ -50,6 +51,7 @@ class Kept:
             kind=self.kind,
             host_bytes=1 << 20,
             unused_bytes={"host": self.unused} if self.unused else {},
+            shared_bytes={"host": self.shared} if self.shared else {},
             graph_nodes=self.graph_nodes,
             holds=TENSORS,
             length=self.length,
@@ -307,6 +309,13 @@ def test_a_state_that_outlives_its_function_is_cut_before_it_is_carried_on() -> 
     row = Kept(STATE, kind="graph", attribute="class Agent.kept", graph_nodes=900)
     assert row.remedy().title == "Detach Agent.kept between batches"
     assert added(row.remedy()) == ["self.kept = self.kept.detach()"]
+
+
+@pytest.mark.parametrize(("shared", "is_cut"), [(8 << 20, True), (1 << 10, False)])
+def test_a_state_whose_graph_the_last_loss_keeps_too_is_cut(shared: int, is_cut: bool) -> None:
+    """No graph counts for the state alone then, and its row is one of a plain tensor."""
+    row = Kept(STATE, kind="tensor", attribute="class Agent.kept", shared=shared)
+    assert (row.remedy().title == "Detach Agent.kept between batches") == is_cut
 
 
 def test_a_state_that_gradients_are_computed_from_is_left_to_the_reader() -> None:

@@ -375,7 +375,9 @@ _JOINERS = frozenset({"cat", "concat", "concatenate", "stack", "append", "hstack
 def recognise_hidden_state(case: CulpritContext) -> Remedy | None:
     """Return how to cut the state between batches."""
     node, statement = case.node, case.statement
-    if not case.has_graph or not isinstance(node, ast.Assign) or statement is None:
+    if not isinstance(node, ast.Assign) or statement is None:
+        return None
+    if not (case.has_graph or _shares_a_graph(case)):
         return None
     target = _carried(case, node)
     if target is None or _renewed_in_loop(case, statement):
@@ -394,6 +396,15 @@ def recognise_hidden_state(case: CulpritContext) -> Remedy | None:
         "`retain_graph=True` would hide the error and keep the leak.",
         diff=diff,
     )
+
+
+def _shares_a_graph(case: CulpritContext) -> bool:
+    """Return whether most of what a tensor leads to others keep too, as the loss of the last batch
+    does: then no graph counts for the tensor alone.
+    """
+    row = case.row
+    shared = sum(row.shared_bytes.values())
+    return row.kind == "tensor" and shared > row.host_bytes + sum(row.device_bytes.values())
 
 
 def _carried(case: CulpritContext, node: ast.Assign) -> ast.expr | None:
