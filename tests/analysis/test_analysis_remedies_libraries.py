@@ -45,6 +45,7 @@ class Program:
     cls: str = ""
     inserted_at: int = 0
     """The line at which an insertion was seen."""
+    unit: str = "epoch"
 
     def remedy(self) -> Remedy:
         variable = self.path.partition("·")[2].partition(".")[0]
@@ -68,7 +69,7 @@ class Program:
             CulpritContext(
                 row,
                 growth=self.growth,
-                unit="epoch",
+                unit=self.unit,
                 phase="train",
                 feeding=sources.feeding(owner, row),
                 sources=sources,
@@ -208,6 +209,14 @@ def test_an_exit_stack_is_to_be_closed_not_bounded() -> None:
     assert "maxlen" not in remedy.text
 
 
+@pytest.mark.parametrize("unit", ["minute", "request"])
+def test_an_exit_stack_of_a_program_without_rounds_is_closed_when_its_work_is_done(
+    unit: str,
+) -> None:
+    remedy = dataclasses.replace(STACKED, unit=unit).remedy()
+    assert remedy.title == "Close the ExitStack when the work that opened it is done"
+
+
 def test_a_deque_of_ones_own_is_bounded_as_ever() -> None:
     remedy = dataclasses.replace(STACKED, path="main()·at_end", holder="").remedy()
     assert "ExitStack" not in remedy.title
@@ -239,6 +248,66 @@ def test_a_heap_of_which_the_smallest_are_read_is_to_be_turned_round() -> None:
 def test_a_heap_that_is_emptied_too_slowly_is_reported_as_such() -> None:
     text = HEAP.format(read="nlargest").replace("print", "heapq.heappop(hard)\n        print")
     assert "Something does take items out" in Program(text, "main()·hard").remedy().text
+
+
+@pytest.mark.parametrize(
+    "taken",
+    ["timer = heapq.heappop(timers)", "heapq.heappop(timers)[1]()", "timers[0][0] <= now()"],
+)
+def test_of_a_heap_that_is_served_in_order_only_what_is_no_longer_needed_goes(taken: str) -> None:
+    """The smallest of a queue is due next: it must not make room for later ones."""
+    text = f"""
+    import heapq
+    def main():
+        timers = []
+        for step in range(9):
+            heapq.heappush(timers, (now() + step, make(step)))
+            {taken}
+    """
+    remedy = Program(text, "main()·timers").remedy()
+    assert remedy.title == "Take entries out of timers that are no longer needed"
+    assert "heapq.heapify(timers)" in remedy.text
+    assert "heappushpop" not in remedy.text
+
+
+WRAPPED = """
+    class App:
+        def __init__(self):
+            self.handler = answer
+        def refresh(self, settings):
+            self.handler = {made}
+    def main():
+        app = App()
+        for step in range(9):
+            app.refresh(step)
+    """
+
+
+@pytest.mark.parametrize(
+    ("made", "is_wrapped"),
+    [("with_log(self.handler, settings)", True), ("with_log(answer, settings)", False)],
+)
+def test_a_function_is_wrapped_once(made: str, is_wrapped: bool) -> None:
+    remedy = Program(
+        WRAPPED.format(made=made), "main()·app.handler", kind="function", cls="App"
+    ).remedy()
+    title = "Wrap the original, not what app.handler is already"
+    assert (remedy.title == title) == is_wrapped
+
+
+def test_a_handler_added_by_a_function_that_the_line_calls_is_added_once() -> None:
+    text = """
+    import logging
+    def main():
+        for step in range(9):
+            log = logger_of("jobs", logging.handlers.MemoryHandler(30))
+            log.info("job %d", step)
+    """
+    records = (row_at("logging·x", "object", "logging.LogRecord"),)
+    program = Program(text, "logging·Logger.manager.loggerDict['jobs'].handlers", inside=records)
+    remedy = dataclasses.replace(program, inserted_at=5).remedy()
+    assert remedy.title == "Add the log handler once"
+    assert remedy.diff is None
 
 
 def test_a_heap_of_something_else_is_no_matter() -> None:

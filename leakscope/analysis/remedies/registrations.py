@@ -197,24 +197,25 @@ def _subscribing(case: CulpritContext) -> str:
 
 def recognise_log_handlers(case: CulpritContext) -> Remedy | None:
     """Return how to add the handler once."""
-    if case.line is None or (
-        case.scope is not None and ".handlers" in ast.unparse(case.scope.node)
-    ):
-        return None
-    node, logger, adds = case.node, "", case.line.text
+    around = ast.unparse(case.scope.node) if case.scope is not None else ""
+    if ".handlers" in around.replace("logging.handlers", ""):
+        return None  # it looks at those that are there
+    node, logger = case.node, ""
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         function = node.value.func
         if isinstance(function, ast.Attribute) and function.attr == "addHandler":
             logger = ast.unparse(function.value)
+    adds = f"`{case.line_text}` at {case.where()} adds" if logger else "Each call of addHandler()"
     if not logger:
         if not case.row.path.endswith(".handlers") or not case.row.path.startswith("logging·"):
             return None
-        node, logger, adds = None, "logger", "addHandler()"
+        node, logger = None, "logger"
+        adds += f" at {case.where()} adds" if case.line is not None else " adds"
     return case.remedy(
         "Add the log handler once",
         "",
-        f"`{adds}` at {case.where()} adds one more handler each time; each keeps its "
-        "file or buffer, and every message is written once per handler.",
+        f"{adds} one more handler; each keeps its file or buffer, and every message is written "
+        "once per handler.",
         f"Configure logging before the loop, or only when `{logger}.handlers` is empty.",
         closing="gc.collect() can't help: loggers live as long as the program.",
         diff=_log_handler_diff(case, node, logger) if isinstance(node, ast.Expr) else None,
