@@ -46,6 +46,7 @@ class Program:
     inserted_at: int = 0
     """The line at which an insertion was seen."""
     unit: str = "epoch"
+    type: str = ""
 
     def remedy(self) -> Remedy:
         variable = self.path.partition("·")[2].partition(".")[0]
@@ -56,6 +57,7 @@ class Program:
         row = row_at(
             self.path,
             self.kind,
+            self.type,
             owner=owner,
             length=100,
             unused_bytes={"host": self.unused} if self.unused else {},
@@ -268,6 +270,17 @@ def test_of_a_heap_that_is_served_in_order_only_what_is_no_longer_needed_goes(ta
     assert remedy.title == "Take entries out of timers that are no longer needed"
     assert "heapq.heapify(timers)" in remedy.text
     assert "heappushpop" not in remedy.text
+
+
+def test_of_a_threads_own_values_the_threads_are_the_matter() -> None:
+    text = """
+    import threading
+    own = threading.local()
+    def main():
+        own.scratch = bytearray(4096)
+    """
+    program = Program(text, "__main__·own", kind="other", type="_thread._local")
+    assert program.remedy().title == "End the threads that have values in own, or delete these"
 
 
 WRAPPED = """

@@ -698,7 +698,7 @@ def test_what_atexit_is_given_again_and_again_is_reported_before_the_path() -> N
     assert found.text.startswith(
         "What atexit.register is given at train.py:3 stays until the program ends: "
     )
-    assert found.text.endswith("no Python name reaches them (<held by native code>.tuple).")
+    assert found.text.endswith("no Python name reaches it.")
     assert found.title == "Calls pile up that are to be made when the program ends"
     assert found.remedy.title.startswith("Register one function before the loop")
 

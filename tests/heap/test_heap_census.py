@@ -360,7 +360,7 @@ def put(item):
 for number in range(2):
     put(str(number) * 20_000)
 look()
-for number in range(2000):
+for number in range(400):  # fewer than the sampler may draw at once, however busy the machine is
     item = str(number) * 500
     put(item)
 look()

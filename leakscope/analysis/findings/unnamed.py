@@ -501,16 +501,15 @@ def _words(
     row: CensusRow, trend: Trend, retained: float, registration: Registration | None
 ) -> tuple[str, str, Remedy]:
     """Return title, text and remedy; of what is known to be registered, that comes first."""
-    measured = (
-        f"{human_bytes(retained)} in {row.count} objects, growing by "
-        f"{human_bytes(trend.bytes_per_unit)} per {trend.unit}"
-    )
+    # Of many that are light the walk weighed but some.
+    is_all = retained >= trend.net_bytes
+    seen = f"{human_bytes(retained)} in {plural(row.count, 'object')}, growing by"
+    rate = f"{human_bytes(trend.bytes_per_unit)} per {trend.unit}"
+    measured = f"{seen if is_all else 'it grows by'} {rate}"
     sites = [f"{s.file}:{s.line}" for s in row.allocated_at[:3]]
     where = f" They were allocated at {', '.join(sites)}." if sites else ""
     if registration is not None:
-        text = (
-            f"{registration.sentence}: {measured}; no Python name reaches them ({row.name}).{where}"
-        )
+        text = f"{registration.sentence}: {measured}; no Python name reaches it.{where}"
         return registration.registry.title, text, registration.registry.remedy
     text = f"{row.name}: {measured}; no Python name reaches them.{where}"
     return f"{row.type} objects that only native code holds", text, NATIVE_REMEDY

@@ -201,4 +201,5 @@ def analyse_recording(
         growth.growers[:] = [
             replace(grower, growth="within", falls_back=True) for grower in growth.growers
         ]
-    return case, growth, find_culprits(case, growth.growers, growth.native)
+    slack = growth.terms.get("slack")
+    return case, growth, find_culprits(case, growth.growers, growth.native, slack)

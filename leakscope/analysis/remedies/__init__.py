@@ -49,6 +49,7 @@ PATTERNS: tuple[Callable[[CulpritContext], Remedy | None], ...] = (
     tensors.recognise_concatenation,
     graphs.recognise_hidden_state,
     containers.recognise_linked_objects,
+    containers.recognise_thread_values,
     tensors.recognise_gradient_log,
     tensors.recognise_stored_activations,
     tensors.recognise_model_copies,

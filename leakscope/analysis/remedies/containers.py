@@ -303,6 +303,7 @@ def _suits_deque(use: Use) -> bool:
     return not is_slice and (called in {*_SAMPLERS, "len"} or not called) and not use.method
 
 
+_THREAD_VALUES = frozenset({"_thread._local", "threading.local"})
 _HEAP_TAKERS = frozenset({"heappop", "heappushpop", "heapreplace"})
 _HEAP_POPPERS = frozenset({"heappop"})
 _SMALLEST = frozenset({"nsmallest", "min"})
@@ -520,6 +521,20 @@ def _stack(case: CulpritContext) -> str:
         if isinstance(function, ast.Attribute) and function.attr in _GIVING:
             return ast.unparse(function.value)
     return case.name.removesuffix(f".{_KEPT}").rpartition(".")[2]
+
+
+def recognise_thread_values(case: CulpritContext) -> Remedy | None:
+    """Return how to let go of what each thread has of its own."""
+    if case.growth != "across" or case.row.type not in _THREAD_VALUES:
+        return None
+    return case.remedy(
+        f"End the threads that have values in {case.name}, or delete these",
+        case.opening(),
+        "Each thread has values of its own in it, which go when the thread ends: more and more "
+        "threads are alive, or each keeps more and more.",
+        "Let a fixed number of threads do the work (a pool), have each end when its work is done, "
+        f"or delete what it stored, `del {case.name}.…`, there.",
+    )
 
 
 def recognise_linked_objects(case: CulpritContext) -> Remedy | None:

@@ -157,7 +157,7 @@ def _report(
     growth = replace(growth, native=contents_of_growers(case, growth.growers))
     cures = find_cleanup_trials(case.recording)
     ledgers = find_ledgers(case, growth.growers)
-    culprits = find_culprits(case, growth.growers, growth.native)
+    culprits = find_culprits(case, growth.growers, growth.native, growth.terms.get("slack"))
     culprits = with_pileups(case, culprits, find_pileups(case))
     shortage = find_out_of_memory(case, culprits)
     findings = find_findings(case, growth, ledgers, shortage, culprits)

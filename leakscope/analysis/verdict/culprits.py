@@ -23,7 +23,7 @@ from leakscope.analysis.accounting.compiled_code import (
 )
 from leakscope.analysis.accounting.native import NativeGrowth, with_contents
 from leakscope.analysis.accounting.phases import phase_height
-from leakscope.analysis.accounting.terms import unnamed_readings
+from leakscope.analysis.accounting.terms import Term, unnamed_readings
 from leakscope.analysis.columns.series import (
     HOST,
     FloatArray,
@@ -35,7 +35,7 @@ from leakscope.analysis.columns.units import passage_length, unit_noun
 from leakscope.analysis.findings.gauge_rules import Pileup
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.events import EventFit, counters_at, fit_events
-from leakscope.analysis.growth.exclusions import named_in_libraries
+from leakscope.analysis.growth.exclusions import PINNED, named_in_libraries
 from leakscope.analysis.growth.rows import Grower, bytes_when_full
 from leakscope.analysis.processes.endings import shortage_at_the_end
 from leakscope.analysis.remedies import propose
@@ -98,7 +98,10 @@ class Judged:
 
 
 def find_culprits(
-    case: RunContext, growers: list[Grower], native: Mapping[int, NativeGrowth] | None = None
+    case: RunContext,
+    growers: list[Grower],
+    native: Mapping[int, NativeGrowth] | None = None,
+    slack: Term | None = None,
 ) -> list[Culprit]:
     """Return the culprits behind these growers, the worst first.
 
@@ -106,12 +109,14 @@ def find_culprits(
         case: The run.
         growers: What grows by a name.
         native: By path, what libraries allocate for its items: a part of what the culprit costs.
+        slack: The term of free memory in the C heap, if it was judged.
 
     """
     contents = native or {}
     kept = {path: each.trend for path, each in contents.items()}
     growers = [with_contents(case, g, kept.get(g.path)) for g in growers]
-    judged = [*_judge_across(case, growers), *_judge_within(case, growers)]
+    pinned = _pinned_slack(case, slack)
+    judged = [*_judge_across(case, growers, pinned), *_judge_within(case, growers)]
     judged.sort(key=lambda j: (SEVERITY_ORDER[j.severity], *_sort_key(case, j.grower, growers)))
     serious = [j for j in judged if j.severity is not Severity.NOTE]
     minor = [j for j in judged if j.severity is Severity.NOTE]
@@ -259,14 +264,22 @@ def _impact(case: RunContext, g: Grower) -> float:
     return case.gain_of(g) * policy.HORIZON if g.growth == "across" else g.gained
 
 
-def _judge_across(case: RunContext, growers: list[Grower]) -> list[Judged]:
+def _pinned_slack(case: RunContext, slack: Term | None) -> float:
+    """Return the growth of free memory that lies between what grows: memory runs out with it."""
+    if slack is None or slack.excluded_by != PINNED or not slack.trend.is_growing:
+        return 0.0
+    return max(case.gauge_gain(gauge.MALLOC_FREE) or 0.0, 0.0)
+
+
+def _judge_across(case: RunContext, growers: list[Grower], pinned: float) -> list[Judged]:
     across = [g for g in growers if g.growth == "across"]
     judged = []
     for g in across:
         gained = case.gain_of(g)
         together = sum(case.gain_of(o) for o in across if o.device == g.device)
         whole = max(together, case.device_gain(g.device) or 0.0)
-        horizon = _forecast(case, g, together / gained) if gained > 0 else None
+        going = together + (pinned if g.device == HOST else 0.0)
+        horizon = _forecast(case, g, going / gained) if gained > 0 else None
         share = min(gained / whole, 1.0) if whole > 0 else 0.0
         seen = _seconds_at(case, g)
         grade = severity.of_across(g, horizon, float(seen[-1] - seen[0]))

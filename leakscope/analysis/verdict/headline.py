@@ -50,7 +50,10 @@ _PHRASES_OF_TERMS = {
 }
 _GROWS = "emory grows"
 _OF_MEMORY = frozenset(
-    {"unexplained", "leaked_references", "native_held", "gradient_cycle", "autograd_loop"}
+    {
+        *("unexplained", "leaked_references", "native_held", "gradient_cycle", "autograd_loop"),
+        *("garbage", "collector_off", "collector_frozen"),
+    }
 )
 """Kinds of findings whose rate is one of bytes of the process."""
 _COSTLY_KINDS = frozenset({"copy_on_write", "allocator_slack", "fragmentation", "garbage"})
