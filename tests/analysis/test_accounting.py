@@ -221,6 +221,20 @@ def test_what_the_program_has_taken_over_is_no_longer_leakscopes() -> None:
     assert own_of(program) <= MIB
 
 
+def test_what_leakscope_takes_is_no_part_of_the_programs_growth() -> None:
+    """Its own memory is in what the kernel reports of the process, and in no share."""
+    rates = []
+    for own in (0, 600 * KIB):
+        program = Program(epochs=10).leak("Trainer.losses", 400 * KIB)
+        program.swell(lambda s, own=own: own * s.step)
+        program.gauge(gauge.OWN, lambda s, own=own: own * s.step)
+        report = report_of(program)
+        assert report.culprits[0].share == pytest.approx(1.0, abs=0.05)
+        assert report.growth[0].explained_share == pytest.approx(1.0, abs=0.05)
+        rates.append(report.growth[0].bytes_per_unit)
+    assert rates[0] == pytest.approx(rates[1], rel=0.05)
+
+
 def test_growth_of_a_steady_gauge_explains_nothing() -> None:
     assert report_of(Program(epochs=10)).growth[0].explained_share is None
 

@@ -434,6 +434,29 @@ def test_an_end_and_the_beginning_that_follows_at_once_are_one_look() -> None:
 
 
 @pytest.mark.parametrize(
+    ("begins", "verdict"), [(0.85, RunVerdict.INCONCLUSIVE), (1.0, RunVerdict.CLEAN)]
+)
+def test_what_begins_to_grow_just_before_the_end_is_not_called_clean(begins, verdict) -> None:
+    """The few looks that are left can't tell it from what fills once, nor acquit it."""
+    thing = Thing(
+        "outbox.unsent", lambda s: max(s.step - 1000 * begins, 0) * 64 * KIB, "list", "list",
+        length=lambda s: max(int(s.step - 1000 * begins), 0),
+    )  # fmt: skip
+    run = Program(endless=True, steps=1000).plant(thing).build()
+    recorded = run.main.measurements
+    looked = [place for place, m in enumerate(recorded) if m.census is not None]
+    kept = {
+        min(looked, key=lambda place: abs(recorded[place].boundary.step - step))
+        for step in (100, 300, 500, 700, 800, 960, 1000)
+    }
+    for place in {*looked} - kept:
+        recorded[place] = replace(recorded[place], census=None)
+    report = analyse(run)
+    assert report.verdict is verdict
+    assert ("outbox.unsent grew by" in report.headline) == (begins < 1)
+
+
+@pytest.mark.parametrize(
     ("items", "gained", "is_full"),
     [
         (lambda s: 150, 0.07, True),

@@ -78,6 +78,29 @@ def test_of_a_leak_it_names_all_that_matters(
     assert headline(RunVerdict.LEAK, found, diagnosed, [], WORK) == text
 
 
+@pytest.mark.parametrize(
+    ("kind", "title", "text"),
+    [
+        (
+            "unexplained",
+            "Native memory grows in libz.so.1",
+            "Native memory grows by 2 KiB per step in ",
+        ),
+        (
+            "leaked_references",
+            "Arrays are never freed",
+            "Memory grows by 2 KiB per step: arrays are ",
+        ),
+        ("open_files", "More files are open", "Memory grows: more files are open."),
+    ],
+)
+def test_of_growth_without_a_name_the_rate_comes_first(kind: str, title: str, text: str) -> None:
+    found = msgspec.structs.replace(finding(title), kind=kind, bytes_per_unit=2048.0, unit="step")
+    assert headline(RunVerdict.LEAK, [], [found], [], WORK).startswith(text)
+    repeated = msgspec.structs.replace(found, text="It grows by 2 KiB per step.")
+    assert headline(RunVerdict.LEAK, [], [repeated], [], WORK).count("2 KiB") == 1
+
+
 def test_culprits_that_other_lines_feed_are_counted_apart() -> None:
     found = [*map(culprit, ["A.xs", "B.ys", "C.zs", "D.vs"])]
     found[2:] = [msgspec.structs.replace(each, fed_at=["train.py:9"]) for each in found[2:]]
