@@ -34,7 +34,8 @@ class Pair:
     """``within`` where something empties it before the program ends."""
     set_number: int = 2
     """1 of the six that came with the zoo's ninth set, 2 of the fourteen after them, 3 of the
-    eighteen that followed, 4 of the twelve around training, 5 of the twelve after these."""
+    eighteen that followed, 4 of the twelve around training, 5 of the twelve after these, 6 of the
+    last four."""
 
     @property
     def truth(self) -> Truth:
@@ -65,6 +66,11 @@ HOLOVIZ = (
     "panel==1.8.10", "bokeh==3.8.2", "param==2.2.1", "pyviz-comms==3.0.6", "colorcet==3.1.0",
     "xyzservices==2025.4.0", "bleach==6.2.0", "webencodings==0.5.1", "tornado==6.5.2",
     "narwhals==2.10.2", "linkify-it-py==2.0.3", "uc-micro-py==1.0.3",
+)  # fmt: skip
+OPENAI = (
+    "httpx==0.28.1", "httpcore==1.0.9", "h11==0.16.0", "anyio==4.16.0", "sniffio==1.3.1",
+    "distro==1.9.0", "jiter==0.19.0", "pydantic==2.12.5", "pydantic-core==2.41.5",
+    "typing-inspection==0.4.5",
 )  # fmt: skip
 SQLALCHEMY = (
     "sqlalchemy==2.0.36", "deprecated==1.2.18", "wrapt==1.17.2", "setuptools==75.8.0",
@@ -780,6 +786,47 @@ PAIRS: dict[str, Pair] = {
         ),
         piles=("ShortTimeFFT", "ndarray"),
         set_number=5,
+    ),
+    "openai_schemas": Pair(
+        "openai",
+        *same("openai=={}", "2.20.0", "2.21.0", *OPENAI),
+        # ``lru_cache(maxsize=None)(TypeAdapter)``.
+        names=tuple(f"{owner}_CachedTypeAdapter" for owner in ("openai._models.", "_models.", "")),
+        also=("pydantic._internal._generics._GENERIC_TYPES_CACHE", "_GENERIC_TYPES_CACHE"),
+        piles=("ModelMetaclass", "SchemaValidator", "SchemaSerializer", "TypeAdapter", "FieldInfo"),
+        set_number=6,
+    ),
+    "igraph_contacts": Pair(
+        "igraph",
+        *same("igraph=={}", "0.10.5", "0.10.6", "texttable==1.7.2"),
+        names=NATIVE,
+        also=UNNAMED,
+        piles=("Graph",),
+        is_native=True,
+        set_number=6,
+    ),
+    "tokenizers_sequences": Pair(
+        "tokenizers",
+        *same("tokenizers=={}", "0.20.1", "0.21.0"),
+        # A cache of 10,000 words in Rust, of which the program has half, however long they are.
+        names=NATIVE,
+        also=UNNAMED,
+        piles=("Encoding",),
+        is_native=True,
+        set_number=6,
+    ),
+    "langsmith_timers": Pair(
+        "langsmith",
+        *same("langsmith=={}", "0.7.29", "0.7.30", *LANGSMITH),
+        names=tuple(
+            f"{owner}{name}"
+            for owner in ("asyncio.base_events.BaseEventLoop.run_until_complete.self.",
+                          "asyncio.base_events.BaseEventLoop.run_forever.self.", "loop.", "")
+            for name in ("_scheduled", "_scheduled[*]", "_scheduled[*]._context")
+        ),
+        also=("_PARENT_RUN_TREE", "langsmith._internal._context._PARENT_RUN_TREE"),
+        piles=("RunTree", "TimerHandle", "Context", "hamt_bitmap_node", "str", "list"),
+        set_number=6,
     ),
 }  # fmt: skip
 """The programs, by the names of their files."""
