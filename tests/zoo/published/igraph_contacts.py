@@ -27,7 +27,7 @@ def features(part):
 
 def sample(density):
     graph = igraph.Graph.Erdos_Renyi(n=NODES, p=density / NODES)
-    parts = graph.decompose(minelements=4)
+    parts = graph.decompose(minelements=4)  # feeds
     return [features(part) for part in parts[:64]]
 
 

@@ -20,13 +20,13 @@ class Recent:
 
     def add(self, key):
         self.keys.add(key)
-        asyncio.get_running_loop().call_later(self.seconds, self.keys.discard, key)
+        asyncio.get_running_loop().call_later(self.seconds, self.keys.discard, key)  # feeds
 
 
 @traceable(run_type="retriever")
 async def retrieve(question, recent, rng):
     await asyncio.sleep(0)
-    recent.add(question)
+    recent.add(question)  # feeds
     return ["".join(rng.choices("abcdefgh ", k=LENGTH)) for _ in range(PASSAGES)]
 
 

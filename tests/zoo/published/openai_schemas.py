@@ -50,7 +50,7 @@ def schema(rng, kind):
 
 def extract(client, rng, number):
     kind = rng.choice(KINDS)
-    completion = client.chat.completions.parse(
+    completion = client.chat.completions.parse(  # feeds
         model="extractor",
         messages=[{"role": "user", "content": f"Document {number}, a {kind}: ..."}],
         response_format=schema(rng, kind),

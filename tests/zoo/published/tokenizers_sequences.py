@@ -26,7 +26,7 @@ def fitted(rng):
 
 @torch.no_grad()
 def embed(model, tokenizer, texts):
-    encodings = tokenizer.encode_batch(texts)
+    encodings = tokenizer.encode_batch(texts)  # feeds
     return model(torch.tensor([encoding.ids for encoding in encodings])).mean(1)
 
 
