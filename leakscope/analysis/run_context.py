@@ -616,8 +616,8 @@ class Decisions:
             subject=subject,
             path=path,
             rule=rule,
-            figure=None if figure is None else float(figure),  # numpy's own are written by no JSON
-            threshold=None if threshold is None else float(threshold),
+            figure=_as_written(figure),
+            threshold=_as_written(threshold),
             outcome=outcome,
         )
 
@@ -634,3 +634,8 @@ def _much_of(found: dict[tuple[str, int], int]) -> list[tuple[str, int]]:
     """Return the lines that made a large part of all, the largest first."""
     least = policy.CONSIDERABLE_SHARE * sum(found.values())
     return [site for site in sorted(found, key=lambda at: -found[at]) if found[site] >= least]
+
+
+def _as_written(figure: float | None) -> float | None:
+    """Return a figure as JSON can have it: none of numpy's, and none where there is no limit."""
+    return float(figure) if figure is not None and math.isfinite(figure) else None
