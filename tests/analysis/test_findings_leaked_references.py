@@ -42,8 +42,12 @@ def report_with(
     most: int = 1,
     line: int | None = None,
     source: str = SOURCE,
+    more_each: int = 0,
 ) -> Report:
-    """Analyse a run in which objects of a type hang outside of the user's names."""
+    """Analyse a run in which objects of a type hang outside of the user's names.
+
+    ``more_each`` are bytes that memory gains for each of them, in no object.
+    """
 
     def seen(census: Census, step: int) -> Census:
         known = heads(count(step), type_name, most)
@@ -59,7 +63,7 @@ def report_with(
             elsewhere_sites=[site] if line else [],
         )
 
-    run = Program(epochs=8).swell(lambda s: count(s.step) * 64 * KIB).build()
+    run = Program(epochs=8).swell(lambda s: count(s.step) * (64 * KIB + more_each)).build()
     run.main.measurements[:] = [
         measurement
         if measurement.census is None
@@ -85,6 +89,17 @@ def test_objects_that_native_code_alone_refers_to_and_that_only_become_more_are_
     assert found.fed_at == ["train.py:5"]
     assert found.unit == "epoch"
     assert found.bytes_per_unit == pytest.approx(40 * 4 * 64 * KIB, rel=0.1)
+    assert {f.kind for f in report.findings} == {"leaked_references"}
+
+
+def test_memory_in_no_object_that_grows_along_with_them_counts_with_them() -> None:
+    """What C++ allocated for them, as for a traced graph, is in nothing that a walk can weigh."""
+    report = report_with(lambda step: 4 * step, line=5, more_each=192 * KIB)
+    found = leaked(report)
+    assert found is not None
+    assert found.bytes_per_unit == pytest.approx(40 * 4 * 256 * KIB, rel=0.1)
+    assert "Memory in no Python object grows along with them, by 30 MiB per epoch" in found.text
+    assert report.headline.startswith("Memory grows by 40 MiB per epoch: references to list")
     assert {f.kind for f in report.findings} == {"leaked_references"}
 
 
