@@ -60,7 +60,8 @@ class Root:
     obj: Any
     kind: RootKind
     path: str
-    """``main()·trainer``, ``__main__·cache``; the bare module for the globals of a library."""
+    """``main()·trainer``, ``__main__·cache``; the bare module for the globals of a library, and
+    ``library.run·self`` for a running function of one at which only full walks begin."""
     name: str
     owner: Owner | None
     user: bool = True
