@@ -43,7 +43,7 @@ def complete(request):
 def schema(rng, kind):
     """Return the model of what this document should hold."""
     names = rng.sample(FIELDS, 8)
-    return create_model(
+    return create_model(  # feeds
         kind.title(), **{name: (str, Field(description=f"{name} of the {kind}")) for name in names}
     )
 
