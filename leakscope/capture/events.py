@@ -441,14 +441,12 @@ class EventCounts:
             return self._wrap_log(original)
         if passage.event is Event.NEW_SHAPE:
             return self._wrap_batch(original)
-        if passage.name == "parse_request":
-            return self._wrap_parse(original)
-        counts, name, place = self._counts, passage.event.value, passage.status_at
+        counts, name, counted = self._counts, passage.event.value, _condition(passage)
 
         @opaque
         @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
-            if not place or _status(args, place) >= LEAST_ERROR:
+            if counted is None or counted(args):
                 counts[name] += 1
             try:
                 return original(*args, **kwargs)
@@ -458,24 +456,6 @@ class EventCounts:
                 raise
 
         return call
-
-    def _wrap_parse(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        counts, request = self._counts, Event.REQUEST.value
-
-        @opaque
-        @functools.wraps(original)
-        def parse_request(*args: Any, **kwargs: Any) -> Any:
-            parts = [vars(cls) for cls in type(args[0]).__mro__] if args else []
-            if not any(name in part for part in parts for name in _OF_WSGI):
-                counts[request] += 1
-            try:
-                return original(*args, **kwargs)
-            except BaseException as error:
-                without_our_frame(error)
-                del args, kwargs  # as above
-                raise
-
-        return parse_request
 
     def _wrap_batch(self, original: Callable[..., Any]) -> Callable[..., Any]:
         look = self._look_at_batch
@@ -617,6 +597,20 @@ class EventCounts:
         elif frame in self._frames:
             record.function, record.file, record.line = self._frames[frame]
         return record
+
+
+def _condition(passage: Passage) -> Callable[[tuple[Any, ...]], bool] | None:
+    """Return which calls are events, by their arguments; None where all are."""
+    if passage.name == "parse_request":
+        return _answers_itself
+    place = passage.status_at
+    return (lambda args: _status(args, place) >= LEAST_ERROR) if place else None
+
+
+def _answers_itself(args: tuple[Any, ...]) -> bool:
+    """Return whether a handler of the standard library's server hands requests to nobody else."""
+    parts = [vars(cls) for cls in type(args[0]).__mro__] if args else []
+    return not any(name in part for part in parts for name in _OF_WSGI)
 
 
 def _status(args: tuple[Any, ...], place: int) -> int:

@@ -269,7 +269,7 @@ def _sentence(
     was = f" (was {rate_text(before)})" if _has_rate(before) else ""
     if after is None:
         if unproven:
-            return f"{_called(before)} was not seen again{was}, but {unproven}."
+            return f"{_called(before)} {_absence(before, second, was)}, but {unproven}."
         gone = "no longer grows" if isinstance(before, Culprit) else "is gone"
         return f"{_called(before)} {gone}{was}{_cleared(before, second)}."
     moved = "" if name_of(before) == name_of(after) else f" (was called {name_of(before)})"
@@ -334,6 +334,14 @@ def _cleared(suspect: Suspect, report: Report) -> str:
     """Return what a run says of something that it looked at and found fine."""
     cleared = _cleared_in(suspect, report)
     return f"; now {cleared.reason}" if cleared is not None else ""
+
+
+def _absence(suspect: Suspect, report: Report, was: str) -> str:
+    """Return what a run shows of something of which it doesn't prove that it is gone."""
+    cleared = _cleared_in(suspect, report)
+    if cleared is None:
+        return f"was not seen again{was}"
+    return f"has a bound now{was}" if cleared.is_filling else f"no longer grows{was}"
 
 
 def _cleared_in(suspect: Suspect, report: Report) -> Cleared | None:
