@@ -252,7 +252,7 @@ def test_a_vanished_note_makes_no_headline() -> None:
 def test_absence_from_a_run_that_could_not_show_it_is_not_called_fixed(after) -> None:
     comparison = compare(report(culprit()), after)
     assert "was not seen again" in comparison.culprits[0].text
-    assert comparison.headline.startswith("Not seen again: ")
+    assert comparison.headline.startswith("Not proven: ")
     assert "Fixed" not in comparison.headline
 
 

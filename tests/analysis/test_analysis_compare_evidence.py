@@ -85,16 +85,20 @@ def test_what_is_bounded_now_is_reported_as_such() -> None:
     )
 
 
+@pytest.mark.parametrize("signature", ["sig-Trainer.validate.all_boxes", "sig-of-a-deque"])
 @pytest.mark.parametrize("is_filling", [False, True])
-def test_only_a_bound_that_was_reached_fixes_anything(is_filling: bool) -> None:
-    """A deque of which less was filled than the run before kept is as it was."""
+def test_only_a_bound_that_was_reached_fixes_anything(is_filling: bool, signature: str) -> None:
+    """A deque of which less was filled than the run before kept is as it was, under its name."""
+    grown = culprit()
     bounded = Cleared(
-        name="x", path="x", reason="bounded", kind="bounded", is_filling=is_filling,
-        signature="sig-Trainer.validate.all_boxes",
+        name=grown.name, path=grown.path, reason="bounded", kind="bounded",
+        is_filling=is_filling, signature=signature,
     )  # fmt: skip
     verdict = RunVerdict.CLEAN if is_filling else RunVerdict.INCONCLUSIVE
     after = msgspec.structs.replace(report(verdict=verdict), cleared=[bounded])
-    change = only(report(culprit()), after)
+    change = only(report(grown), after)
+    assert change.change is ChangeKind.FIXED
+    assert ("has a bound now" in change.text) == is_filling
     assert change.is_unproven == is_filling
     assert ("before it was full" in change.text) == is_filling
 

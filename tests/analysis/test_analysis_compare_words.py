@@ -232,7 +232,7 @@ def test_a_run_watched_from_outside_neither_fixes_nor_brings_what_has_a_name() -
     )
     watched = report(work={"steps": 0, "epochs": 0, "validations": 0, "batches": {}})
     gone, come = compare(recorded, watched), compare(watched, recorded)
-    assert gone.headline.startswith("Not seen again: Trainer.validate.all_boxes was not seen")
+    assert gone.headline.startswith("Not proven: Trainer.validate.all_boxes was not seen")
     assert "nothing in the second run was looked at by name" in gone.headline
     assert come.headline.startswith("First seen: ")
     assert [outcome_of(item) for item in (gone, come)] == [("inconclusive", "Not settled")] * 2
@@ -285,7 +285,7 @@ def test_a_run_too_short_to_show_a_culprit_has_not_fixed_it(
     long = looked_at(40, report(culprit(), phases=[peak(900)]))
     short = looked_at(looks, report(work=work, phases=[peak(400)]))
     compared = compare(long, short)
-    assert compared.headline.startswith("Not seen again: ")
+    assert compared.headline.startswith("Not proven: ")
     assert why in compared.headline
     assert "peak memory" not in f"{compared.headline} {compared.details}".lower()
     assert outcome_of(compared)[1] == "Not settled"

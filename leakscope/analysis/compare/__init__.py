@@ -124,7 +124,7 @@ def _cost(report: Report) -> RunCost:
 
 
 MOST_NAMES = 3
-UNPROVEN = "Not seen again"
+UNPROVEN = "Not proven"
 FIRST_SEEN = "First seen"
 _LABELS = {
     ChangeKind.NEW: "New",

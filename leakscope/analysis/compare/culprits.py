@@ -345,8 +345,11 @@ def _absence(suspect: Suspect, report: Report, was: str) -> str:
 
 
 def _cleared_in(suspect: Suspect, report: Report) -> Cleared | None:
-    known = (c for c in report.cleared if c.signature and c.signature == suspect.signature)
-    return next(known, None)
+    """Return the entry of the same container, which may have another type: a deque for a list."""
+    known = [c for c in report.cleared if c.signature and c.signature == suspect.signature]
+    if not known and isinstance(suspect, Culprit):
+        known = [c for c in report.cleared if (c.name, c.path) == (suspect.name, suspect.path)]
+    return next(iter(known), None)
 
 
 def _bounded_in(suspect: Suspect, report: Report) -> Cleared | None:

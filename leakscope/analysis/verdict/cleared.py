@@ -41,7 +41,7 @@ _REASONS = {
     Reason.NO_TREND: "varies about a level",
     Reason.TOO_FEW: "comes and goes with its function",
     Reason.SHORT_RISE: "rose too short a time to tell",
-    Reason.SHORT_REST: "rests, no longer than it did before",
+    Reason.SHORT_REST: "paused at the end, as it had before",
     Reason.SETTLING: "levels off",
     Reason.SCATTERED: "varies by more than it grows",
 }
