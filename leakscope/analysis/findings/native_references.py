@@ -156,7 +156,7 @@ def _finding(case: RunContext, term: Term, heads: HeadObjects, trend: Trend) -> 
         f"References to {objects}s are leaked"
         f"{' by ' + call.function if call is not None else ' by native code'}",
         f"{plural(heads.count, objects)} ({human_bytes(heads.bytes)}) each have {each} that no "
-        f"object accounts for. Their number only rose, by {human_bytes(trend.bytes_per_unit)} per "
+        f"object accounts for. They only became more, by {human_bytes(trend.bytes_per_unit)} per "
         f"{trend.unit}.{made} {subject} takes a reference and never gives it back, or keeps the "
         "objects in a structure of its own that is never emptied.",
         _remedy(call),
