@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from synthetic_runs import MIB, Program
 
 from leakscope.analysis import analyse
@@ -87,3 +88,22 @@ def test_growth_is_counted_in_epochs_where_the_program_says_nothing_else() -> No
     assert (culprit.name, culprit.unit) == ("kept", "epoch")
     assert culprit.bytes_per_unit == pytest.approx(2 * MIB, rel=0.01)
     assert [growth.unit for growth in report.growth] == ["epoch"]
+
+
+def test_what_validations_within_epochs_add_is_not_counted_in_steps() -> None:
+    """As Lightning nests them: looked at where a training epoch begins and ends, not between."""
+    run = Program(epochs=8, validation=10).leak("outputs", MIB / 10, per="validation batch").build()
+    nested: list[Measurement] = []
+    for measurement in run.main.measurements:
+        at = measurement.boundary
+        is_end = at.kind is BoundaryKind.PHASE_END
+        if is_end and at.phase == "train":
+            ended = at
+        elif is_end and at.phase == "validation":
+            nested.append(replace(measurement, census=None))
+            nested.append(replace(measurement, boundary=structs.replace(ended, time_s=at.time_s)))
+        else:
+            is_seen = at.kind is BoundaryKind.PHASE_BEGIN and at.phase == "train"
+            nested.append(measurement if is_seen else replace(measurement, census=None))
+    (culprit,) = analyse(replace(run, recordings=[replace(run.main, measurements=nested)])).culprits
+    assert (culprit.unit, culprit.bytes_per_unit) == ("validation", pytest.approx(MIB, rel=0.02))

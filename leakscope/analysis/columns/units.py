@@ -241,7 +241,11 @@ class Places:
         return per_pass * float(done[last] - done[first])
 
     def _begin_to_end(self, values: FloatArray, phase: str, first: int, last: int) -> float | None:
-        """Return the usual gain from begin to end of a phase that has no census inside."""
+        """Return the usual gain from begin to end of a phase that has no census inside.
+
+        What a phase gained while another one ran inside it (a validation between two steps) isn't
+        known to be its own.
+        """
         track, at = self._track, self._at
         columns = [
             c for c in range(first, last + 1) if track.phase[at[c]] == track.phase_code(phase)
@@ -250,6 +254,7 @@ class Places:
             values[b] - values[a]
             for a, b in pairwise(columns)
             if track.occurrence[at[a]] == track.occurrence[at[b]]
+            and (self.phase[a:b] == track.phase_code(phase)).all()
             and np.isfinite(values[a])
             and np.isfinite(values[b])
         ]
