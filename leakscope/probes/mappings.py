@@ -1,25 +1,35 @@
 """Resident memory by kind of mapping and by who shares it, from ``/proc/self/smaps``.
 
 What a mapping is for is read from its name, its address and its neighbours: the kernel names files,
-the main heap and the main stack, and nothing else. The kernel visits every page table to answer,
-which takes half as long again as its sums alone: some milliseconds in a process with torch, fifty
-with five thousand mappings. Proportional memory is not summed up from here, since the kernel rounds
-it in each mapping.
+the main heap and the main stack, and nothing else. For ``smaps`` the kernel visits every page to
+learn who else maps it: some 10 ms in a process with torch, fifty with five thousand mappings.
+Proportional memory is not summed up from here, since the kernel rounds it in each mapping.
+
+Most of that time goes to the files of libraries, which hardly change. Between two such readings
+only the process's own memory is therefore read, page by page (``mincore``), in a tenth of the time.
+The kernel's sums tell whether that suffices: where memory of files or shared memory has changed, or
+the pages don't add up to what the process has (the kernel's page of zeros and swapped pages look
+resident, and a sandbox may call all pages so), everything is read.
 """
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from time import monotonic
 from typing import NamedTuple
 
 from leakscope.model import gauge
 from leakscope.probes import GuardedProbe
 
 _SMAPS = Path("/proc/self/smaps")
+_MAPS = Path("/proc/self/maps")
+_STATUS = Path("/proc/self/status")
 _MAPPING = re.compile(
     rb"^([0-9a-f]+)-([0-9a-f]+) (\S{4}) \S+ \S+ (\d+) *(.*)\n(?:[A-Z].*\n)*?"
     rb"Rss: +(\d+) kB\n(?:[A-Z].*\n)*?"
@@ -27,6 +37,8 @@ _MAPPING = re.compile(
     rb"Anonymous: +(\d+) kB\n(?:AnonHugePages: +(\d+) kB\n|[A-Z].*\n)*",
     re.MULTILINE,
 )
+_RANGE = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) (\S{4}) [0-9a-f]+ \S+ \d+ *(.*)$", re.MULTILINE)
+_SUMS = re.compile(rb"^Rss(Anon|File|Shmem):\s+(\d+) kB$", re.MULTILINE)
 _CHUNK = 1 << 15
 """Bytes read at once. In one piece the text of many mappings would be a block so large that glibc
 raises the size from which on blocks of the program's get mappings of their own."""
@@ -43,6 +55,17 @@ _DEVICES = ("/dev/", "anon_inode:")
 _MIMALLOC = "[anon:mimalloc]"
 """Recent versions of mimalloc name their memory so, where the kernel keeps names (Linux 5.17)."""
 _FORBIDDEN = b"---p"
+_OF_KERNEL = "[v"
+"""Its clock and its system calls, which are mapped into each process and belong to none."""
+_TOLERANCE = 1 << 20
+"""Bytes by which the kernel's sums may be off: it adds up what processors count for themselves."""
+_FURTHER = 4.0
+"""Everything is read again when the process is so many times as old as at the last time."""
+_LEAST_AGE = 1.0
+"""Seconds that it is taken to be old at first."""
+_MOST_UNUSED = 1 << 32
+"""Bytes of address space beyond what is resident whose pages are looked at: reserved ones."""
+_PAGES_AT_ONCE = 1 << 15
 _SHARING = (gauge.PRIVATE, gauge.PRIVATE_DIRTY, gauge.SHARED, gauge.HUGE_PAGES)
 LEAST_FILE_BYTES = 16 << 20
 """Files with fewer resident pages appear in the sum only."""
@@ -70,6 +93,38 @@ class Mapping(NamedTuple):
 
 
 _NOWHERE = Mapping(0, 0, b"", "", 0, 0)
+_OWN_KINDS = (
+    gauge.MAPPED_HEAP,
+    gauge.MAPPED_ARENAS,
+    gauge.MAPPED_STACKS,
+    gauge.MAPPED_LIBRARIES,
+    gauge.MAPPED_ANONYMOUS,
+)
+"""Kinds that hold nothing but the process's own pages."""
+
+
+class _KernelSums(NamedTuple):
+    """Resident bytes as the kernel adds them up for a process."""
+
+    anonymous: int
+    of_files: int
+    shared: int
+
+    def is_near(self, other: _KernelSums) -> bool:
+        """Return whether files and shared memory have as much as in the other sums."""
+        apart = (self.of_files - other.of_files, self.shared - other.shared)
+        return max(map(abs, apart)) <= _TOLERANCE
+
+
+class _Reading(NamedTuple):
+    """What a reading of everything has found."""
+
+    gauges: dict[str, int]
+    sums: _KernelSums
+    changed_in_files: int
+    """Bytes of pages of files that the process has changed: its own, and not read by pages."""
+    age: float
+    """Seconds since the recording began."""
 
 
 class MappingKindsProbe(GuardedProbe):
@@ -80,9 +135,41 @@ class MappingKindsProbe(GuardedProbe):
 
     def __init__(self) -> None:
         self._reported: set[str] = set()
+        self._last: _Reading | None = None
+        """The latest reading of everything."""
+        self._began = monotonic()
 
     def measure(self) -> dict[str, int]:
-        """Return the sum of each kind, of what is shared, and of the largest files mapped."""
+        """Return the sum of each kind, and of the largest files mapped.
+
+        A reading of everything also has what is shared with others. The other readings repeat what
+        the last such one had of files and of shared memory.
+        """
+        sums = _kernel_sums()
+        gauges = self._own_pages(self._last, sums) if self._last and sums else None
+        return self._everything(sums) if gauges is None else gauges
+
+    def _own_pages(self, last: _Reading, sums: _KernelSums) -> dict[str, int] | None:
+        """Return the kinds by the process's own pages; None where everything is to be read."""
+        is_old = monotonic() - self._began >= _FURTHER * last.age
+        if is_old or not sums.is_near(last.sums):
+            return None
+        mappings = read_own_pages(sums.anonymous)
+        if mappings is None:
+            return None
+        kinds = Counter(dict.fromkeys(_OWN_KINDS, 0))
+        for mapping, kind in classed(mappings):
+            kinds[kind] += mapping.resident
+            if mapping.name == _MIMALLOC:
+                kinds[gauge.MAPPED_MIMALLOC] += mapping.resident
+        kinds[gauge.MAPPED_LIBRARIES] += last.changed_in_files
+        if abs(sum(kinds[kind] for kind in _OWN_KINDS) - sums.anonymous) > _TOLERANCE:
+            return None
+        repeated = {name: size for name, size in last.gauges.items() if name not in _SHARING}
+        return repeated | dict(kinds)
+
+    def _everything(self, sums: _KernelSums | None) -> dict[str, int]:
+        changed = 0
         kinds: Counter[str] = Counter(dict.fromkeys((*gauge.MAPPING_KINDS, *_SHARING), 0))
         files: Counter[str] = Counter()
         for mapping, kind in classed(read_mappings()):
@@ -93,12 +180,16 @@ class MappingKindsProbe(GuardedProbe):
             if kind == gauge.MAPPED_LIBRARIES and mapping.name:
                 kinds[gauge.MAPPED_FILES] += mapping.resident - mapping.anonymous
                 kinds[kind] += mapping.anonymous
+                changed += mapping.anonymous
                 files[mapping.name] += mapping.resident - mapping.anonymous
             else:
                 kinds[kind] += mapping.resident
                 if mapping.name == _MIMALLOC:
                     kinds[gauge.MAPPED_MIMALLOC] += mapping.resident
-        return dict(kinds) | self._named(files)
+        gauges = dict(kinds) | self._named(files)
+        age = max(monotonic() - self._began, _LEAST_AGE)
+        self._last = _Reading(gauges, sums, changed, age) if sums else None
+        return gauges
 
     def _named(self, files: Counter[str]) -> dict[str, int]:
         found: dict[str, int] = {}
@@ -124,6 +215,62 @@ def read_mappings(path: Path = _SMAPS) -> Iterator[Mapping]:
             yield from _parsed(text[:end])
             left = text[end:]
     yield from _parsed(left)
+
+
+def read_own_pages(resident: int) -> list[Mapping] | None:
+    """Return the mappings of this process, with the resident pages of those that are in no file.
+
+    None where that can't be learned, or so much address space is reserved beyond what is
+    ``resident`` that it would take long. May raise ``OSError``.
+    """
+    count = _page_counter()
+    if count is None:
+        return None
+    mappings, left = [], resident + _MOST_UNUSED
+    for found in _RANGE.finditer(_MAPS.read_bytes()):
+        begin, end, permissions, name = found.groups()
+        its = Mapping(
+            int(begin, 16), int(end, 16), permissions, name.decode("utf-8", "surrogateescape"), 0, 0
+        )
+        is_own = not its.name.startswith(("/", *_SHARED, *_DEVICES, _OF_KERNEL))
+        if is_own and permissions != _FORBIDDEN:
+            left -= its.end - its.begin
+            if left < 0:
+                return None
+            pages = count(its.begin, its.end)
+            its = its._replace(resident=pages, anonymous=pages)
+        mappings.append(its)
+    return mappings
+
+
+def _page_counter() -> Callable[[int, int], int] | None:
+    """Return what tells how many bytes between two addresses are resident, if anything does."""
+    try:
+        mincore = ctypes.CDLL(None).mincore
+    except (AttributeError, OSError):
+        return None
+    mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
+    states = ctypes.create_string_buffer(_PAGES_AT_ONCE)
+    page = mmap.PAGESIZE
+
+    def count(begin: int, end: int) -> int:
+        pages = 0
+        for at in range(begin, end, _PAGES_AT_ONCE * page):
+            length = min(end - at, _PAGES_AT_ONCE * page)
+            # It fails where the mapping is gone by now.
+            if mincore(at, length, states) == 0:
+                pages += states.raw[: length // page].count(1)
+        return pages * page
+
+    return count
+
+
+def _kernel_sums() -> _KernelSums | None:
+    """Return the sums that the kernel has at hand; None before Linux 4.5."""
+    found = {name: int(size) << 10 for name, size in _SUMS.findall(_STATUS.read_bytes())}
+    if len(found) < len(_KernelSums._fields):
+        return None
+    return _KernelSums(found[b"Anon"], found[b"File"], found[b"Shmem"])
 
 
 def _parsed(text: bytes) -> Iterator[Mapping]:

@@ -101,6 +101,71 @@ def test_pages_of_a_file_are_the_files_and_written_copies_are_not(
     assert after[gauge.mapped_file("data.arrow")] == pytest.approx(32 * MB - copied, abs=2 * MB)
 
 
+def own_pages_alone(gauges: dict[str, int]) -> bool:
+    """Return whether files were not read: what is shared is learned from these only."""
+    return gauge.PRIVATE not in gauges
+
+
+@linux
+def test_own_pages_are_read_alone_where_nothing_else_changes() -> None:
+    probe = MappingKindsProbe()
+    assert not own_pages_alone(probe.read())
+    with mmap.mmap(-1, 32 * MB, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as block:
+        for pages in (8, 16, 32):
+            block[: pages * MB] = b"x" * (pages * MB)
+            found, everything = probe.read(), MappingKindsProbe().read()
+            assert own_pages_alone(found)
+            differences = rise(found, everything)
+            assert max(map(abs, differences.values())) <= MB, differences
+
+
+@linux
+def test_pages_that_the_process_has_only_read_are_not_its_own() -> None:
+    """They show the kernel's page of zeros: it looks resident, and takes nothing."""
+    probe = MappingKindsProbe()
+    before = probe.read()
+    with mmap.mmap(-1, 32 * MB, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as block:
+        assert not any(block[:: mmap.PAGESIZE])
+        after = probe.read()
+    assert not own_pages_alone(after)
+    assert abs(rise(before, after)[gauge.MAPPED_ANONYMOUS]) < MB
+
+
+@linux
+@pytest.mark.parametrize("share", [0, 1], ids=["no page", "every page"])
+def test_a_kernel_that_answers_the_same_for_all_pages_is_not_believed(
+    share: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_page_counter", lambda: lambda begin, end: (end - begin) * share)
+    probe = MappingKindsProbe()
+    assert not own_pages_alone(probe.read())
+    assert not own_pages_alone(probe.read())
+
+
+@linux
+def test_reserved_address_space_is_not_looked_through() -> None:
+    no_reserve = 0x4000  # its name came with CPython 3.13
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | no_reserve
+    with mmap.mmap(-1, 1 << 36, flags=flags):
+        assert module.read_own_pages(0) is None
+        probe = MappingKindsProbe()
+        assert not own_pages_alone(probe.read())
+        assert not own_pages_alone(probe.read())
+
+
+@linux
+def test_everything_is_read_again_as_the_process_grows_old(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(module, "monotonic", lambda: now)
+    probe, read_at = MappingKindsProbe(), []
+    for now in range(100, 200):
+        if not own_pages_alone(probe.read()):
+            read_at.append(now - 100)
+    assert read_at == [0, 4, 16, 64]
+
+
 @linux
 @pytest.mark.parametrize("named", [True, False], ids=["segment", "without a file"])
 def test_shared_memory_is_distinguished_from_files(named: bool) -> None:
