@@ -7,9 +7,10 @@ Proportional memory is not summed up from here, since the kernel rounds it in ea
 
 Most of that time goes to the files of libraries, which hardly change. Between two such readings
 only the process's own memory is therefore read, page by page (``mincore``), in a tenth of the time.
-The kernel's sums tell whether that suffices: where memory of files or shared memory has changed, or
-the pages don't add up to what the process has (the kernel's page of zeros and swapped pages look
-resident, and a sandbox may call all pages so), everything is read.
+The kernel's sums tell how much there is of files and of shared memory. Everything is read where one
+of these has changed much, for its files have names, and where the pages don't add up to what the
+process has: the kernel's page of zeros and swapped pages look resident, and a sandbox may call all
+pages so.
 """
 
 from __future__ import annotations
@@ -58,7 +59,12 @@ _FORBIDDEN = b"---p"
 _OF_KERNEL = "[v"
 """Its clock and its system calls, which are mapped into each process and belong to none."""
 _TOLERANCE = 1 << 20
-"""Bytes by which the kernel's sums may be off: it adds up what processors count for themselves."""
+_TOLERANCE_SHARE = 1 / 256
+"""Bytes, and part of the whole, by which the process's own pages may differ from the kernel's sum:
+it adds up what processors count for themselves."""
+_MUCH_OF_FILES = 8 << 20
+"""Bytes that come from files or in shared memory before everything is read. Libraries' code comes
+as it is used."""
 _FURTHER = 4.0
 """Everything is read again when the process is so many times as old as at the last time."""
 _LEAST_AGE = 1.0
@@ -110,11 +116,6 @@ class _KernelSums(NamedTuple):
     of_files: int
     shared: int
 
-    def is_near(self, other: _KernelSums) -> bool:
-        """Return whether files and shared memory have as much as in the other sums."""
-        apart = (self.of_files - other.of_files, self.shared - other.shared)
-        return max(map(abs, apart)) <= _TOLERANCE
-
 
 class _Reading(NamedTuple):
     """What a reading of everything has found."""
@@ -142,8 +143,8 @@ class MappingKindsProbe(GuardedProbe):
     def measure(self) -> dict[str, int]:
         """Return the sum of each kind, and of the largest files mapped.
 
-        A reading of everything also has what is shared with others. The other readings repeat what
-        the last such one had of files and of shared memory.
+        A reading of everything also has what is shared with others. The other readings have files
+        by name as they were in the last such one.
         """
         sums = _kernel_sums()
         gauges = self._own_pages(self._last, sums) if self._last and sums else None
@@ -151,8 +152,10 @@ class MappingKindsProbe(GuardedProbe):
 
     def _own_pages(self, last: _Reading, sums: _KernelSums) -> dict[str, int] | None:
         """Return the kinds by the process's own pages; None where everything is to be read."""
+        of_files = sums.of_files - last.sums.of_files
+        in_shared = sums.shared - last.sums.shared
         is_old = monotonic() - self._began >= _FURTHER * last.age
-        if is_old or not sums.is_near(last.sums):
+        if is_old or max(abs(of_files), abs(in_shared)) > _MUCH_OF_FILES:
             return None
         mappings = read_own_pages(sums.anonymous)
         if mappings is None:
@@ -163,8 +166,11 @@ class MappingKindsProbe(GuardedProbe):
             if mapping.name == _MIMALLOC:
                 kinds[gauge.MAPPED_MIMALLOC] += mapping.resident
         kinds[gauge.MAPPED_LIBRARIES] += last.changed_in_files
-        if abs(sum(kinds[kind] for kind in _OWN_KINDS) - sums.anonymous) > _TOLERANCE:
+        apart = abs(sum(kinds[kind] for kind in _OWN_KINDS) - sums.anonymous)
+        if apart > _TOLERANCE + _TOLERANCE_SHARE * sums.anonymous:
             return None
+        kinds[gauge.MAPPED_FILES] = max(last.gauges[gauge.MAPPED_FILES] + of_files, 0)
+        kinds[gauge.MAPPED_SHARED] = max(last.gauges[gauge.MAPPED_SHARED] + in_shared, 0)
         repeated = {name: size for name, size in last.gauges.items() if name not in _SHARING}
         return repeated | dict(kinds)
 

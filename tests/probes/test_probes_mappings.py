@@ -120,6 +120,19 @@ def test_own_pages_are_read_alone_where_nothing_else_changes() -> None:
 
 
 @linux
+def test_a_little_of_a_file_is_counted_without_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "index.bin"
+    path.write_bytes(b"x" * (4 * MB))
+    probe = MappingKindsProbe()
+    before = probe.read()
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        assert sum(mapped[:: mmap.PAGESIZE])
+        after = probe.read()
+    assert own_pages_alone(after)
+    assert rise(before, after)[gauge.MAPPED_FILES] == pytest.approx(4 * MB, abs=MB)
+
+
+@linux
 def test_pages_that_the_process_has_only_read_are_not_its_own() -> None:
     """They show the kernel's page of zeros: it looks resident, and takes nothing."""
     probe = MappingKindsProbe()

@@ -23,7 +23,7 @@
 #define MANY_YOUNG 20000
 /* Objects of the youngest generation are not known, for many are about to go. Where the collector is
  * switched off everything is young. */
-#define HINT_WORDS 1024 /* of 64 bits, of which one in sixteen is set when the ring is full */
+#define HINT_WORDS 1024 /* of 64 bits, of which one in sixteen is set when there are as many as are kept */
 #define AHEAD 12 /* objects that are on their way from memory while the list is gone through */
 
 struct Baseline {
@@ -32,9 +32,9 @@ struct Baseline {
     Py_ssize_t collections;    /* of all generations, when it was made; -1 before */
     Py_ssize_t cleared;        /* the same when those that are gone were last taken out */
     int knows_young;           /* it has the youngest objects of the beginning too */
-    PyObject *last[LAST_KEPT]; /* of the oldest generation at the beginning, in a ring */
-    uint64_t hints[HINT_WORDS]; /* by a hash of the address: whether an object may be in the ring */
-    size_t n_last;             /* that were written to it */
+    PyObject *last[LAST_KEPT]; /* of the oldest generation at the beginning */
+    uint64_t hints[HINT_WORDS]; /* by a hash of the address: whether an object may be among them */
+    size_t n_last;             /* how many they are */
     uint64_t imported;         /* bytes of modules that came later, which are known by now */
     PyObject **sequence;       /* the oldest generation as it was last gone through, as a forecast */
     size_t n_sequence, cap_sequence;
@@ -152,8 +152,19 @@ static int pass_by(PyObject *Py_UNUSED(object), int Py_UNUSED(is_young), void *P
 
 static int keep_last(PyObject *object, int Py_UNUSED(is_young), void *argument) {
     Baseline *b = ((Learning *)argument)->baseline;
-    b->last[b->n_last++ % LAST_KEPT] = object;
-    return 0;
+    b->last[b->n_last++] = object;
+    return b->n_last < LAST_KEPT ? 0 : -1;
+}
+
+/* Keep the last objects of the oldest generation, in its order. */
+static void keep_end(Learning *l) {
+    Baseline *b = l->baseline;
+    visit_generations(pass_by, keep_last, 1, l);
+    for (size_t i = 0; i < b->n_last / 2; i++) {
+        PyObject *object = b->last[i];
+        b->last[i] = b->last[b->n_last - 1 - i];
+        b->last[b->n_last - 1 - i] = object;
+    }
 }
 
 static size_t hint_of(PyObject *object) {
@@ -166,8 +177,7 @@ static int may_be_last(const Baseline *b, PyObject *object) {
 }
 
 static void keep_hints(Baseline *b) {
-    size_t count = b->n_last < LAST_KEPT ? b->n_last : LAST_KEPT;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < b->n_last; i++) {
         size_t bit = hint_of(b->last[i]);
         b->hints[bit >> 6] |= (uint64_t)1 << (bit & 63);
     }
@@ -179,8 +189,8 @@ static int begin_baseline(Walk *w, Baseline *b) {
     size_t young = 0;
     visit_tracked(count_young, &young);
     b->knows_young = young > MANY_YOUNG;
-    visit_tracked(b->knows_young ? learn : learn_older, &l);
-    visit_generations(pass_by, keep_last, 0, &l);
+    visit_tracked_from_both_ends(b->knows_young ? learn : learn_older, &l);
+    keep_end(&l);
     keep_hints(b);
     b->collections = b->cleared = full_collections();
     return w->failed ? -1 : 0;
@@ -190,7 +200,7 @@ typedef struct {
     Walk *walk;
     Baseline *baseline;
     int n_row; /* objects so far that may be the last of the beginning, in their order */
-    size_t before; /* the place in the ring of those that come next, plus one */
+    size_t before; /* the place among the last of those that come next, plus one */
     size_t next;   /* the place in the forecast that is expected next */
     size_t count;  /* objects of the oldest generation so far */
     PyObject **sequence;
@@ -215,14 +225,13 @@ static int note_new(PyObject *object, int is_young, void *argument) {
     return n->walk->failed ? -1 : 0;
 }
 
-/* Return the place in the ring, plus one, of an object among those not passed yet; 0 where it is none. */
-static size_t place_in_ring(const News *n, PyObject *object) {
+/* Return the place among the last, plus one, of an object among those not passed yet; 0 where it is none. */
+static size_t place_among_last(const News *n, PyObject *object) {
     const Baseline *b = n->baseline;
     if (!may_be_last(b, object))
         return 0;
-    size_t oldest = b->n_last > LAST_KEPT ? b->n_last - LAST_KEPT : 0;
-    for (size_t at = n->before; at > oldest; at--)
-        if (b->last[(at - 1) % LAST_KEPT] == object)
+    for (size_t at = n->before; at > 0; at--)
+        if (b->last[at - 1] == object)
             return at;
     return 0;
 }
@@ -230,7 +239,7 @@ static size_t place_in_ring(const News *n, PyObject *object) {
 /* Of the oldest generation from its end on, until the row of objects that was its end stands there. */
 static int note_latest(PyObject *object, int is_young, void *argument) {
     News *n = argument;
-    size_t place = is_known(n->baseline, object) ? place_in_ring(n, object) : 0;
+    size_t place = is_known(n->baseline, object) ? place_among_last(n, object) : 0;
     if (place) {
         n->before = place - 1;
         return ++n->n_row == IN_A_ROW ? -1 : 0;

@@ -23,6 +23,26 @@ static int visit_list(PyGC_Head *list, int is_young, trackedproc visitor, void *
     return 0;
 }
 
+static int visit_list_from_both_ends(PyGC_Head *list, int is_young, trackedproc visitor, void *argument) {
+    PyGC_Head *front = (PyGC_Head *)(list->_gc_next & ~LINK_BITS);
+    PyGC_Head *back = (PyGC_Head *)(list->_gc_prev & ~LINK_BITS);
+    while (front != list) {
+        PyGC_Head *next = (PyGC_Head *)(front->_gc_next & ~LINK_BITS);
+        PyGC_Head *previous = (PyGC_Head *)(back->_gc_prev & ~LINK_BITS);
+        if (visitor((PyObject *)(front + 1), is_young, argument) < 0)
+            return -1;
+        if (front == back)
+            return 0;
+        if (visitor((PyObject *)(back + 1), is_young, argument) < 0)
+            return -1;
+        if (next == back)
+            return 0;
+        front = next;
+        back = previous;
+    }
+    return 0;
+}
+
 static struct gc_generation *first_generation(struct _gc_runtime_state *gc) {
 #if PY_VERSION_HEX >= 0x030E0000
     /* Releases of 3.14 name them differently; in all they stand right before the permanent one. */
@@ -42,6 +62,17 @@ void visit_tracked(trackedproc visitor, void *argument) {
         if (visit_list(&generations[i].head, i == 0, visitor, argument) < 0)
             return;
     visit_list(&gc->permanent_generation.head, 0, visitor, argument);
+}
+
+/* Visit the same in another order: each list is gone through from both ends, for each object has to come
+ * from memory before it tells where the next one lies, and so two are on their way at once. */
+void visit_tracked_from_both_ends(trackedproc visitor, void *argument) {
+    struct _gc_runtime_state *gc = &PyInterpreterState_Get()->gc;
+    struct gc_generation *generations = first_generation(gc);
+    for (size_t i = 0; i < NUM_GENERATIONS; i++)
+        if (visit_list_from_both_ends(&generations[i].head, i == 0, visitor, argument) < 0)
+            return;
+    visit_list_from_both_ends(&gc->permanent_generation.head, 0, visitor, argument);
 }
 
 /* Visit the younger generations, then the oldest with a visitor of its own: from its end on, where the

@@ -516,6 +516,7 @@ void walk_unreached(Walk *w, size_t base, size_t count);
 PyObject *is_collecting(PyObject *module, PyObject *nothing);
 typedef int (*trackedproc)(PyObject *object, int is_young, void *argument);
 void visit_tracked(trackedproc visitor, void *argument);
+void visit_tracked_from_both_ends(trackedproc visitor, void *argument);
 void visit_frozen(trackedproc visitor, void *argument);
 void visit_generations(trackedproc of_young, trackedproc of_oldest, int backwards, void *argument);
 
