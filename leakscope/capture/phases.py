@@ -188,7 +188,7 @@ class PhaseTracker:
     def forward(self, call: Call) -> None:
         """An outermost module is called."""
         if self.listens and self._takes_forwards():
-            optimizers = self.surroundings()[1]
+            optimizers = not self.forwards.is_open and self.surroundings()[1]
             self.forwards.called(
                 call, stepped=self._stepped, optimizers=optimizers, place=self.place
             )

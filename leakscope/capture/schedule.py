@@ -286,7 +286,7 @@ class Schedule:
         """Return what a pass of a server's model is worth: time says when, as without a model."""
         if now < self._next_between_answers:
             return Due.NOTHING
-        spacing = max(policy.TIME_SPACING_SECONDS, policy.TIME_SPACING_SHARE * now)
+        spacing = max(policy.SERVED_SPACING_SECONDS, policy.TIME_SPACING_SHARE * now)
         self._next_between_answers = now + spacing
         self._is_too_long = False
         return self._by_time(now)

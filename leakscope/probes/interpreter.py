@@ -336,6 +336,8 @@ def _counts(registry: CountedRegistry) -> dict[str, int]:
 
 def _count(place: str, counting: Counting, seen: set[int]) -> int | None:
     """Return what a place has; None where there is nothing, or what was seen, which is noted."""
+    if place.partition(":")[0] not in sys.modules:  # as of most places: an error would cost more
+        return None
     try:
         found = _found(place)
         if id(found) in seen:
