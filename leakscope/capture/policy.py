@@ -164,8 +164,8 @@ SERVED_SHARE = 0.004
 """Part of the time after those seconds that may be spent where each pause is felt by whoever waits
 for an answer: as many requests feel one, and one in a hundred is what a p99 looks at."""
 SERVED_SPACING_SECONDS = 2.0
-"""The same as ``TIME_SPACING_SECONDS``, for a server: gauges alone take 2 ms there, for which two or
-three requests wait."""
+"""The same as ``TIME_SPACING_SECONDS``, for a server: gauges alone take 2 ms there, for which some
+requests wait."""
 SERVED_FURTHER = 1.5
 """The same as ``TIME_FURTHER``, for a server. A census of 10 ms delays the requests that come
 meanwhile and those behind them, some ten at 400 a second: one in a hundred makes a p99."""
