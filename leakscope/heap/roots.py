@@ -17,7 +17,7 @@ import signal
 import sys
 import threading
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -47,6 +47,8 @@ _MOST_TASKS = 500
 """Tasks whose variables are looked at: a service may have thousands that are alike."""
 _MOST_CONTEXTS = 20
 """Tasks whose contexts are looked at, the oldest first."""
+_QUEUES = ("_scheduled", "_ready", "_selector")
+"""Where a loop of asyncio's keeps its timers, what it calls next, and its connections."""
 _PYTHON_CALLABLES = (types.FunctionType, types.MethodType)
 _NO_NAME = ".@"
 """What variables begin with that nobody wrote: those of comprehensions, and of pytest's asserts."""
@@ -220,6 +222,8 @@ def find_roots(
         user += locals_
     kept, compiled = _compiled(definitions)
     kept += _signal_handlers(ownership)
+    loops = {id(loop): loop for loop in map(loop_of, tasks)}
+    kept += _queues_of_loops(loops.values())
     stages.append(len(user))
     user += kept
     if kept and not full:
@@ -229,7 +233,6 @@ def find_roots(
         objects = sealed.objects(ownership) if sealed else _library_objects(ownership)
     hidden += [anatomy.module_dict(module) for module in ownership.own_modules()]
     hidden += [finder for finder in list(sys.meta_path) if _is_own(finder)]
-    loops = {id(loop): loop for loop in map(loop_of, tasks)}
     return Roots(
         user + library,
         len(user),
@@ -263,6 +266,24 @@ def _signal_handlers(ownership: Ownership) -> list[Root]:
             name = f"getsignal({number.name})"
             path = f"signal·{name}"
             roots.append(Root(handler, RootKind.LIBRARY, path, f"signal.{name}", owner, user=False))
+    return roots
+
+
+def _queues_of_loops(loops: Iterable[object]) -> list[Root]:
+    """Return the roots for what event loops of asyncio's are to call, and for their connections.
+
+    No walk enters a loop, which leads to all tasks. The names are as one would write them where the
+    loop is at hand.
+    """
+    owner = Owner(kind="module", name="loop", module="asyncio")
+    roots = []
+    for loop in loops:
+        parts = anatomy.instance_dict(loop) or {}
+        for name in _QUEUES:
+            if name in parts:
+                path = f"asyncio·loop.{name}"
+                root = Root(parts[name], RootKind.LIBRARY, path, f"loop.{name}", owner, user=False)
+                roots.append(root)
     return roots
 
 

@@ -887,6 +887,16 @@ def table(**changes: object) -> dict[str, object]:
     }
 
 
+def test_timers_are_recognised_by_the_name_that_their_loop_gives_them() -> None:
+    loop = Owner(kind="module", name="loop", module="asyncio")
+    timers = msgspec.structs.replace(
+        _row("asyncio·loop._scheduled", "list", owner=loop), name="loop._scheduled"
+    )
+    found = find_known(Sighting(timers, [], "across", "host"), shipped(), {"python": "3.11.7"})
+    assert found is not None
+    assert found.known.id == "python-timers"
+
+
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [

@@ -98,3 +98,24 @@ def test_calls_that_wait_for_ever_hang_on_what_they_wait_in(tmp_path, scope):
     rows = rows_of(tmp_path, scope, 40, UNANSWERED)
     assert rows["crawl()·gateway.waiting"].host_bytes == pytest.approx(10 * MIB, rel=0.05)
     assert rows["crawl()·gateway.waiting"].length == 40
+
+
+SCHEDULES = """
+import asyncio
+
+async def crawl(take, count):
+    known = bytearray(1 << 20)
+    asyncio.get_running_loop().call_later(3600, print, known)
+    for _ in range(count):
+        asyncio.get_running_loop().call_later(3600, print, [bytearray(1 << 18)])
+    return await asyncio.get_running_loop().run_in_executor(None, take)
+"""
+
+
+@pytest.mark.parametrize("scope", list(CensusScope))
+def test_what_timers_keep_has_the_name_of_their_loop(tmp_path, scope):
+    rows = rows_of(tmp_path, scope, 12, SCHEDULES)
+    timers = rows["asyncio·loop._scheduled"]
+    assert timers.name == "loop._scheduled"
+    assert timers.host_bytes == pytest.approx(3 * MIB, rel=0.05)
+    assert rows["crawl()·known"].host_bytes == pytest.approx(MIB, rel=0.05)
