@@ -7,7 +7,7 @@ from math import nan
 
 import numpy as np
 import pytest
-from synthetic_runs import KIB, MIB, Program, State, Thing
+from synthetic_runs import KIB, MIB, Program, Size, State, Thing
 
 from leakscope.analysis.columns.series import HOST
 from leakscope.analysis.growth.rows import spread_of
@@ -233,3 +233,29 @@ def test_growth_is_spread_where_objects_become_more(
     count: list[float], y: list[float], spread: float
 ) -> None:
     assert spread_of(np.array(count, dtype=float), np.array(y, dtype=float)) == spread
+
+
+def with_parts(parts: Size, whole: Size) -> Report:
+    """Sessions gather in a list through one training, and each has a state with a row of its own."""
+    sessions = Thing("bus·handlers", whole, length=lambda s: s.step)
+    each = Thing(
+        f"{sessions.path}[*]", whole, "other", "Session", sessions.path, count=sessions.length
+    )
+    state = Thing(f"{each.path}.state", parts, "dict", "dict", each.path, count=sessions.length)
+    program = Program(endless=True, steps=400, validation=0, inner=14, validate_every=1000)
+    return analyse(program.plant(sessions, each, state).build())
+
+
+def test_parts_that_later_censuses_have_no_rows_for_were_not_released() -> None:
+    report = with_parts(
+        lambda s: 20_000.0 * s.step if s.step < 200 else None, lambda s: 30_000.0 * s.step
+    )
+    assert [culprit.name for culprit in report.culprits] == ["bus.handlers"]
+
+
+def test_parts_that_were_released_are_a_peak_of_their_phase() -> None:
+    report = with_parts(
+        lambda s: 20_000.0 * s.step if s.step < 200 else None,
+        lambda s: (30_000.0 if s.step < 200 else 10_000.0) * s.step,
+    )
+    assert "bus.handlers[*].state" in [culprit.name for culprit in report.culprits]

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from leakscope.analysis.growth import policy
 from leakscope.model import gauge
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.census import Census, CensusRow, CensusScope, Site
@@ -339,7 +340,47 @@ class RowTable:
         if not self.latest[path].user and (called := _call_of(self.paths[path])):
             focused = self._running(called) & ~self.full
             shown = focused if focused.sum() > self.full.sum() else self.full
+        shown = shown & ~self._left_out(path)
         return shown & ~self.truncated if self.keeps_graphs[path] else shown
+
+    def _left_out(self, path: int) -> BoolArray:
+        """Return the censuses that have no row of a path though what it kept is still there.
+
+        A census writes the largest rows. What is left out of these hangs on the row above without
+        one of its own; what was released doesn't.
+        """
+        kept, above = self._total[path], self.parent(path)
+        absent = np.isnan(kept)
+        left_out = np.zeros(len(self.at), dtype=bool)
+        if above is None or not absent.any() or absent.all():
+            return left_out
+        before = np.maximum.accumulate(np.where(absent, -1, np.arange(len(kept))))
+        was_there = absent & (before >= 0)
+        rise = self._rest[above] - self._rest[above][before]
+        left_out[was_there] = (rise >= policy.MOST_SHARE * kept[before])[was_there]
+        gone_above = was_there & np.isnan(self._total[above])
+        if gone_above.any():
+            left_out[gone_above] = self._left_out(above)[gone_above]
+        return left_out
+
+    @cached_property
+    def _total(self) -> FloatArray:
+        """What each path retained on all devices together."""
+        parts = np.array([*self.retained.values()])
+        total: FloatArray = np.where(
+            np.isfinite(parts).any(axis=0), np.nansum(parts, axis=0), np.nan
+        )
+        return total
+
+    @cached_property
+    def _rest(self) -> FloatArray:
+        """What each path retained beside what the rows right below it have."""
+        rest = self._total.copy()
+        for path in range(len(self.paths)):
+            above = self.parent(path)
+            if above is not None:
+                rest[above] -= np.nan_to_num(self._total[path])
+        return rest
 
     def _running(self, called: str) -> BoolArray:
         """Return the censuses that show anything that a call of a library's function holds."""
