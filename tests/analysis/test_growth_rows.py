@@ -236,7 +236,7 @@ def test_growth_is_spread_where_objects_become_more(
 
 
 def with_parts(parts: Size, whole: Size) -> Report:
-    """Sessions gather in a list through one training, and each has a state with a row of its own."""
+    """Sessions gather in a list through one training, each with a state that has a row too."""
     sessions = Thing("bus·handlers", whole, length=lambda s: s.step)
     each = Thing(
         f"{sessions.path}[*]", whole, "other", "Session", sessions.path, count=sessions.length
