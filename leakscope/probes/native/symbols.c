@@ -19,6 +19,28 @@ typedef struct {
     int found;
 } Wanted;
 
+/* Nearly no function of a library is wanted: which pages of its file have any is told by a bit, and
+   only functions on these are searched for. */
+enum { PAGE_BITS = 12, PLACES = 1 << 16, FEW_PAGES = 16 };
+typedef struct {
+    uint64_t bits[PLACES / 64];
+} Pages;
+
+static void add_page(Pages *pages, uint64_t offset) {
+    uint64_t place = (offset >> PAGE_BITS) % PLACES;
+    pages->bits[place / 64] |= (uint64_t)1 << place % 64;
+}
+
+static int may_be_wanted(const Pages *pages, uint64_t begin, uint64_t size) {
+    uint64_t first = begin >> PAGE_BITS, last = (begin + size) >> PAGE_BITS;
+    if (last - first >= FEW_PAGES)
+        return 1;
+    for (uint64_t page = first; page <= last; page++)
+        if (pages->bits[page % PLACES / 64] >> page % 64 & 1)
+            return 1;
+    return 0;
+}
+
 static int in_order(const void *left, const void *right) {
     uint64_t a = ((const Wanted *)left)->offset, b = ((const Wanted *)right)->offset;
     return a < b ? -1 : a > b;
@@ -37,10 +59,10 @@ static int read_at(int file, void *into, size_t size, uint64_t at) {
     return 1;
 }
 
-static void try_symbol(const ElfW(Sym) * symbol, Wanted *wanted, size_t number) {
+static void try_symbol(const ElfW(Sym) * symbol, const Pages *pages, Wanted *wanted, size_t number) {
     unsigned type = ELF64_ST_TYPE(symbol->st_info);
     if ((type != STT_FUNC && type != STT_GNU_IFUNC) || symbol->st_shndx == SHN_UNDEF ||
-        symbol->st_value == 0)
+        symbol->st_value == 0 || !may_be_wanted(pages, symbol->st_value, symbol->st_size))
         return;
     size_t low = 0, high = number;
     while (low < high) { /* the first that doesn't lie before it */
@@ -61,13 +83,17 @@ static void try_symbol(const ElfW(Sym) * symbol, Wanted *wanted, size_t number) 
 static int read_symbols(int file, const ElfW(Shdr) * table, Wanted *wanted, size_t number) {
     enum { AT_ONCE = 4096 };
     static ElfW(Sym) some[AT_ONCE];
+    static Pages pages;
+    memset(&pages, 0, sizeof pages);
+    for (size_t i = 0; i < number; i++)
+        add_page(&pages, wanted[i].offset);
     uint64_t all = table->sh_size / sizeof *some;
     for (uint64_t first = 0; first < all; first += AT_ONCE) {
         size_t now = all - first < AT_ONCE ? (size_t)(all - first) : AT_ONCE;
         if (!read_at(file, some, now * sizeof *some, table->sh_offset + first * sizeof *some))
             return 0;
         for (size_t i = 0; i < now; i++)
-            try_symbol(&some[i], wanted, number);
+            try_symbol(&some[i], &pages, wanted, number);
     }
     return 1;
 }
