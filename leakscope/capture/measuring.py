@@ -149,6 +149,8 @@ class Measuring:
             due = max(due, Due.FULL if full else Due.FOCUSED)
         if due >= Due.FOCUSED:
             gauges[gauge.OWN_RESIDENT] = self._own_memory.resident
+        if not self._recorded:  # what was there before the first census is no growth
+            gauges[gauge.OWN] = self._own_bytes()
         events = self._guard.call("events", {}, self.events)
         census = self._take_census(boundary, due, gauges) if due >= Due.FOCUSED else None
         if census is not None and _was_collected(gauges, census):

@@ -166,6 +166,10 @@ class Profile(Protocol):
         """Whether Python's own blocks are sampled too."""
 
     @property
+    def own_bytes(self) -> int:
+        """What it takes itself."""
+
+    @property
     def blocks_seconds(self) -> float:
         """Seconds by which that has slowed the program down."""
 
@@ -208,8 +212,6 @@ class NativeAllocations:
         self._spent = self._charged = self._spent_at = 0.0
         self._judged_at: float | None = None
         self._why_not = ""
-        self.own_bytes = 0
-        """What the samples and their names took at the latest look."""
 
     def start(self) -> None:
         """Begin to sample, as early as possible: what is live already has no stack."""
@@ -221,6 +223,11 @@ class NativeAllocations:
     def samples_blocks(self) -> bool:
         """Whether Python's own blocks are sampled too."""
         return self._profile is not None and self._profile.samples_blocks
+
+    @property
+    def own_bytes(self) -> int:
+        """What the samples and their names take."""
+        return 0 if self._profile is None else self._profile.own_bytes
 
     def at(self, boundary: Boundary, done: Due, resident: int) -> None:
         """Write down what is live at a boundary with a census, or where memory is at its highest.
@@ -244,7 +251,6 @@ class NativeAllocations:
             boundary.index, resident if may_look else 0, with_census=with_census
         )
         if record is not None:
-            self.own_bytes = record.own_bytes
             self._write(record)
             if not record.is_on:
                 self.stop()

@@ -359,19 +359,19 @@ class Seal:
     @property
     def own_bytes(self) -> int:
         """What it takes itself."""
-        return 0 if self.handle is None else self._facts()[2]
+        return 0 if _native is None else _native.seal_bytes(self.handle)
 
     @property
     def count(self) -> int:
         """How many objects are sealed and not known to be gone."""
         if self.handle is None:
             return 0
-        sealed, gone, _ = self._facts()
+        sealed, gone = self._facts()
         return sealed - gone
 
-    def _facts(self) -> tuple[int, int, int]:
+    def _facts(self) -> tuple[int, int]:
         assert _native is not None
-        facts: tuple[int, int, int] = _native.seal_facts(self.handle)
+        facts: tuple[int, int] = _native.seal_facts(self.handle)
         return facts
 
 

@@ -72,8 +72,8 @@ PyObject *baseline_bytes(PyObject *Py_UNUSED(module), PyObject *capsule) {
     const Baseline *b = baseline_of(capsule);
     if (b == NULL)
         return NULL;
-    size_t n_pages = b->known.n_slots + b->taken_in.n_slots;
-    return PyLong_FromSize_t(sizeof *b + n_pages * sizeof(Page) + b->cap_sequence * sizeof *b->sequence);
+    return PyLong_FromSize_t(resident_part(b) + resident_part(b->known.pages) +
+                             resident_part(b->taken_in.pages) + resident_part(b->sequence));
 }
 
 /* Say whether it has taken note of what was there. */

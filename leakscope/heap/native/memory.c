@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 typedef struct {
     size_t bytes; /* with this header */
@@ -101,6 +102,26 @@ void drop(Walk *w, void *memory) {
     Block *block = (Block *)memory - 1;
     w->scratch -= block->bytes;
     free_block(block);
+}
+
+/* Return how much of it is resident, its header included: of a large block pages that were touched. */
+size_t resident_part(const void *memory) {
+    enum { AT_ONCE = 1024 };
+    unsigned char states[AT_ONCE];
+    if (memory == NULL)
+        return 0;
+    const Block *block = (const Block *)memory - 1;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = 0;
+    if (!block->is_mapped)
+        return block->bytes;
+    for (size_t at = 0; at < block->bytes; at += AT_ONCE * page) {
+        size_t left = block->bytes - at, now = left < AT_ONCE * page ? left : AT_ONCE * page;
+        if (mincore((char *)block + at, now, (void *)states) != 0)
+            return block->bytes;
+        for (size_t i = 0; i * page < now; i++)
+            pages += states[i] & 1;
+    }
+    return pages * page;
 }
 
 int push(Walk *w, Numbers *list, uint32_t value) {

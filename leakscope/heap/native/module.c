@@ -255,7 +255,8 @@ PyDoc_STRVAR(walk_doc, "walk(request, access, known, parts, seal=None, baseline=
 PyDoc_STRVAR(new_seal_doc, "new_seal()\n--\n\nReturn an empty seal.");
 
 PyDoc_STRVAR(seal_facts_doc, "seal_facts(seal)\n--\n\n"
-                             "Return how many objects it has, how many are gone, its own bytes.");
+                             "Return how many objects are sealed, and how many of those are gone.");
+PyDoc_STRVAR(seal_bytes_doc, "seal_bytes(seal)\n--\n\nReturn what it takes itself.");
 
 PyDoc_STRVAR(new_baseline_doc, "new_baseline()\n--\n\n"
                                "Return an empty baseline, which the first walk that is given it fills.");
@@ -378,6 +379,7 @@ static PyMethodDef methods[] = {
     {"walk", native_walk, METH_VARARGS, walk_doc},
     {"new_seal", new_seal, METH_NOARGS, new_seal_doc},
     {"seal_facts", seal_facts, METH_O, seal_facts_doc},
+    {"seal_bytes", seal_bytes, METH_O, seal_bytes_doc},
     {"new_baseline", new_baseline, METH_NOARGS, new_baseline_doc},
     {"baseline_bytes", baseline_bytes, METH_O, baseline_bytes_doc},
     {"leak_shares", leak_shares, METH_VARARGS, leak_shares_doc},

@@ -38,15 +38,22 @@ Seal *seal_of(PyObject *capsule) { return PyCapsule_GetPointer(capsule, capsule_
 
 int has_sealed(const Seal *seal) { return seal->count > 0; }
 
-/* Return how many objects are sealed, how many of those are gone, and what the seal itself takes. */
+/* Return how many objects are sealed, and how many of those are gone. */
 PyObject *seal_facts(PyObject *Py_UNUSED(module), PyObject *capsule) {
     const Seal *seal = seal_of(capsule);
     if (seal == NULL)
         return NULL;
-    size_t bytes = sizeof *seal + seal->capacity * sizeof *seal->entries + seal->n_slots * 4 +
-                   seal->n_tracked_words * 8 + (seal->n_sequence + seal->n_dicts) * 4;
-    return Py_BuildValue("(nnn)", (Py_ssize_t)seal->count, (Py_ssize_t)seal->n_gone,
-                         (Py_ssize_t)bytes);
+    return Py_BuildValue("(nn)", (Py_ssize_t)seal->count, (Py_ssize_t)seal->n_gone);
+}
+
+/* Return the bytes that a seal takes itself. */
+PyObject *seal_bytes(PyObject *Py_UNUSED(module), PyObject *capsule) {
+    const Seal *seal = seal_of(capsule);
+    if (seal == NULL)
+        return NULL;
+    return PyLong_FromSize_t(resident_part(seal) + resident_part(seal->entries) +
+                             resident_part(seal->slots) + resident_part(seal->tracked) +
+                             resident_part(seal->sequence) + resident_part(seal->dicts));
 }
 
 /* Return the number of a type in the seal; NONE where there are too many. */

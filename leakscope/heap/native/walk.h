@@ -365,6 +365,7 @@ static inline int is_nothing(PyObject *object) {
 void *fresh(Walk *w, size_t count, size_t size);
 void *resized(Walk *w, void *old, size_t bytes);
 void drop(Walk *w, void *memory);
+size_t resident_part(const void *memory);
 int push(Walk *w, Numbers *list, uint32_t value);
 
 /* types.c */
@@ -561,6 +562,7 @@ int add_to_seal(Walk *w, const Tree *t);
 void reset_seal(Walk *w, Seal *seal);
 PyObject *new_seal(PyObject *module, PyObject *nothing);
 PyObject *seal_facts(PyObject *module, PyObject *seal);
+PyObject *seal_bytes(PyObject *module, PyObject *seal);
 
 /* resume.c: a walk that goes on from a seal. */
 int begin_resumed(Walk *w);
