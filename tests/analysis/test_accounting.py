@@ -568,6 +568,28 @@ def test_what_a_function_let_go_whenever_it_returned_is_no_growth_to_the_end() -
     assert abs(amount(ledger, "unexplained")) < 4 * MIB
 
 
+def test_another_name_that_comes_after_the_work_does_not_count_it_twice() -> None:
+    """``rows = tracker.rows`` in the last line of a program, whose functions have returned."""
+    program = Program(epochs=4, validation=0).constant("main()·model", MIB, root=RootKind.LOCAL)
+    run = program.leak("train()·tracker.rows", MIB, root=RootKind.LOCAL).build()
+    measurements = run.main.measurements
+    last = next(m for m in reversed(measurements) if m.census is not None)
+    assert last.census is not None
+    rows = [
+        msgspec.structs.replace(row, path=row.path.replace("train()·tracker.", "main()·"))
+        for row in last.census.rows
+        if row.path.startswith("train()")
+    ]
+    measurements[-1] = replace(
+        measurements[-1], census=msgspec.structs.replace(last.census, rows=rows)
+    )
+    case = RunContext(run, run.main)
+    held = named_bytes(case, HOST)
+    assert held[-1] == held[-2] > 100 * MIB
+    (ledger,) = analyse(run).ledgers
+    assert amount(ledger, "named") == pytest.approx(ledger.total_bytes, rel=0.05)
+
+
 def test_what_a_call_of_a_library_gathers_is_held_while_it_runs_alone() -> None:
     """Between two evaluations their predictions are no named bytes, nor is a part of them."""
     program = Program(epochs=6, inner=40).local(

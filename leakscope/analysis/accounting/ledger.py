@@ -216,14 +216,18 @@ def named_bytes(case: RunContext, device: str) -> FloatArray:
 
     What a function held when it was last seen to run counts on when it has returned: nobody
     saw it go. One that had returned before, and had let go of it, did so again. Calls of a
-    library's hold nothing where a census saw none: what outlives them is new elsewhere.
+    library's hold nothing where a census saw none: what outlives them is new elsewhere. A name that
+    was first seen after the work is another one for what had a name before.
     """
-    table = case.table
+    table, last_work = case.table, case.track.last_work
     total = np.zeros(len(table.at))
+    during = table.at <= last_work if (table.at <= last_work).any() else table.at >= 0
     for path in range(len(table.paths)):
         columns = case.observations.columns(path)
-        if table.is_reached(path) and table.parent(path) is None and len(columns):
-            seen = np.nan_to_num(table.retained[device][path, columns])
+        values = table.retained[device][path]
+        is_root = table.is_reached(path) and table.parent(path) is None
+        if is_root and len(columns) and np.isfinite(values[during]).any():
+            seen = np.nan_to_num(values[columns])
             retained = case.read_between(table.at, table.at[columns], seen, before=0.0)
             alive = table.alive(path)
             if not table.latest[path].user:
