@@ -29,6 +29,7 @@ from leakscope.cli.program import split_command_line
 from leakscope.cli.report import conclude
 from leakscope.configuration import BY_NAME
 from leakscope.model.errors import EXIT_OK, EXIT_THRESHOLD, LeakscopeError, NoRunError
+from leakscope.model.record import VERIFY_FOLDER
 from leakscope.recording import open_run
 from leakscope.recording.directory import REDACTED, find_run, holds_run, read_manifest
 
@@ -132,7 +133,7 @@ def verify(
     after = out or before.with_name(f"{before.name}-remedy-{label}")
     patch = before / f"remedy-{label}.patch"
     diffs = [f"{(culprit.remedy.diff or '').rstrip()}\n" for _, culprit in chosen]
-    with tempfile.TemporaryDirectory(prefix="leakscope-verify-") as scratch:
+    with tempfile.TemporaryDirectory(prefix=VERIFY_FOLDER) as scratch:
         copy = copy_project(project or Path(manifest.project_root), Path(scratch, "project"))
         changed = list[str]()
         for diff in diffs:

@@ -101,6 +101,11 @@ SCHEMA_VERSION = 1
 """Version of the run directory: raised when an older reader would misunderstand a newer file."""
 
 
+VERIFY_FOLDER = "leakscope-verify-"
+"""What the folder's name begins with in which ``leakscope verify`` runs a program: it is gone when
+the run has ended."""
+
+
 class RunManifest(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What is known about a run before training begins (``run.json``)."""
 

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from leakscope.model.documents import ExplainedPart, NextStep, PartKind, RunExplanation
+from leakscope.model.record import VERIFY_FOLDER
 from leakscope.model.report import Culprit, Finding, Report, RunVerdict, Severity
 from leakscope.model.text import clipped, one_line, plural, printable
 from leakscope.report import words
@@ -131,9 +132,12 @@ def next_steps(report: Report, run_path: str) -> list[NextStep]:
 def run_again(report: Report) -> str:
     """Return the command that records such a run once more; empty where it is unknown.
 
-    Ranks are started by a launcher, of which nothing is recorded.
+    Ranks are started by a launcher, of which nothing is recorded. The copy in which a remedy was
+    tried is gone.
     """
     python, *program = report.run.command or [""]
+    if VERIFY_FOLDER in "".join(program[:1]):
+        return ""
     is_plain = program and (not program[0].startswith("-") or program[0] in ("-m", "-c"))
     if python != "python" or not is_plain or report.ranks:
         return ""

@@ -13,6 +13,7 @@ import report_samples as samples
 from hostile_text import ATTACKS, infested
 
 from leakscope.model.documents import PartKind, RunExplanation
+from leakscope.model.record import VERIFY_FOLDER
 from leakscope.model.report import Decision, Report, Severity
 from leakscope.report import json_schema, render_json, render_summary
 from leakscope.report.explaining import (
@@ -170,6 +171,14 @@ def test_an_inconclusive_run_says_what_would_settle_it_and_how_to_run_it_again()
         assert f"to settle it: {missing}" in text
     last = text.splitlines()[-1]
     assert last.startswith("next: run it for longer: leakscope run train_detector.py")
+
+
+def test_no_command_leads_into_the_copy_in_which_a_remedy_was_tried() -> None:
+    report = samples.inconclusive()
+    command = ["python", f"/scratch/{VERIFY_FOLDER}x1/project/train.py"]
+    run = msgspec.structs.replace(report.run, command=command)
+    last = text_of(msgspec.structs.replace(report, run=run)).splitlines()[-1]
+    assert last.startswith("next: run it for longer, then: leakscope compare ")
 
 
 def test_a_run_without_memory_says_who_held_it_and_what_would_have_fitted() -> None:
