@@ -341,20 +341,28 @@ class RunContext:
     def window(self) -> MeasuredWindow | None:
         """The stretch that is accounted for: the tail of private memory.
 
-        Its ends are censuses at comparable boundaries where these reach through most of it, so
-        that what a phase holds only while it runs is there at both or at neither.
+        Its ends are censuses at comparable boundaries where these reach through most of it, else
+        such boundaries without a census: what a phase holds only while it runs is then there at
+        both or at neither.
         """
         tail = self.tail
         if len(tail) < 2:
             return None
         looked_at = tail[np.isin(tail, self.table.at)]
-        alike: dict[tuple[str, str, str], list[int]] = {}
-        for position in looked_at.tolist():
-            alike.setdefault(comparable_key(self.track.boundaries[position]), []).append(position)
-        best = np.array(max(alike.values(), key=self._reach, default=[]), dtype=np.int64)
-        reached = self._reach(best) >= policy.MOST_SHARE * self._reach(tail) and len(best) >= 2
-        chosen = best if reached else looked_at if self._reaches(looked_at, tail) else tail
+        best = self._alike(looked_at)
+        chosen = looked_at if self._reaches(looked_at, tail) else tail
+        for alike in (best, self._alike(tail)) if chosen is tail else (best,):
+            if len(alike) >= 2 and self._reach(alike) >= policy.MOST_SHARE * self._reach(tail):
+                chosen = alike
+                break
         return MeasuredWindow(int(chosen[0]), int(chosen[-1]))
+
+    def _alike(self, positions: IntArray) -> IntArray:
+        """Return those of some at comparable boundaries that reach furthest."""
+        alike: dict[tuple[str, str, str], list[int]] = {}
+        for position in positions.tolist():
+            alike.setdefault(comparable_key(self.track.boundaries[position]), []).append(position)
+        return np.array(max(alike.values(), key=self._reach, default=[]), dtype=np.int64)
 
     def _reaches(self, positions: IntArray, tail: IntArray) -> bool:
         return len(positions) >= 2 and self._reach(positions) >= policy.MAIN_SHARE * self._reach(

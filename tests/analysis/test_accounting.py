@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from synthetic_runs import GIB, KIB, MIB, Program, Size, State, Thing
 
-from leakscope.analysis.accounting.ledger import named_bytes
+from leakscope.analysis.accounting.ledger import named_bytes, named_bytes_at
 from leakscope.analysis.accounting.phases import (
     BETWEEN_STEPS_SHARE,
     MOST_EPOCHS,
@@ -566,6 +566,23 @@ def test_what_a_function_let_go_whenever_it_returned_is_no_growth_to_the_end() -
     others = [e.bytes for e in ledger.entries if e.label == "all other named objects"]
     assert sum(others) == pytest.approx(0, abs=MIB)
     assert abs(amount(ledger, "unexplained")) < 4 * MIB
+
+
+def test_what_a_validation_holds_is_not_there_a_step_later() -> None:
+    """No census lies in the step after a validation that one has seen the end of."""
+    program = Program(epochs=6, inner=8).local("evaluate()·outputs", 4 * MIB)
+    run = program.constant("main()·model", 3 * MIB, root=RootKind.LOCAL).build()
+    measurements = run.main.measurements
+    for place, m in enumerate(measurements):
+        b = m.boundary
+        if b.kind is BoundaryKind.STEP and (b.epoch, b.batch) not in {(0, 1), (5, 1)}:
+            measurements[place] = replace(m, census=None)
+    case = RunContext(run, run.main)
+    after = [n for n, m in enumerate(measurements) if m.boundary.batch == 3 and m.boundary.epoch]
+    steps = [n for n in after if measurements[n].boundary.kind is BoundaryKind.STEP]
+    assert named_bytes_at(case, HOST, np.array(steps)) == pytest.approx(3 * MIB, abs=MIB / 100)
+    inside = [n for n, m in enumerate(measurements) if m.boundary.kind is BoundaryKind.BATCH]
+    assert named_bytes_at(case, HOST, np.array(inside)).max() > 20 * MIB
 
 
 def test_another_name_that_comes_after_the_work_does_not_count_it_twice() -> None:

@@ -7,7 +7,7 @@ pixels of open figures.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -22,6 +22,7 @@ from leakscope.analysis.growth.rows import Grower
 from leakscope.analysis.remedies.cleanup_calls import device_advice, host_advice
 from leakscope.analysis.run_context import MeasuredWindow, RunContext
 from leakscope.model import gauge
+from leakscope.model.boundary import comparable_key
 from leakscope.model.census import SHARED, Census
 from leakscope.model.record import DeviceSnapshotRecord
 from leakscope.model.report import Finding, Ledger, LedgerEntry, MetricGrowth, Severity
@@ -203,7 +204,7 @@ def _gain_of_roots(
     if device not in case.table.retained or not len(case.table.at):
         return None
     ends = np.array([window.first, window.last])
-    first, last = case.read_between(ends, case.table.at, named_bytes(case, device))
+    first, last = named_bytes_at(case, device, ends)
     for g in growers:
         if g.device == device and case.table.is_reached(g.path):
             begin, end = unseen_growth(case, g, ends)
@@ -219,8 +220,35 @@ def named_bytes(case: RunContext, device: str) -> FloatArray:
     library's hold nothing where a census saw none: what outlives them is new elsewhere. A name that
     was first seen after the work is another one for what had a name before.
     """
+    total = np.zeros(len(case.table.at))
+    for _, retained in _kept_by_roots(case, device):
+        total += retained
+    return total
+
+
+def named_bytes_at(case: RunContext, device: str, at: IntArray) -> FloatArray:
+    """Return the same at some measurements, between two censuses evenly.
+
+    What a validation holds is not there a step later: a name that was never seen at boundaries like
+    one of these, though a census looked there, holds nothing at it.
+    """
+    total = np.zeros(len(at))
+    keys = [comparable_key(case.track.boundaries[place]) for place in at]
+    seen_at = [comparable_key(case.track.boundaries[place]) for place in case.table.at]
+    for path, retained in _kept_by_roots(case, device):
+        values = case.read_between(at, case.table.at, retained)
+        present = np.isfinite(case.table.retained[device][path])
+        with_it = {key for key, is_there in zip(seen_at, present, strict=True) if is_there}
+        first = int(np.argmax(present))
+        looked_at = {*seen_at[first:]} - with_it
+        values[[key in looked_at for key in keys]] = 0.0
+        total += values
+    return total
+
+
+def _kept_by_roots(case: RunContext, device: str) -> Iterator[tuple[int, FloatArray]]:
+    """Yield the rows of the user's that no other row retains, with what each keeps at a census."""
     table, last_work = case.table, case.track.last_work
-    total = np.zeros(len(table.at))
     during = table.at <= last_work if (table.at <= last_work).any() else table.at >= 0
     for path in range(len(table.paths)):
         columns = case.observations.columns(path)
@@ -234,8 +262,7 @@ def named_bytes(case: RunContext, device: str) -> FloatArray:
                 retained[~alive] = 0.0
             elif not alive[columns].all():
                 retained[columns[-1] + 1 :] = 0.0
-            total += retained
-    return total
+            yield path, retained
 
 
 def _new_unnamed(

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import msgspec
 import numpy as np
 
-from leakscope.analysis.accounting.ledger import named_bytes, unseen_growth
+from leakscope.analysis.accounting.ledger import named_bytes, named_bytes_at, unseen_growth
 from leakscope.analysis.columns.series import HOST, FloatArray, IntArray
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.rows import Grower
@@ -633,7 +633,7 @@ def _without_known(
 ) -> FloatArray:
     """Return memory at some measurements without all that was weighed object by object."""
     table = case.table
-    left = memory - case.read_between(at, table.at, named_bytes(case, HOST))
+    left = memory - named_bytes_at(case, HOST, at)
     for g in growers:
         if g.growth == "across" and g.device == HOST:
             left = left - unseen_growth(case, g, at)
