@@ -27,6 +27,9 @@ HOST = "host"
 NOWHERE = ""
 """The place of a stretch outside every phase."""
 
+SIBLINGS_SHOWN = 64
+"""Of objects with one name a census shows so many where it can't show all (``FIRST_SIBLINGS`` in
+``heap/native/selection.c``)."""
 MOST_PHASES = 200
 """Distinct names of phases; a program that names each pass differently is judged by the first."""
 MOST_DEVICES = 64
@@ -344,7 +347,8 @@ class RowTable:
         return shown & ~self.truncated if self.keeps_graphs[path] else shown
 
     def _left_out(self, path: int) -> BoolArray:
-        """Return the censuses that have no row of a path though what it kept is still there.
+        """Return the censuses that have no row of a path though what it kept is still there, or one
+        of a part of its objects.
 
         A census writes the largest rows. What is left out of these hangs on the row above without
         one of its own; what was released doesn't.
@@ -352,12 +356,17 @@ class RowTable:
         kept, above = self._total[path], self.parent(path)
         absent = np.isnan(kept)
         left_out = np.zeros(len(self.at), dtype=bool)
-        if above is None or not absent.any() or absent.all():
+        if above is None or absent.all():
+            return left_out
+        fell = np.fmax.accumulate(kept) > kept
+        absent |= (self.count[path] == SIBLINGS_SHOWN) & fell
+        if not absent.any():
             return left_out
         before = np.maximum.accumulate(np.where(absent, -1, np.arange(len(kept))))
         was_there = absent & (before >= 0)
         rise = self._rest[above] - self._rest[above][before]
-        left_out[was_there] = (rise >= policy.MOST_SHARE * kept[before])[was_there]
+        missing = kept[before] - np.nan_to_num(kept)
+        left_out[was_there] = (rise >= policy.MOST_SHARE * missing)[was_there]
         gone_above = was_there & np.isnan(self._total[above])
         if gone_above.any():
             left_out[gone_above] = self._left_out(above)[gone_above]
