@@ -296,6 +296,8 @@ class Remedy(msgspec.Struct, frozen=True, kw_only=True):
     """The part of the text that says what to do, where an account of what grows precedes it."""
     diff: str | None = None
     """Unified diff against the user's own source, where the pattern is recognised."""
+    bound: str = ""
+    """The bound in the source up to which it grows: `self.size at pool.py:12`."""
 
 
 class Excerpt(msgspec.Struct, frozen=True, kw_only=True):

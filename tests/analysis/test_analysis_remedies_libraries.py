@@ -367,6 +367,7 @@ def ring(body: str) -> Remedy:
 def test_no_bound_is_made_up_next_to_one_that_stands_in_the_source(body: str) -> None:
     remedy = ring(body)
     assert remedy.title == "Lower self.capacity if ring.items takes too much"
+    assert remedy.bound.startswith("self.capacity at ")
     assert "deque" not in remedy.text
     assert remedy.diff is None
 

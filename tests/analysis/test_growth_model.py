@@ -152,6 +152,16 @@ def test_populations_are_seldom_accused_and_their_leaks_hardly_ever_acquitted() 
     assert leak[TrendVerdict.GROWING] >= 0.65 * leak.total()
 
 
+def test_readings_that_climb_through_ever_later_teeth_tell_of_no_leak() -> None:
+    """A list of sixty items that is emptied each epoch, read at ever larger distances."""
+    steps = np.array([0, 1, 2, 3, 4, 6, 9, 13, 19, 28, 42, 63, 94, 141, 190, 240], dtype=float)
+    items = np.array([4, 4, 8, 12, 16, 24, 36, 52, 16, 52, 48, 12, 16, 24, 40, 60], dtype=float)
+    judged = judge_growth(steps, items * 128 * 1024, noise=4096)
+    assert (judged.verdict, judged.reason) == (TrendVerdict.INCONCLUSIVE, Reason.SCATTERED)
+    beyond = judge_growth(steps, (items + 2 * steps) * 128 * 1024, noise=4096)
+    assert beyond.is_growing
+
+
 def test_what_may_be_one_more_tooth_does_not_grow() -> None:
     growth = judged([20, 300, 40, 330, 50, 60, 150, 260, 380])
     assert (growth.verdict, growth.reason) == (TrendVerdict.INCONCLUSIVE, Reason.SCATTERED)

@@ -259,3 +259,15 @@ def test_parts_that_were_released_are_a_peak_of_their_phase() -> None:
         lambda s: (30_000.0 if s.step < 200 else 10_000.0) * s.step,
     )
     assert "bus.handlers[*].state" in [culprit.name for culprit in report.culprits]
+
+
+def test_items_of_a_list_that_rises_and_falls_do_not_grow_without_it() -> None:
+    """Of many items a census shows a part, which may rise while the list doesn't."""
+    heights = [12, 20, 17, 22, 18, 21, 19, 22]
+    history = Thing("chat.history", lambda s: heights[s.epoch] * MIB, length=lambda s: s.step)
+    shown = Thing("chat.history[*]", lambda s: (11 + s.epoch) * MIB, "dict", "dict", "chat.history")
+    run = Program(epochs=8, validation=0).plant(history, shown).build()
+    for place, m in enumerate(run.main.measurements):
+        if m.boundary.kind is not BoundaryKind.PHASE_END:
+            run.main.measurements[place] = replace(m, census=None)
+    assert [c.name for c in analyse(run).culprits if c.severity is not Severity.NOTE] == []

@@ -6,9 +6,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from synthetic_runs import MIB, Program
 
 from leakscope.analysis import analyse
-from leakscope.analysis.verdict.headline import headline
+from leakscope.analysis.growth.search import search_growth
+from leakscope.analysis.run_context import RunContext
+from leakscope.analysis.verdict.culprits import until_their_bounds
+from leakscope.analysis.verdict.headline import headline, verdict_of
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.record import EndRecord, HeaderRecord, RunManifest
 from leakscope.model.report import Culprit, Finding, Remedy, Report, RunVerdict, Severity, Work
@@ -210,3 +214,22 @@ def test_what_takes_much_memory_without_a_leak_stands_in_the_first_line(
     assert text == f"{before} {neighbour}: workers copy rows by looking at it (228 MiB)."
     assert headline(verdict, [], [spent("copy_on_write", 1 << 20)], missing, WORK) == before
     assert headline(verdict, [], [spent("native_held", 228 << 20)], missing, WORK) == before
+
+
+def test_what_the_source_bounds_is_no_leak_before_it_is_full() -> None:
+    run = Program(epochs=6).leak("pool.images", MIB).leak("log.lines", MIB / 2).build()
+    pool, log = analyse(run).culprits
+    bounded = msgspec.structs.replace(
+        pool, remedy=msgspec.structs.replace(pool.remedy, bound="self.size at pool.py:12")
+    )
+    case = RunContext(run, run.main)
+    found, filling = until_their_bounds(case, [bounded, log])
+    assert [(c.name, c.severity, c.rank) for c in found] == [
+        ("log.lines", Severity.WARNING, 1),
+        ("pool.images", Severity.NOTE, 2),
+    ]
+    growth = search_growth(case)
+    alone = verdict_of(case, growth, found[1:], [], [], filling)
+    assert alone[0] is RunVerdict.INCONCLUSIVE
+    assert "towards its bound, self.size at pool.py:12, and may not have" in alone[1][0]
+    assert verdict_of(case, growth, found, [], [], filling) == (RunVerdict.LEAK, [])

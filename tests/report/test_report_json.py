@@ -49,7 +49,7 @@ def test_the_fixed_names_are_there() -> None:
     assert set(report) >= TOP_LEVEL
     assert set(report["culprits"][0]) >= CULPRIT
     assert set(report["findings"][0]) >= FINDING
-    assert set(report["culprits"][0]["remedy"]) == {"title", "text", "advice", "diff"}
+    assert set(report["culprits"][0]["remedy"]) == {"title", "text", "advice", "diff", "bound"}
     assert set(report["growth"][0]) == {
         "metric", "unit", "bytes_per_unit", "interval", "explained_share",
         "named_share", "per_event",

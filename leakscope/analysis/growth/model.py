@@ -160,11 +160,15 @@ def _rises_evenly(series: Series) -> bool:
 def _rises_by_a_tooth(series: Series) -> bool:
     """Return whether all growth may be one more tooth: releases took more than half as much as is
     kept more, the last one is not long ago, and what they left doesn't grow by itself.
+
+    Where readings lie further apart than releases did, others may have come in between.
     """
     if series.greatest_tooth <= policy.MOST_SHARE * series.rise:
         return False
     lows = series.x[[0, *series.valleys]]
-    if series.x[-1] - lows[-1] > policy.REST_FACTOR * np.diff(lows).max():
+    apart = float(np.diff(lows).max())
+    is_long_ago = series.x[-1] - lows[-1] > policy.REST_FACTOR * apart
+    if is_long_ago and np.median(np.diff(series.x[series.valleys[-1] :])) <= apart:
         return False
     released = series.until_last_release()
     return len(released.kept_x) < policy.FEWEST_READINGS or not _judge_shape(released).is_growing

@@ -179,7 +179,19 @@ def find_across(
             if growth.is_growing and not _in_single_passage(observations, columns, y, growth):
                 kept = columns[np.isin(observations.work(columns), growth.kept_at)]
                 growers[path, device] = grower_of(observations, path, device, trend, columns, kept)
+    for path, device in [*growers]:
+        above = table.number.get(table.paths[path].removesuffix(_ITEMS), path)
+        if above != path and above in trends and (above, device) not in growers:
+            # All that its items keep it keeps, too; of the items a census may have shown a part.
+            del growers[path, device]
+            whole = trends[above]
+            trends[path] = msgspec.structs.replace(
+                trends[path], verdict=whole.verdict, reason=whole.reason
+            )
     return growers, trends
+
+
+_ITEMS = "[*]"
 
 
 _FIXED_SIZE_KINDS = frozenset({"tensor", "array", "bytes", "str"})

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import msgspec
+
 from leakscope.analysis.remedies.containers import NO_ROUNDS, reached_bound
 from leakscope.analysis.remedies.context import (
     CulpritContext,
@@ -247,7 +249,7 @@ def recognise_source_bound(case: CulpritContext) -> Remedy | None:
     if bound is None:
         return None
     where = case.sources.location(bound.scope.module.file, bound.test.lineno)
-    return case.remedy(
+    remedy = case.remedy(
         f"Lower {bound.text} if {case.name} takes too much",
         case.opening(),
         f"The source bounds it: `{ast.unparse(bound.test)}` at {where} lets it grow to "
@@ -255,6 +257,7 @@ def recognise_source_bound(case: CulpritContext) -> Remedy | None:
         "Until then it grows, as a buffer that fills; only where memory doesn't suffice for so "
         f"many is there something to change: {bound.text}, or what each item takes.",
     )
+    return msgspec.structs.replace(remedy, bound=f"{bound.text} at {where}")
 
 
 def _bound(case: CulpritContext) -> Bound | None:

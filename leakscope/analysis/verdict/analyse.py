@@ -64,7 +64,12 @@ from leakscope.analysis.remedies.cleanup_calls import (
 )
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.verdict.cleared import find_cleared, find_undecided, with_cleared
-from leakscope.analysis.verdict.culprits import find_culprits, growth_per_event, with_pileups
+from leakscope.analysis.verdict.culprits import (
+    find_culprits,
+    growth_per_event,
+    until_their_bounds,
+    with_pileups,
+)
 from leakscope.analysis.verdict.headline import earlier_growth, headline, verdict_of
 from leakscope.analysis.verdict.kinds import find_kinds
 from leakscope.model import gauge
@@ -159,6 +164,7 @@ def _report(
     ledgers = find_ledgers(case, growth.growers)
     culprits = find_culprits(case, growth.growers, growth.native, growth.terms.get("slack"))
     culprits = with_pileups(case, culprits, find_pileups(case))
+    culprits, filling = until_their_bounds(case, culprits)
     shortage = find_out_of_memory(case, culprits)
     findings = find_findings(case, growth, ledgers, shortage, culprits)
     if case.recording.header.child is not None:
@@ -181,7 +187,7 @@ def _report(
     )
     by_event = {metric: _per_event(case, metric) for metric in _pools(case)}
     findings = [_with_event(finding, by_event, case.host_metric) for finding in findings]
-    verdict, missing = verdict_of(case, growth, culprits, findings, undecided)
+    verdict, missing = verdict_of(case, growth, culprits, findings, undecided, filling)
     work = find_work(run, case)
     verdict = _with_shortage(verdict, shortage)
     cleared = find_cleared(case, growth, undecided)

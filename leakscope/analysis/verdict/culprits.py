@@ -129,6 +129,24 @@ def find_culprits(
     ]
 
 
+def until_their_bounds(
+    case: RunContext, culprits: list[Culprit]
+) -> tuple[list[Culprit], list[Culprit]]:
+    """Return the culprits, and those of them that the source bounds: these come last, as notes.
+
+    Whether such a container stops there, and at how much, only a longer run shows.
+    """
+    filling = [c for c in culprits if c.remedy.bound and c.severity is not Severity.NOTE]
+    for culprit in filling:
+        outcome = f"the source bounds it: {culprit.remedy.bound}"
+        case.decisions.add(culprit.name, "bounded_by_source", outcome, path=culprit.path)
+    found = [
+        msgspec.structs.replace(c, severity=Severity.NOTE) if c in filling else c for c in culprits
+    ]
+    found.sort(key=lambda c: c.severity is Severity.NOTE)
+    return [msgspec.structs.replace(c, rank=rank) for rank, c in enumerate(found, 1)], filling
+
+
 _OF_TASKS = frozenset(
     {"_asyncio.Task", "_asyncio.Future", "asyncio.events.TimerHandle", "coroutine"}
 )

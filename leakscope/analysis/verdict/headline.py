@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -65,12 +66,17 @@ def verdict_of(
     culprits: list[Culprit],
     findings: list[Finding],
     undecided: list[Undecided],
+    filling: Sequence[Culprit] = (),
 ) -> tuple[RunVerdict, list[str]]:
-    """Return the verdict and, when it is inconclusive, what would settle it."""
+    """Return the verdict and, when it is inconclusive, what would settle it.
+
+    ``filling`` are containers that the source bounds, which weren't full yet.
+    """
     grades = [c.severity for c in culprits] + [f.severity for f in findings if _is_growth(f)]
     if any(grade is not Severity.NOTE for grade in grades):
         return RunVerdict.LEAK, []
-    missing = _unrecorded_work(case) or _too_little(case) or _may_leak(case, undecided)
+    missing = _unrecorded_work(case) or _too_little(case) or _not_full(filling)
+    missing = missing or _may_leak(case, undecided)
     missing = missing or _unsettled(case, growth) or _missing_evidence(findings) or _children(case)
     return (RunVerdict.INCONCLUSIVE if missing else RunVerdict.CLEAN), missing
 
@@ -122,6 +128,15 @@ def _unread_steps(case: RunContext) -> str:
         f"Memory was read up to step {seen} of {done}: profile longer, or mark the rest of the "
         "work (leakscope.profile())."
     )
+
+
+def _not_full(filling: Sequence[Culprit]) -> list[str]:
+    """Return what is missing where something grew towards a bound in the source."""
+    return [
+        f"{clipped(c.name, LONGEST_NAME)} grew by {human_bytes(c.gained_bytes)} towards its bound, "
+        f"{c.remedy.bound}, and may not have reached it: profile until it stays as it is."
+        for c in filling[:1]
+    ]
 
 
 def _may_leak(case: RunContext, undecided: list[Undecided]) -> list[str]:
