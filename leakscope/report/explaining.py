@@ -193,7 +193,9 @@ def _parts(report: Report) -> Iterator[ExplainedPart]:
     yield from _lines(PartKind.DEVICE, map(words.device_line, report.devices))
     yield from _lines(PartKind.CURES, [report.cures.sentence] if report.cures else [])
     yield from (_brief(other) for other in others if other.severity is Severity.NOTE)
-    yield from _lines(PartKind.CLEARED, (f"{c.name}: {c.reason}" for c in report.cleared))
+    yield from _lines(
+        PartKind.CLEARED, (f"{c.name}: {c.reason}" for c in report.cleared if c.kind != "open")
+    )
     yield from _measuring(report)
 
 

@@ -450,7 +450,11 @@ def _cleared(report: Report, suspect: Culprit | Finding | None, paper: Paper) ->
     shown = report.cleared[:SHOWN_CLEARED]
     left = len(report.cleared) - len(shown)
     if suspect is None:
-        lines = [paper.clip(f"✓ {cleared.name}: {cleared.reason}") for cleared in shown]
+        marks = ["?" if cleared.kind == "open" else "✓" for cleared in shown]
+        lines = [
+            paper.clip(f"{mark} {cleared.name}: {cleared.reason}")
+            for mark, cleared in zip(marks, shown, strict=True)
+        ]
         return [*lines, *([f"✓ and {left:,} more"] if left > 0 else [])]
     names = ", ".join(clipped(cleared.name, 40) for cleared in shown)
     more = f" and {left:,} more" if left > 0 else ""

@@ -9,6 +9,7 @@ import pytest
 
 from leakscope.heap.census import CensusTaker
 from leakscope.model.census import CensusRow, CensusScope
+from leakscope.probes import native_allocations
 
 MIB = 1 << 20
 PROGRAM = """
@@ -119,3 +120,36 @@ def test_what_timers_keep_has_the_name_of_their_loop(tmp_path, scope):
     assert timers.name == "loop._scheduled"
     assert timers.host_bytes == pytest.approx(3 * MIB, rel=0.05)
     assert rows["crawl()·known"].host_bytes == pytest.approx(MIB, rel=0.05)
+
+
+TICKS = """
+import asyncio
+
+async def crawl(take, count):
+    for _ in range(2):
+        for _ in range(count):
+            asyncio.get_running_loop().call_later(3600, print, bytes(3000))
+            await asyncio.sleep(0.0005)
+        census = await asyncio.get_running_loop().run_in_executor(None, take)
+    return census
+"""
+
+
+def test_timers_are_fed_by_the_line_that_makes_those_that_stay(tmp_path, monkeypatch):
+    """Pauses of the program make timers too, and the list's room is made for any of them."""
+    pytest.importorskip("leakscope.probes._sampling", reason="it was not built here")
+    monkeypatch.setattr(native_allocations, "PYTHON_INTERVAL_BYTES", 64)
+    file = tmp_path / "service.py"
+    program = types.ModuleType("service")
+    program.__file__ = str(file)
+    exec(compile(TICKS, str(file), "exec"), vars(program))
+    profile = native_allocations.NativeProfile(seed=1, project_root=str(tmp_path))
+    assert profile.start(), profile.why_not
+    try:
+        taker = CensusTaker(project_root=str(tmp_path), blocks=profile.blocks_of)
+        census = asyncio.run(program.crawl(lambda: taker.take(CensusScope.FOCUSED), 400))
+    finally:
+        profile.stop()
+        vars(program).clear()
+    (timers,) = [row for row in census.rows if row.path == "asyncio·loop._scheduled"]
+    assert timers.inserted_at[0].line == 7

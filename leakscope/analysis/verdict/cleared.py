@@ -128,6 +128,9 @@ def _cleared(case: RunContext, path: int, trend: Trend | None) -> Cleared:
         return _entry(case, path, row, f"bounded: {entries}{since}", "bounded")
     kind = "constant" if trend.reason is Reason.UNCHANGED else "level"
     reason = "rose just before the end" if _began_late(trend) else _REASONS[trend.reason]
+    known = case.table.retained[HOST][path][np.isfinite(case.table.retained[HOST][path])]
+    if trend.reason is Reason.SCATTERED and (np.diff(known) >= 0).all():
+        reason = f"rose, in {len(known)} looks: too few to tell"
     return _entry(case, path, row, reason, "open" if trend.is_open else kind)
 
 
@@ -144,8 +147,11 @@ def _since(
     if len(known) - start < policy.FEWEST_READINGS:
         return ""
     where = case.table.at[known[start]]
-    if start == 0:
+    begun = float(case.track.time_s[where])
+    if start == 0 and begun <= policy.LITTLE_SHARE * float(case.track.time_s[-1]):
         return " throughout"
+    if start == 0:
+        return f" from the first look on, in second {begun:.0f}"
     if case.recording.header.worker is not None:
         passes, batch = int(case.track.occurrence[where]), int(case.track.batch[where])
         return f" since pass {passes + 1}" if passes else f" since batch {batch}"

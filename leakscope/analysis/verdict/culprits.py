@@ -141,7 +141,8 @@ def until_their_bounds(
         outcome = f"the source bounds it: {culprit.remedy.bound}"
         case.decisions.add(culprit.name, "bounded_by_source", outcome, path=culprit.path)
     found = [
-        msgspec.structs.replace(c, severity=Severity.NOTE) if c in filling else c for c in culprits
+        msgspec.structs.replace(c, severity=Severity.NOTE, forecast=None) if c in filling else c
+        for c in culprits
     ]
     found.sort(key=lambda c: c.severity is Severity.NOTE)
     return [msgspec.structs.replace(c, rank=rank) for rank, c in enumerate(found, 1)], filling
@@ -394,7 +395,10 @@ def _culprit(
     pinned, is_across = pinned_bytes(row), grower.growth == "across"
     by_event = _per_event(case, grower)
     gained = int(case.gain_of(grower) if is_across else judged.peak_bytes)
-    ahead = None if shortage_at_the_end(case.run, case.recording) else judged.forecast
+    # Memory runs out by all that grows: by one with little part in it next to nothing does.
+    is_minor = rank > 1 and judged.share < policy.LITTLE_SHARE
+    is_over = is_minor or shortage_at_the_end(case.run, case.recording)
+    ahead = None if is_over else judged.forecast
     shown = _as_shown(case, grower, by_event)
     chart, chart_unit = _chart(case, shown)
     text = sentence(row, shown, judged.share, total, judged.peak_bytes, pinned)

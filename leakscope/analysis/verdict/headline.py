@@ -12,6 +12,7 @@ from leakscope.analysis.accounting.terms import (
     has_stopped_by_the_end,
     next_collection,
 )
+from leakscope.analysis.columns.series import HOST
 from leakscope.analysis.findings.unnamed import LEAK_OR_SHAPES_TITLE, tree_trend
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.search import SearchResult
@@ -107,7 +108,10 @@ def _too_little(case: RunContext) -> list[str]:
     if is_seen and case.pool.reason is not Reason.TOO_FEW:
         return []
     if track.is_timed and track.time_s[-1] < LOOP_SECONDS:
-        return [f"The run was too short for a verdict: let it run for {LOOP_SECONDS} s or more."]
+        grown = _grown_most(case)
+        so_far = f"; {grown} so far" if grown else ""
+        longer = f"let it run for {LOOP_SECONDS} s or more"
+        return [f"The run was too short for a verdict{so_far}: {longer}."]
     if not track.is_timed and track.step[-1] < LOOP_STEPS:
         return [f"The run was too short to tell anything: profile at least {LOOP_STEPS} steps."]
     pause = max(census.pause_s for census in case.table.censuses)
@@ -116,6 +120,23 @@ def _too_little(case: RunContext) -> list[str]:
     )
     allowed = max(1000, math.ceil(2 * pause) * 1000)
     return [f"{few}: profile longer, or allow longer pauses (--max-pause {allowed})."]
+
+
+def _grown_most(case: RunContext) -> str:
+    """Return which of the user's containers grew most between two looks, if by much, in words."""
+    table = case.table
+    rises = {
+        path: float(known[-1] - known[0])
+        for path, values in enumerate(table.retained[HOST])
+        if table.latest[path].user and len(known := values[np.isfinite(values)]) > 1
+    }
+    most = max(rises.values(), default=0.0)
+    if most < policy.HARMLESS_BYTES:
+        return ""
+    # The innermost that has nearly all of it: what holds it grows with it.
+    held = [path for path, rise in rises.items() if rise >= policy.MAIN_SHARE * most]
+    path = max(held, key=lambda path: (len(table.ancestors(path)), rises[path]))
+    return f"{clipped(table.latest[path].name, LONGEST_NAME)} grew by {human_bytes(rises[path])}"
 
 
 def _unread_steps(case: RunContext) -> str:
