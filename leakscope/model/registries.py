@@ -233,7 +233,7 @@ REGISTRIES = (
     ),
     CountedRegistry(
         "finished-threads",
-        "threads that have ended and are kept",
+        "ended threads that something keeps",
         ("threading:_dangling",),
         ("threading.Thread", ".Thread"),
         "Let go of Thread objects when they are joined.",
@@ -251,7 +251,7 @@ REGISTRIES = (
     ),
     CountedRegistry(
         "tasks",
-        "tasks that are alive",
+        "live tasks",
         ("asyncio.tasks:_all_tasks", "asyncio.tasks:_scheduled_tasks"),
         ("*.create_task", "asyncio.ensure_future"),
         "Await or cancel tasks, and let go of those that are done.",

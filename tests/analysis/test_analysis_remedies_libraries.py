@@ -454,6 +454,15 @@ def test_an_array_is_copied_and_a_tensor_cloned() -> None:
     assert ".clone() copies the part" in tensor.text
 
 
+def test_a_column_of_a_table_is_copied() -> None:
+    series = row_at("main()·card[*]", "object", "pandas.Series", unused_bytes={"host": 1000})
+    text = CARD.replace("{stored}", 'table["a"].iloc[:20]')
+    remedy = Program(text, "main()·card", inside=(series,), unused=1 << 20).remedy()
+    assert remedy.title == "Copy the slice before it is stored in card"
+    assert remedy.diff is not None
+    assert 'table["a"].iloc[:20].copy()' in remedy.diff
+
+
 def test_what_is_of_no_known_type_is_reported_both_ways() -> None:
     text = CARD.replace("{stored}", '{"logits": logits[:4]}')
     holds = row_at("main()·card[*]", "dict", unused_bytes={"host": 1000})

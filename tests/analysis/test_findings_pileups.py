@@ -131,9 +131,9 @@ def test_their_registry_is_not_reported_next_to_them_nor_as_what_keeps_them():
     tasks = [lambda state: 100 * state.epochs_done, lambda state: 300 * state.epochs_done]
     program = Program(epochs=12).gauge(alive, tasks[1]).swell(lambda s: 2 * MIB * s.epochs_done)
     (finding,) = (f for f in analyse(program.build()).findings if f.kind == "registry")
-    assert finding.title == "More and more tasks that are alive"
+    assert finding.title == "More and more live tasks"
     assert "keeps each" not in finding.text
-    assert finding.remedy.title == "Let go of tasks that are alive"
+    assert finding.remedy.title == "Let go of live tasks"
     program.gauge(gauge.waiting(BEATS.key), tasks[0])
     run = program.build()
     for measurement in run.main.measurements:

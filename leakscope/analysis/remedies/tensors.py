@@ -46,12 +46,15 @@ def recognise_slices(case: CulpritContext) -> Remedy | None:
     )
 
 
+_OF_PANDAS = frozenset({"pandas.Series", "pandas.DataFrame"})
+
+
 def _copy(case: CulpritContext) -> str:
     """Return the method that copies what keeps the whole, empty where unknown."""
     keeping = [row.type for row in case.inside if sum(row.unused_bytes.values()) > 0]
     holds = [content.type for content in case.row.holds]
     for name in (case.row.type, *holds, *keeping):
-        if name.endswith("ndarray"):
+        if name.endswith("ndarray") or name in _OF_PANDAS:
             return "copy()"
         if name.endswith(("Tensor", "Parameter")):
             return "clone()"
