@@ -415,8 +415,8 @@ class CensusTaker:
             lines = sampled_lines(objects, gained, blocks, self._ownership)
             row.allocated_at[:] = lines.allocated_at
             if row.user and row.kind != "lru_cache":  # the decorated function feeds that
-                # A loop's timers make room in turn for those that stay and those that pass by: there
-                # the line that made an item put it in.
+                # The timers of a loop make room in turn for those that stay and those that pass:
+                # there the line that made an item put it in.
                 is_of_library = row.root is RootKind.LIBRARY
                 row.inserted_at[:] = lines.items_made_at if is_of_library else lines.inserted_at
                 row.items_made_at[:] = lines.items_made_at
