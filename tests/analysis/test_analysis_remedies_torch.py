@@ -239,6 +239,12 @@ def main():
 """
 
 
+def test_copies_of_a_model_among_modules_are_no_parts_to_be_made_before() -> None:
+    text = HEADS.replace("nn.Linear(9, 9)", "copy.deepcopy(self.base).requires_grad_(False)")
+    remedy = Kept(text, kind="module", attribute="class Learner.kept", unit="epoch").remedy()
+    assert remedy.title == "Keep one copy of the weights in Learner.kept"
+
+
 def test_modules_added_while_training_are_to_be_made_before() -> None:
     remedy = Kept(HEADS, kind="module", attribute="class Learner.kept", unit="epoch").remedy()
     assert remedy.title == "Create the modules of Learner.kept once, before the loop"

@@ -232,7 +232,9 @@ _WEIGHTS = re.compile(r"(^|[._])(model|net|network|ema|weights|teacher|student|m
 def recognise_model_copies(case: CulpritContext) -> Remedy | None:
     """Return how to keep one copy."""
     value = case.fed_value
-    if case.growth != "across" or value is None or not _copies_weights(value):
+    if case.growth != "across" or value is None:
+        return None
+    if not _copies_weights(value) and not (case.row.kind == "module" and _is_deep_copy(value)):
         return None
     return case.remedy(
         f"Keep one copy of the weights in {case.name}",
@@ -255,6 +257,11 @@ def _copies_weights(value: ast.expr) -> bool:
     return False
 
 
+def _is_deep_copy(value: ast.expr) -> bool:
+    calls = (node for node in ast.walk(value) if isinstance(node, ast.Call))
+    return any(dotted(call.func).rpartition(".")[2] == "deepcopy" for call in calls)
+
+
 _ADDERS = frozenset(
     {"append", "extend", "insert", "add_module", "register_module", "register_parameter",
      "register_buffer", "setitem", "setattr", "update"}
@@ -266,6 +273,8 @@ def recognise_growing_module(case: CulpritContext) -> Remedy | None:
     if case.growth != "across" or case.line is None or case.line.form not in _ADDERS:
         return None
     if case.row.kind != "module" and not _makes_module(case.fed_value):
+        return None
+    if case.fed_value is not None and _is_deep_copy(case.fed_value):
         return None
     return case.remedy(
         f"Create the modules of {case.name} once, before the loop",
