@@ -162,6 +162,15 @@ def test_readings_that_climb_through_ever_later_teeth_tell_of_no_leak() -> None:
     assert beyond.is_growing
 
 
+def test_a_second_look_at_the_end_is_no_rest() -> None:
+    """At the end of the last phase and at the end of the run, nothing was done in between."""
+    items = np.array([7.56, 10.13, 15.11, 20.08, 20.08])
+    for end in (814, 816, 820):
+        assert judged(items, np.array([304.0, 408, 610, 814, end])).is_growing
+    rested = judged(items, np.array([304.0, 408, 610, 814, 1050]))
+    assert not rested.is_growing
+
+
 def test_what_may_be_one_more_tooth_does_not_grow() -> None:
     growth = judged([20, 300, 40, 330, 50, 60, 150, 260, 380])
     assert (growth.verdict, growth.reason) == (TrendVerdict.INCONCLUSIVE, Reason.SCATTERED)

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 from synthetic_runs import MIB, Program
 
+from leakscope.analysis.columns.series import BoundaryTable
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.verdict.analyse import analyse
-from leakscope.model.boundary import BoundaryKind, comparable_key
-from leakscope.model.record import UNRECORDED_CHILDREN, NoteRecord
+from leakscope.model.boundary import Boundary, BoundaryKind, comparable_key
+from leakscope.model.census import Census, CensusScope
+from leakscope.model.record import UNRECORDED_CHILDREN, HeaderRecord, NoteRecord
 from leakscope.model.report import RunVerdict
-from leakscope.model.run import Run
+from leakscope.model.run import Measurement, Recording, Run
 
 
 def sparse() -> Run:
@@ -119,3 +121,21 @@ def test_ends_of_the_account_are_alike_where_censuses_lie_too_early() -> None:
     assert case.window is not None
     ends = [measurements[at].boundary for at in (case.window.first, case.window.last)]
     assert comparable_key(ends[0]) == comparable_key(ends[1])
+
+
+def test_work_by_time_leaves_out_what_censuses_took() -> None:
+    def looked_at(index: int, time_s: float, pause_s: float) -> Measurement:
+        at = Boundary(index=index, kind=BoundaryKind.TIME, time_s=time_s)
+        census = Census(
+            scope=CensusScope.FOCUSED,
+            rows=[],
+            cutoff_bytes=0,
+            objects=0,
+            heap_bytes=0,
+            pause_s=pause_s,
+        )
+        return Measurement(at, {}, census)
+
+    looks = [looked_at(0, 1.0, 0.25), looked_at(1, 3.0, 0.5), looked_at(2, 4.0, 0.1)]
+    table = BoundaryTable(Recording(HeaderRecord(pid=1), looks))
+    assert table.work.tolist() == [100, 275, 325]

@@ -118,7 +118,7 @@ class BoundaryTable:
         self.kind = np.array([_KINDS[b.kind] for b in self.boundaries], dtype=np.int64)
         self.is_timed = bool((self.kind == code_of(BoundaryKind.TIME)).any())
         """Whether nothing better than time tells how far the program has come."""
-        self.work = (self.time_s * 100).astype(np.int64) if self.is_timed else self.index
+        self.work = self._hundredths_at_work() if self.is_timed else self.index
         """How far the program has come: boundaries, or hundredths of a second."""
         self._codes: dict[str, int] = {NOWHERE: 0}
         self.phase = np.array([self._code(b.phase) for b in self.boundaries], dtype=np.int64)
@@ -206,6 +206,12 @@ class BoundaryTable:
         """Devices other than the host that have gauges."""
         found = sorted({name.rpartition(".")[0] for name in self.gauge_names if "." in name})
         return found[:MOST_DEVICES]
+
+    def _hundredths_at_work(self) -> IntArray:
+        """Return hundredths of seconds without those for which censuses held the program up."""
+        pauses = [m.census.pause_s if m.census is not None else 0.0 for m in self.measurements]
+        before = np.concatenate([[0.0], np.cumsum(pauses)[:-1]])
+        return np.asarray((self.time_s - before) * 100, dtype=np.int64)
 
     @cached_property
     def last_work(self) -> int:

@@ -55,7 +55,7 @@ class Series:
     @staticmethod
     def of(x: FloatArray, y: FloatArray, noise: float) -> Series:
         """Return what is kept of readings over work; see ``judge_growth``."""
-        x, y = _readings(x, y)
+        x, y = _without_repeat(*_readings(x, y), noise)
         scatter = scatter_of(x, y)
         step = _release(y, noise, scatter)
         released = np.flatnonzero(np.diff(y) < -step) + 1
@@ -165,6 +165,19 @@ def _readings(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
     x, y = x[known].astype(np.float64), y[known].astype(np.float64)
     moments, first = np.unique(x, return_index=True)
     return moments, np.minimum.reduceat(y, first) if len(first) else y
+
+
+def _without_repeat(x: FloatArray, y: FloatArray, noise: float) -> tuple[FloatArray, FloatArray]:
+    """Return readings without the last one, where it repeats the one before as good as at once.
+
+    A run is looked at as its last phase ends and as it ends itself: nothing was done in between,
+    and the second look would pass for a rest.
+    """
+    if len(x) <= policy.FEWEST_READINGS or abs(y[-1] - y[-2]) > noise:
+        return x, y
+    gaps = np.diff(x)
+    is_at_once = gaps[-1] <= policy.LITTLE_SHARE * np.median(gaps[:-1])
+    return (x[:-1], y[:-1]) if is_at_once else (x, y)
 
 
 def thinned(positions: IntArray, most: int) -> IntArray:
