@@ -4,7 +4,9 @@ found.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 from leakscope.model.device import Advice, OutOfMemory
 from leakscope.model.documents import Health, Item, State
@@ -18,6 +20,7 @@ from leakscope.model.report import (
     Forecast,
     NativeContents,
     PeakMemory,
+    Point,
     ProcessMemory,
     Report,
     Severity,
@@ -292,9 +295,30 @@ def _doubt(suspect: Culprit | Finding | None, paper: Paper, room: int) -> list[s
     return whole if len(whole) <= room else short[: max(0, room)]
 
 
+def _even(points: Sequence[Point], width: int) -> list[float]:
+    """Return the highest value in each of at most ``width`` equal stretches of the work.
+
+    Looks lie close at first and ever further apart: by looks, even growth would seem to speed up.
+    """
+    if len(points) < 2 or points[-1].x <= points[0].x:
+        return [point.y for point in points]
+    columns = min(width, len(points))
+    begin, span = points[0].x, points[-1].x - points[0].x
+    edges = [begin + span * column / columns for column in range(columns)] + [points[-1].x]
+    highest = [-math.inf] * columns
+    for before, after in pairwise(points):
+        steepness = (after.y - before.y) / (after.x - before.x) if after.x > before.x else 0.0
+        for column, (left, right) in enumerate(pairwise(edges)):
+            since, until = max(before.x, left), min(after.x, right)
+            if since <= until:
+                ends = (before.y + steepness * (x - before.x) for x in (since, until))
+                highest[column] = max(highest[column], *ends)
+    return highest
+
+
 def _course(culprit: Culprit, paper: Paper) -> str:
-    points = [point.y for point in culprit.chart]
-    curve = f"{sparkline(points, min(30, paper.width // 3))} " if len(points) > 1 else ""
+    points = _even(culprit.chart, min(30, paper.width // 3))
+    curve = f"{sparkline(points, len(points))} " if len(points) > 1 else ""
     grows = wording.GROWTHS.get(culprit.growth, culprit.growth).lower()
     return f"{curve}{humane_bytes(culprit.total_bytes)} at most when looked at, grows {grows}"
 
@@ -353,8 +377,8 @@ def _short(culprit: Culprit, paper: Paper, indent: str = "", *, has_room: bool =
     rate += " (note)" if culprit.severity is Severity.NOTE else ""
     head = f"{indent}{culprit.rank}. "
     inner = " " * len(head)
-    points = [point.y for point in culprit.chart]
-    curve = f"{sparkline(points, _SHORT_CURVE)} " if len(points) > 1 else ""
+    points = _even(culprit.chart, _SHORT_CURVE)
+    curve = f"{sparkline(points, len(points))} " if len(points) > 1 else ""
     share = f"{curve}{wording.share_words(culprit.share, culprit.growth)}"
     place = wording.source_place(culprit)
     whole = f"{share}, {_fed(culprit)}{one_line(place)}" if place else share

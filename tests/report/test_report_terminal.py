@@ -7,7 +7,7 @@ import pytest
 import report_samples as samples
 from hostile_text import ATTACKS, infested
 
-from leakscope.model.report import Falsifier, Problem, ProblemKind
+from leakscope.model.report import Falsifier, Point, Problem, ProblemKind
 from leakscope.report import render_comparison_text, render_summary, render_text, words
 from leakscope.report.text import encodable, sparkline
 
@@ -214,6 +214,15 @@ def test_each_culprit_has_its_course_its_share_and_its_line() -> None:
         text,
         re.MULTILINE,
     )
+
+
+def test_even_growth_is_drawn_evenly_however_the_looks_lie() -> None:
+    """They lie close at first and ever further apart."""
+    report = samples.leaking()
+    points = [Point(x, 1e6 * x, 0) for x in (0, 1, 2, 3, 4, 6, 9, 13, 19, 28, 42, 63, 100, 150)]
+    culprits = [msgspec.structs.replace(culprit, chart=points) for culprit in report.culprits]
+    text = render_text(msgspec.structs.replace(report, culprits=culprits))
+    assert "▁▂▃▄▅▆▇█ 17 % of the phase's height" in text
 
 
 def test_report_and_summary_give_one_answer_in_the_same_words() -> None:
