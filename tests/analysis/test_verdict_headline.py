@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import msgspec
@@ -9,6 +10,7 @@ import pytest
 from synthetic_runs import MIB, Program
 
 from leakscope.analysis import analyse
+from leakscope.analysis.accounting.terms import Term
 from leakscope.analysis.growth.search import search_growth
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.verdict.culprits import until_their_bounds
@@ -233,3 +235,18 @@ def test_what_the_source_bounds_is_no_leak_before_it_is_full() -> None:
     assert alone[0] is RunVerdict.INCONCLUSIVE
     assert "towards its bound, self.size at pool.py:12, and may not have" in alone[1][0]
     assert verdict_of(case, growth, found, [], [], filling) == (RunVerdict.LEAK, [])
+
+
+def test_a_run_in_which_many_names_grow_together_is_not_clean() -> None:
+    """None of them has a culprit, for each was undecided by itself."""
+    run = Program(epochs=6).leak("pool.images", MIB).build()
+    case = RunContext(run, run.main)
+    trend = case.pool
+    assert trend.is_growing
+    together = Term("named", trend, share=0.9, is_pool_growing=True)
+    growth = dataclasses.replace(
+        search_growth(case), growers=[], trends={}, terms={"named": together}
+    )
+    verdict, missing = verdict_of(case, growth, [], [], [])
+    assert verdict is RunVerdict.INCONCLUSIVE
+    assert "many names of the program hold" in missing[0]

@@ -128,6 +128,8 @@ class Observations:
         """
         columns, y, noise = self.series(path, device)
         growth = judge_growth(self.work(columns), y, noise=noise)
+        if growth.reason is Reason.SHORT_REST and self._goes_on_by_step(columns, y, noise):
+            return replace(growth, verdict=TrendVerdict.GROWING, reason=Reason.STEADY), columns, y
         if growth.reason is Reason.SCATTERED and _was_released(y):
             later = self._at_the_end(path, columns)
             ended = np.append(columns, later)
@@ -136,6 +138,13 @@ class Observations:
             if judged.verdict is TrendVerdict.BOUNDED:
                 return judged, ended, with_end
         return growth, columns, y
+
+    def _goes_on_by_step(self, columns: IntArray, y: FloatArray, noise: float) -> bool:
+        """Return whether a path that rests at the end grows with each step to the last: phases and
+        marks without steps in them are no work in which it might have grown.
+        """
+        steps = self.track.step[self.table.at[columns]].astype(np.float64)
+        return bool(steps.any()) and judge_growth(steps, y, noise=noise).is_growing
 
     def _at_the_end(self, path: int, columns: IntArray) -> IntArray:
         """Return the censuses after the last that tells of a path, while what holds it ran."""

@@ -242,7 +242,8 @@ def _open_tree(case: RunContext) -> list[str]:
 def _unsettled(case: RunContext, growth: SearchResult) -> list[str]:
     """Return what is missing when a short run grew much and nothing says why."""
     for term in growth.terms.values():
-        if not term.may_grow:
+        # What many names hold has no finding: it is no leak without a name.
+        if not term.may_grow and not (term.kind == "named" and term.grows):
             continue
         left = term.trend.net_bytes
         if term.kind == "garbage" and (following := next_collection(case)) is not None:
