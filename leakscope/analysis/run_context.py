@@ -349,9 +349,10 @@ class RunContext:
         if len(tail) < 2:
             return None
         looked_at = tail[np.isin(tail, self.table.at)]
-        best = self._alike(looked_at)
-        chosen = looked_at if self._reaches(looked_at, tail) else tail
-        for alike in (best, self._alike(tail)) if chosen is tail else (best,):
+        is_looked_through = self._reaches(looked_at, tail)
+        chosen = looked_at if is_looked_through else tail
+        for positions in (looked_at,) if is_looked_through else (looked_at, tail):
+            alike = self._alike(positions)
             if len(alike) >= 2 and self._reach(alike) >= policy.MOST_SHARE * self._reach(tail):
                 chosen = alike
                 break

@@ -296,7 +296,8 @@ def _doubt(suspect: Culprit | Finding | None, paper: Paper, room: int) -> list[s
 
 
 def _even(points: Sequence[Point], width: int) -> list[float]:
-    """Return the highest value in each of at most ``width`` equal stretches of the work.
+    """Return the highest value in each of at most ``width`` equal stretches of the work; all values
+    where no work lies between them.
 
     Looks lie close at first and ever further apart: by looks, even growth would seem to speed up.
     """
@@ -317,8 +318,9 @@ def _even(points: Sequence[Point], width: int) -> list[float]:
 
 
 def _course(culprit: Culprit, paper: Paper) -> str:
-    points = _even(culprit.chart, min(30, paper.width // 3))
-    curve = f"{sparkline(points, len(points))} " if len(points) > 1 else ""
+    width = min(30, paper.width // 3)
+    points = _even(culprit.chart, width)
+    curve = f"{sparkline(points, width)} " if len(points) > 1 else ""
     grows = wording.GROWTHS.get(culprit.growth, culprit.growth).lower()
     return f"{curve}{humane_bytes(culprit.total_bytes)} at most when looked at, grows {grows}"
 
@@ -378,7 +380,7 @@ def _short(culprit: Culprit, paper: Paper, indent: str = "", *, has_room: bool =
     head = f"{indent}{culprit.rank}. "
     inner = " " * len(head)
     points = _even(culprit.chart, _SHORT_CURVE)
-    curve = f"{sparkline(points, len(points))} " if len(points) > 1 else ""
+    curve = f"{sparkline(points, _SHORT_CURVE)} " if len(points) > 1 else ""
     share = f"{curve}{wording.share_words(culprit.share, culprit.growth)}"
     place = wording.source_place(culprit)
     whole = f"{share}, {_fed(culprit)}{one_line(place)}" if place else share

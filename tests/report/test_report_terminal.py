@@ -225,6 +225,14 @@ def test_even_growth_is_drawn_evenly_however_the_looks_lie() -> None:
     assert "▁▂▃▄▅▆▇█ 17 % of the phase's height" in text
 
 
+def test_a_course_of_looks_without_work_between_them_keeps_its_width() -> None:
+    report = samples.leaking()
+    points = [Point(5.0, 1e6 * look, 0) for look in range(100)]
+    culprits = [msgspec.structs.replace(culprit, chart=points) for culprit in report.culprits]
+    text = render_text(msgspec.structs.replace(report, culprits=culprits))
+    assert re.search(r"(?<![▁▂▃▄▅▆▇█])[▁▂▃▄▅▆▇█]{8} 17 % of the phase's height", text)
+
+
 def test_report_and_summary_give_one_answer_in_the_same_words() -> None:
     report, sentence = (
         render_text(samples.leaking(), width=80),

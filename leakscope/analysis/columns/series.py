@@ -27,9 +27,6 @@ HOST = "host"
 NOWHERE = ""
 """The place of a stretch outside every phase."""
 
-SIBLINGS_SHOWN = 64
-"""Of objects with one name a census shows so many where it can't show all (``FIRST_SIBLINGS`` in
-``heap/native/selection.c``)."""
 MOST_PHASES = 200
 """Distinct names of phases; a program that names each pass differently is judged by the first."""
 MOST_DEVICES = 64
@@ -365,7 +362,7 @@ class RowTable:
         if above is None or absent.all():
             return left_out
         fell = np.fmax.accumulate(kept) > kept
-        absent |= (self.count[path] == SIBLINGS_SHOWN) & fell
+        absent |= (self.count[path] == policy.SIBLINGS_SHOWN) & fell
         if not absent.any():
             return left_out
         before = np.maximum.accumulate(np.where(absent, -1, np.arange(len(kept))))

@@ -30,6 +30,10 @@ MAIN_SHARE = 0.7
 """From this part on it stands for the whole: the phase that gives the unit, an entry that is its
 container's growth (Eclipse MAT's rule for a big drop), readings that reach through a stretch."""
 
+SIBLINGS_SHOWN = 64
+"""Objects with one name that a census shows where it can't show all (``FIRST_SIBLINGS`` in
+``heap/native/selection.c``): a row of so many may be of a part."""
+
 # How many readings tell anything.
 
 FEWEST_READINGS = 3

@@ -129,7 +129,8 @@ def _cleared(case: RunContext, path: int, trend: Trend | None) -> Cleared:
     kind = "constant" if trend.reason is Reason.UNCHANGED else "level"
     reason = "rose just before the end" if _began_late(trend) else _REASONS[trend.reason]
     known = case.table.retained[HOST][path][np.isfinite(case.table.retained[HOST][path])]
-    if trend.reason is Reason.SCATTERED and (np.diff(known) >= 0).all():
+    only_rose = len(known) <= policy.FEW_READINGS and bool((np.diff(known) >= 0).all())
+    if trend.reason is Reason.SCATTERED and only_rose:
         reason = f"rose, in {len(known)} looks: too few to tell"
     return _entry(case, path, row, reason, "open" if trend.is_open else kind)
 

@@ -134,8 +134,8 @@ def _grown_most(case: RunContext) -> str:
     if most < policy.HARMLESS_BYTES:
         return ""
     # The innermost that has nearly all of it: what holds it grows with it.
-    outer = [path for path, rise in rises.items() if rise >= policy.MAIN_SHARE * most]
-    path = max(outer, key=lambda path: (len(table.ancestors(path)), rises[path]))
+    largest = [path for path, rise in rises.items() if rise >= policy.MAIN_SHARE * most]
+    path = max(largest, key=lambda path: (len(table.ancestors(path)), rises[path]))
     return f"{clipped(table.latest[path].name, LONGEST_NAME)} grew by {human_bytes(rises[path])}"
 
 
