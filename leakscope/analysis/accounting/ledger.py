@@ -7,7 +7,7 @@ pixels of open figures.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -246,6 +246,97 @@ def named_bytes_at(case: RunContext, device: str, at: IntArray) -> FloatArray:
     return total
 
 
+def garbage_readings(case: RunContext) -> tuple[IntArray, FloatArray]:
+    """Return the measurements at which garbage was weighed, and its bytes.
+
+    The first look after the work is among them where there is more: it awaited the collector
+    before. So is each collection of all generations in between, which leaves nothing: unless there
+    was more at each look, whatever was collected before it. Then it is held, by what no walk sees.
+    """
+    track, sizes = case.track, [c.garbage_bytes for c in case.table.censuses]
+    after = [
+        int(at)
+        for at, size in zip(case.table.at, sizes, strict=True)
+        if at > track.last_work and size is not None
+    ]
+    weighed, values = weighed_at(case, sizes, min(after, default=track.last_work))
+    if after and len(values) > 1 and values[-1] < values[-2]:
+        weighed, values = weighed[:-1], values[:-1]
+    at = case.table.at[weighed]
+    survived = track.gauge(gauge.GC_LONG_LIVED)
+    known = track.known(gauge.GC_LONG_LIVED)
+    collected = known[1:][np.diff(survived[known]) != 0]
+    if not len(at):
+        return at, values
+    collected = collected[(collected > at[0]) & (collected < at[-1]) & ~np.isin(collected, at)]
+    looks_between = np.unique(np.searchsorted(at, collected))
+    if len(looks_between) >= policy.FEWEST_RISES and (np.diff(values) > 0).all():
+        return at, values
+    order = np.argsort(np.append(at, collected), kind="stable")
+    return (
+        np.append(at, collected)[order],
+        np.append(values, np.zeros(len(collected)))[order],
+    )
+
+
+def garbage_at(case: RunContext, at: IntArray) -> FloatArray:
+    """Return the bytes of garbage at some measurements.
+
+    Between two readings it is taken to change evenly, unless a collection freed it there: then it
+    rose until that collection and from it on, as fast as where it was weighed without one between.
+    """
+    read_at, sizes = garbage_readings(case)
+    if not len(read_at):
+        return np.zeros(len(at))
+    values = case.read_between(at, read_at, sizes)
+    every, weighed = weighed_at(
+        case, [c.garbage_bytes for c in case.table.censuses], len(case.track)
+    )
+    if case.table.at[every[-1]] > read_at[-1]:  # freed after the work: it was there until then
+        read_at, sizes = np.append(read_at, case.table.at[every[-1]]), np.append(sizes, weighed[-1])
+    work, collected = case.track.work, collections_until(case)
+    worked, gained = np.diff(work[read_at]), np.diff(sizes)
+    is_apart = np.diff(collected[read_at]) > 0
+    risen = ~is_apart & (gained > 0)
+    if not risen.any():
+        return values
+    rate = float(gained[risen].sum() / max(worked[~is_apart].sum(), 1.0))
+    freed = is_apart & (gained < policy.MOST_SHARE * rate * worked)
+    for n in np.flatnonzero(freed):
+        begin, end = int(read_at[n]), int(read_at[n + 1])
+        for inside in np.flatnonzero((at > begin) & (at < end)):
+            place = int(at[inside])
+            if collected[place] == collected[begin]:
+                size = sizes[n] + rate * (work[place] - work[begin])
+            elif collected[place] == collected[end]:
+                size = sizes[n + 1] - rate * (work[end] - work[place])
+            else:
+                last = int(np.searchsorted(collected, collected[place]))
+                size = rate * (work[place] - work[last])
+            values[inside] = max(size, 0.0)
+    return values
+
+
+def collections_until(case: RunContext) -> FloatArray:
+    """Return how many collections had run at each measurement, as far as that was read."""
+    known = case.track.known(gauge.GC_COLLECTIONS)
+    if not len(known):
+        return np.zeros(len(case.track))
+    places = np.searchsorted(known, np.arange(len(case.track)), side="right") - 1
+    counted: FloatArray = case.track.gauge(gauge.GC_COLLECTIONS)[known[places.clip(min=0)]]
+    return counted
+
+
+def weighed_at(
+    case: RunContext, sizes: Sequence[int | None], last: int
+) -> tuple[IntArray, FloatArray]:
+    """Return the censuses that weighed something up to a measurement, and what."""
+    places = zip(range(len(sizes)), case.table.at.tolist(), strict=True)
+    known = [n for n, at in places if sizes[n] is not None and at <= last]
+    values = [float(sizes[n] or 0) for n in known]
+    return np.array(known, dtype=np.int64), np.array(values, dtype=np.float64)
+
+
 def _kept_by_roots(case: RunContext, device: str) -> Iterator[tuple[int, FloatArray]]:
     """Yield the rows of the user's that no other row retains, with what each keeps at a census."""
     table, last_work = case.table, case.track.last_work
@@ -284,12 +375,8 @@ def _at(case: RunContext) -> list[tuple[int, Census]]:
 
 
 def _garbage(case: RunContext, window: MeasuredWindow) -> float:
-    known = [
-        (p, c.garbage_bytes)
-        for p, c in zip(case.table.at.tolist(), case.table.censuses, strict=True)
-        if c.garbage_bytes is not None and window.first <= p <= window.last
-    ]
-    return float(known[-1][1] - known[0][1]) if len(known) >= 2 else 0.0
+    first, last = garbage_at(case, np.array([window.first, window.last]))
+    return float(last - first)
 
 
 def _slack(case: RunContext, window: MeasuredWindow) -> float:

@@ -16,7 +16,15 @@ from dataclasses import dataclass, replace
 import msgspec
 import numpy as np
 
-from leakscope.analysis.accounting.ledger import named_bytes, named_bytes_at, unseen_growth
+from leakscope.analysis.accounting.ledger import (
+    collections_until,
+    garbage_at,
+    garbage_readings,
+    named_bytes,
+    named_bytes_at,
+    unseen_growth,
+    weighed_at,
+)
 from leakscope.analysis.columns.series import HOST, FloatArray, IntArray
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.rows import Grower
@@ -319,12 +327,37 @@ def _undecided_until_collected(case: RunContext, unexplained: Term) -> Term:
 def _undecided_until_freed(case: RunContext, garbage: Term) -> Term:
     """Return growth of garbage as undecided where the collector comes before it does harm.
 
-    It has not yet been where the garbage is, so that nobody has seen whether it stays.
+    It has not yet been where the garbage is, so that nobody has seen whether it stays: unless it
+    was there before, and freed as much garbage as comes now.
     """
     following = next_collection(case)
     if following is None or not following.is_harmless:
         return garbage
-    return undecided(garbage, following.further_work)
+    if not _was_freed_before(case) or not garbage.trend.is_growing:
+        return undecided(garbage, following.further_work)
+    case.decisions.add("garbage", "freed_before", "a collection freed what came as fast before")
+    trend = msgspec.structs.replace(
+        garbage.trend, verdict=TrendVerdict.BOUNDED, reason=Reason.RELEASED
+    )
+    return replace(garbage, trend=trend)
+
+
+def _was_freed_before(case: RunContext) -> bool:
+    """Return whether a collection during the work freed most of garbage that rose until then as
+    fast as since the last one.
+    """
+    at, sizes = garbage_readings(case)
+    work, collected = case.track.work[at], collections_until(case)[at]
+    begins = np.flatnonzero(np.diff(collected, prepend=-1.0) > 0)
+    ends = np.append(begins[1:] - 1, len(at) - 1)
+    gained = sizes[ends] - sizes[begins]
+    worked = np.maximum(work[ends] - work[begins], 1.0)
+    left = sizes[begins[1:]]
+    is_freed = (left <= policy.MOST_SHARE * sizes[ends[:-1]]) & (
+        gained[:-1] >= policy.GAUGE_NOISE_BYTES
+    )
+    is_as_fast = policy.ALIKE_FACTOR * gained[:-1] / worked[:-1] >= gained[-1] / worked[-1]
+    return bool((is_freed & is_as_fast).any())
 
 
 def undecided(term: Term, more_work: float | None) -> Term:
@@ -427,7 +460,7 @@ def unnamed_readings(case: RunContext) -> tuple[IntArray, FloatArray]:
     where nothing had names before, and where growth goes on to it as it was.
     """
     sizes = [c.elsewhere_bytes for c in case.table.censuses]
-    known, values = _weighed(case, sizes, case.track.last_work)
+    known, values = weighed_at(case, sizes, case.track.last_work)
     final = len(sizes) - 1
     if not len(known) or known[-1] == final or sizes[final] is None:
         return known, values
@@ -491,49 +524,6 @@ def garbage_series(case: RunContext) -> tuple[FloatArray, FloatArray]:
     """Return units done and unreached bytes where they were weighed, or just collected."""
     at, sizes = garbage_readings(case)
     return case.work_done[at], sizes
-
-
-def garbage_readings(case: RunContext) -> tuple[IntArray, FloatArray]:
-    """Return the measurements at which garbage was weighed, and its bytes.
-
-    The first look after the work is among them where there is more: it awaited the collector
-    before. So is each collection of all generations in between, which leaves nothing: unless there
-    was more at each look, whatever was collected before it. Then it is held, by what no walk sees.
-    """
-    track, sizes = case.track, [c.garbage_bytes for c in case.table.censuses]
-    after = [
-        int(at)
-        for at, size in zip(case.table.at, sizes, strict=True)
-        if at > track.last_work and size is not None
-    ]
-    weighed, values = _weighed(case, sizes, min(after, default=track.last_work))
-    if after and len(values) > 1 and values[-1] < values[-2]:
-        weighed, values = weighed[:-1], values[:-1]
-    at = case.table.at[weighed]
-    survived = track.gauge(gauge.GC_LONG_LIVED)
-    known = track.known(gauge.GC_LONG_LIVED)
-    collected = known[1:][np.diff(survived[known]) != 0]
-    if not len(at):
-        return at, values
-    collected = collected[(collected > at[0]) & (collected < at[-1]) & ~np.isin(collected, at)]
-    looks_between = np.unique(np.searchsorted(at, collected))
-    if len(looks_between) >= policy.FEWEST_RISES and (np.diff(values) > 0).all():
-        return at, values
-    order = np.argsort(np.append(at, collected), kind="stable")
-    return (
-        np.append(at, collected)[order],
-        np.append(values, np.zeros(len(collected)))[order],
-    )
-
-
-def _weighed(
-    case: RunContext, sizes: Sequence[int | None], last: int
-) -> tuple[IntArray, FloatArray]:
-    """Return the censuses that weighed something up to a measurement, and what."""
-    places = zip(range(len(sizes)), case.table.at.tolist(), strict=True)
-    known = [n for n, at in places if sizes[n] is not None and at <= last]
-    values = [float(sizes[n] or 0) for n in known]
-    return np.array(known, dtype=np.int64), np.array(values, dtype=np.float64)
 
 
 def named_series(
@@ -638,7 +628,6 @@ def _without_known(
         if g.growth == "across" and g.device == HOST:
             left = left - unseen_growth(case, g, at)
     weighed, unnamed = unnamed_readings(case)
-    for read_at, sizes in (garbage_readings(case), (table.at[weighed], unnamed)):
-        if len(read_at):
-            left = left - case.read_between(at, read_at, sizes)
-    return left
+    if len(weighed):
+        left = left - case.read_between(at, table.at[weighed], unnamed)
+    return left - garbage_at(case, at)
