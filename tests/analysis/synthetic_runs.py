@@ -130,6 +130,8 @@ class Program:
     """Steps at whose end the whole heap is walked; where there are any, nowhere else."""
     weighs: bool = True
     """Whether each census weighs what is new outside the user's names: the native walker does."""
+    weighs_garbage: bool = False
+    """Whether each census weighs what no name reaches any more, as it does with a native walker."""
     rss: bool = True
     rss_noise: float = 0.2 * MIB
     baseline: float = 400 * MIB
@@ -329,7 +331,9 @@ class Program:
         full = self._is_full(state)
         seen = [t for t in self.things if full or t.user or t.of_a_call]
         rows = [row for t in seen if (row := t.row(state))]
-        garbage = int(self.garbage(state) or 0) if self.garbage and full else (0 if full else None)
+        garbage = None
+        if full or self.weighs_garbage:
+            garbage = int(self.garbage(state) or 0) if self.garbage else 0
         return Census(
             scope=CensusScope.FULL if full else CensusScope.FOCUSED,
             rows=rows,

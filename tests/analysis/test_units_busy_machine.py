@@ -143,3 +143,36 @@ def test_of_growth_in_few_steps_the_end_of_the_run_tells_how_many_came_last() ->
     first, second = analyse(run).culprits
     assert (first.name, second.name) == ("replays", "frames")
     assert first.bytes_per_unit == pytest.approx(each / every, rel=0.05)
+
+
+def in_circles(kib_per_step: float, leaked_kib: float = 0.0, every: int = 90) -> Program:
+    """A program whose garbage a collection frees every so many steps; native code may leak."""
+
+    def waiting(state: State) -> float:
+        return state.step % every * kib_per_step * KIB
+
+    program = Program(epochs=7, weighs_garbage=True)
+    program.swell(lambda s: waiting(s) + s.step * leaked_kib * KIB)
+    program.garbage = waiting
+    program.gauge(gauge.GC_ENABLED, lambda s: 1).gauge(gauge.GC_COUNT, lambda s: s.step % every)
+    return program.gauge(gauge.GC_COLLECTIONS, lambda s: s.step // every)
+
+
+@SKIPPED
+def test_garbage_that_collections_free_accuses_nobody(skipped: float) -> None:
+    for report in reports(in_circles(128), skipped):
+        assert report.verdict is not RunVerdict.LEAK, report.headline
+        host = report.ledgers[0]
+        unexplained = sum(e.bytes for e in host.entries if e.kind == "unexplained")
+        assert abs(unexplained) < 2 * MIB
+
+
+@pytest.mark.parametrize("weighs", [True, False])
+@SKIPPED
+def test_garbage_that_collections_free_hides_no_leak_of_native_code(
+    skipped: float, weighs: bool
+) -> None:
+    program = in_circles(128, leaked_kib=128)
+    program.weighs_garbage = weighs
+    for report in reports(program, skipped):
+        assert report.verdict is not RunVerdict.CLEAN, report.headline

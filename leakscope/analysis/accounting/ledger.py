@@ -282,18 +282,19 @@ def garbage_readings(case: RunContext) -> tuple[IntArray, FloatArray]:
 def garbage_at(case: RunContext, at: IntArray) -> FloatArray:
     """Return the bytes of garbage at some measurements.
 
-    Between two readings it is taken to change evenly, unless a collection freed it there: then it
-    rose until that collection and from it on, as fast as where it was weighed without one between.
+    Between two readings it is taken to change evenly. Where a collection freed it between them, and
+    after the last one if any did, it is taken to rise from one collection to the next, as fast as
+    where it was weighed without one between.
     """
     read_at, sizes = garbage_readings(case)
     if not len(read_at):
         return np.zeros(len(at))
     values = case.read_between(at, read_at, sizes)
-    every, weighed = weighed_at(
-        case, [c.garbage_bytes for c in case.table.censuses], len(case.track)
-    )
-    if case.table.at[every[-1]] > read_at[-1]:  # freed after the work: it was there until then
-        read_at, sizes = np.append(read_at, case.table.at[every[-1]]), np.append(sizes, weighed[-1])
+    every = [c.garbage_bytes for c in case.table.censuses]
+    columns, weighed = weighed_at(case, every, len(case.track))
+    final = case.table.at[columns[-1]]
+    if final > read_at[-1]:  # freed after the work: it was there until then
+        read_at, sizes = np.append(read_at, final), np.append(sizes, weighed[-1])
     work, collected = case.track.work, collections_until(case)
     worked, gained = np.diff(work[read_at]), np.diff(sizes)
     is_apart = np.diff(collected[read_at]) > 0
@@ -301,19 +302,20 @@ def garbage_at(case: RunContext, at: IntArray) -> FloatArray:
     if not risen.any():
         return values
     rate = float(gained[risen].sum() / max(worked[~is_apart].sum(), 1.0))
-    freed = is_apart & (gained < policy.MOST_SHARE * rate * worked)
-    for n in np.flatnonzero(freed):
-        begin, end = int(read_at[n]), int(read_at[n + 1])
-        for inside in np.flatnonzero((at > begin) & (at < end)):
-            place = int(at[inside])
-            if collected[place] == collected[begin]:
-                size = sizes[n] + rate * (work[place] - work[begin])
-            elif collected[place] == collected[end]:
-                size = sizes[n + 1] - rate * (work[end] - work[place])
-            else:
-                last = int(np.searchsorted(collected, collected[place]))
-                size = rate * (work[place] - work[last])
-            values[inside] = max(size, 0.0)
+    is_freed = is_apart & (gained < policy.MOST_SHARE * rate * worked)
+    before = np.searchsorted(read_at, at, side="right") - 1
+    for n in np.flatnonzero(np.append(is_freed, is_freed.any())).tolist():
+        begin, end = read_at[n], read_at[min(n + 1, len(read_at) - 1)]
+        inside = (before == n) & (at > begin)
+        places = at[inside]
+        first = np.searchsorted(collected, collected[places])
+        rising = rate * (work[places] - work[first])
+        if end > begin:
+            leads_on = collected[places] == collected[end]
+            rising[leads_on] = sizes[n + 1] - rate * (work[end] - work[places])[leads_on]
+        goes_on = collected[places] == collected[begin]
+        rising[goes_on] = sizes[n] + rate * (work[places] - work[begin])[goes_on]
+        values[inside] = np.maximum(rising, 0.0)
     return values
 
 

@@ -187,7 +187,7 @@ def _report(
     )
     by_event = {metric: _per_event(case, metric) for metric in _pools(case)}
     findings = [_with_event(finding, by_event, case.host_metric) for finding in findings]
-    verdict, missing = verdict_of(case, growth, culprits, findings, undecided, filling)
+    verdict, missing = verdict_of(case, growth, culprits, findings, undecided, filling, ledgers)
     work = find_work(run, case)
     verdict = _with_shortage(verdict, shortage)
     cleared = find_cleared(case, growth, undecided)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
+import msgspec
 import numpy as np
 
+from leakscope.analysis.accounting.ledger import host_ledger, unexplained_bytes
 from leakscope.analysis.accounting.terms import (
     NextCollection,
     has_stopped_by_the_end,
@@ -15,6 +18,7 @@ from leakscope.analysis.accounting.terms import (
 from leakscope.analysis.columns.series import HOST
 from leakscope.analysis.findings.unnamed import LEAK_OR_SHAPES_TITLE, tree_trend
 from leakscope.analysis.growth import policy
+from leakscope.analysis.growth.exclusions import first_touch
 from leakscope.analysis.growth.search import SearchResult
 from leakscope.analysis.processes.children import MAIN, explain_children
 from leakscope.analysis.processes.endings import (
@@ -30,7 +34,16 @@ from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.device import OutOfMemory
 from leakscope.model.record import UNRECORDED_CHILDREN
-from leakscope.model.report import Cleared, Culprit, Finding, PiledUp, RunVerdict, Severity, Work
+from leakscope.model.report import (
+    Cleared,
+    Culprit,
+    Finding,
+    Ledger,
+    PiledUp,
+    RunVerdict,
+    Severity,
+    Work,
+)
 from leakscope.model.text import clipped, human_bytes, human_count, plural
 from leakscope.model.trend import Reason
 
@@ -68,6 +81,7 @@ def verdict_of(
     findings: list[Finding],
     undecided: list[Undecided],
     filling: Sequence[Culprit] = (),
+    ledgers: list[Ledger] | None = None,
 ) -> tuple[RunVerdict, list[str]]:
     """Return the verdict and, when it is inconclusive, what would settle it.
 
@@ -79,6 +93,7 @@ def verdict_of(
     missing = _unrecorded_work(case) or _too_little(case) or _not_full(filling)
     missing = missing or _may_leak(case, undecided)
     missing = missing or _unsettled(case, growth) or _missing_evidence(findings) or _children(case)
+    missing = missing or _unaccounted(case, growth, ledgers or [])
     return (RunVerdict.INCONCLUSIVE if missing else RunVerdict.CLEAN), missing
 
 
@@ -285,6 +300,28 @@ def _little_without_name(case: RunContext, growth: SearchResult) -> list[str]:
     text = (
         f"{kept[0].upper()}{kept[1:]}, {human_bytes(unnamed.trend.net_bytes)} in all, too little "
         "to tell a leak from a cache: profile ten times as long."
+    )
+    return [text]
+
+
+def _unaccounted(case: RunContext, growth: SearchResult, ledgers: list[Ledger]) -> list[str]:
+    """Return what is missing where most of what memory grew by is in nothing that has a name.
+
+    It may rise and fall too unevenly for the growth model: nobody has seen it end.
+    """
+    host, term = host_ledger(ledgers), growth.terms.get("unexplained")
+    if host is None or term is None or case.pool.is_bounded or not term.trend.is_open:
+        return []
+    left = min(unexplained_bytes(ledgers), float(host.total_bytes))
+    if left < max(policy.NOTED_BYTES, policy.MOST_SHARE * host.total_bytes):
+        return []
+    trend = msgspec.structs.replace(term.trend, net_bytes=left)
+    if first_touch(case, replace(term, trend=trend), growth.growers):
+        return []
+    text = (
+        f"Memory grew by {human_bytes(host.total_bytes)}, too unevenly to tell a leak from what "
+        f"rises and falls, and {human_bytes(left)} of it have no name: "
+        f"{_further(case, case.pool.more_work)}."
     )
     return [text]
 
