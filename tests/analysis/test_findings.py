@@ -299,6 +299,32 @@ def test_garbage_is_a_leak_where_no_collection_is_to_come() -> None:
     assert young(lambda s: 3, thresholds="0 10 10").verdict is RunVerdict.LEAK
 
 
+def freed_once(faster: float) -> Report:
+    """A program whose young garbage a collection freed at a third; since then it comes faster."""
+    third = 200
+
+    def waiting(state: State) -> float:
+        late = state.step - third
+        return (state.step if late < 0 else late * faster) * 0.1 * MIB
+
+    program = Program(epochs=15, weighs_garbage=True).swell(waiting)
+    program.garbage = waiting
+    program.gauge(gauge.GC_ENABLED, lambda s: 1).gauge(gauge.GC_PENDING, lambda s: 20_000)
+    program.gauge(gauge.GC_COLLECTIONS, lambda s: int(s.step >= third))
+    program.gauge(gauge.GC_COUNT, lambda s: s.step - third * (s.step >= third))
+    run = program.build()
+    run.manifest = msgspec.structs.replace(run.manifest, environment={"gc_thresholds": "700 10 10"})
+    return analyse(run)
+
+
+def test_garbage_that_a_collection_freed_before_is_no_open_question() -> None:
+    assert freed_once(1.0).verdict is RunVerdict.CLEAN
+
+
+def test_garbage_that_comes_much_faster_than_what_was_freed_is_undecided() -> None:
+    assert freed_once(5.0).verdict is RunVerdict.INCONCLUSIVE
+
+
 def collected_every(epochs: int, stays: bool) -> Program:
     """A program of which the collector visits all objects every few epochs."""
     program = Program(epochs=14, full_every=1).swell(lambda s: s.step * 0.2 * MIB)
