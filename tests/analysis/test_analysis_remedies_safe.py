@@ -40,6 +40,10 @@ class Kept:
     graph_nodes: int = 0
     holds: tuple[Content, ...] = ()
     shrank: bool = False
+    hits: int | None = None
+    length: int = 90
+    items_per_unit: float = 1.0
+    inside: tuple[CensusRow, ...] = ()
 
     def remedy(self) -> Remedy:
         kind, _, name = self.owner.partition(" ")
@@ -54,7 +58,8 @@ class Kept:
             host_bytes=MIB,
             graph_nodes=self.graph_nodes,
             holds=list(self.holds),
-            length=90,
+            length=self.length,
+            hits=self.hits,
         )
         sources = SourceIndex({"/p/train.py": textwrap.dedent(self.text)}, "/p")
         return propose(
@@ -65,8 +70,9 @@ class Kept:
                 phase="train",
                 feeding=sources.feeding(row.owner, row),
                 sources=sources,
-                items_per_unit=1.0,
+                items_per_unit=self.items_per_unit,
                 shrank=self.shrank,
+                inside=self.inside,
             )
         )
 
@@ -521,3 +527,160 @@ def test_what_a_service_gathers_is_emptied_in_no_round(unit: str) -> None:
     text = GALLERY.replace("{read}", "return sum(self.pages.values())")
     row = Kept(text, "main()·gallery.pages", "class Gallery.pages", "dict", unit=unit)
     assert row.remedy().title == "Bound or empty Gallery.pages"
+
+
+SESSIONS = """
+class Service:
+    def __init__(self):
+        self.sessions = {}
+
+    def handle(self, peer, frames):
+        self.sessions[peer] = session = []
+        for frame in frames:
+            if not frame:
+                {end}
+                break
+            session.append(bytes(frame))
+
+def main():
+    service = Service()
+    for peer, frames in enumerate(arrivals):
+        service.handle(peer, frames)
+"""
+
+
+def sessions(end: str) -> Remedy:
+    text = SESSIONS.replace("{end}", end)
+    holds = (held("list"),)
+    path = "main()·service.sessions"
+    return Kept(text, path, "class Service.sessions", "dict", unit="minute", holds=holds).remedy()
+
+
+@pytest.mark.parametrize("end", ["del self.sessions[peer]", "self.sessions.pop(peer)"])
+def test_of_entries_that_are_taken_out_on_one_way_alone_that_line_is_named(end: str) -> None:
+    remedy = sessions(end)
+    assert remedy.title == "Remove every entry of Service.sessions that is done with"
+    assert "train.py:10 takes entries out, and fewer than come" in remedy.text
+    assert "finally:" in remedy.text
+
+
+def test_where_nothing_is_taken_out_no_line_is_named() -> None:
+    assert "takes entries out" not in sessions("print(peer)").text
+
+
+REQUEST = """
+import functools
+
+class Request:
+    @functools.lru_cache(maxsize=None)
+    def fields(self, sep):
+        return self.body.count(sep)
+
+def main():
+    for body in arrivals:
+        Request(body).fields(b",")
+"""
+
+
+@pytest.mark.parametrize(("hits", "title"), [(0, "Take the cache off fields"), (7, "Bound the")])
+def test_a_cache_that_has_answered_no_call_of_a_method_is_taken_off(hits: int, title: str) -> None:
+    path = "__main__·Request.fields"
+    remedy = Kept(REQUEST, path, "class Request fields", "lru_cache", hits=hits).remedy()
+    assert remedy.title.startswith(title)
+    assert bool(added(remedy)) is (hits > 0)
+    assert remedy.diff is not None
+    assert "-    @functools.lru_cache(maxsize=None)" in remedy.diff
+
+
+LOSSES = """
+class History:
+    def __init__(self):
+        self.losses = []
+
+    def log(self, loss):
+        self.losses.append(loss * 1.0)
+
+def main():
+    history = History()
+    for x in loader:
+        history.log(step(x))
+    print(sum(float(v.detach()) for v in history.losses))
+"""
+
+
+@pytest.mark.parametrize(
+    ("shape", "title"),
+    [("()", "Store .item() of the numbers"), ("(64, 8)", "Store .detach() of the tensors")],
+)
+def test_tensors_of_a_single_number_are_to_be_kept_as_numbers(shape: str, title: str) -> None:
+    holds = (held("torch.Tensor", detail=f"float32 {shape} on cpu"),)
+    path = "main()·history.losses"
+    kept = Kept(LOSSES, path, "class History.losses", graph_nodes=400, holds=holds)
+    assert kept.remedy().title.startswith(title)
+
+
+SCORES = """
+class Metric:
+    def __init__(self):
+        self.state = {c: {"scores": [], "labels": []} for c in range(8)}
+
+    def update(self, scores):
+        for c in range(8):
+            self.state[c]["scores"].append(scores[c])
+
+def main():
+    metric = Metric()
+    for epoch in range(9):
+        for x in loader:
+            metric.update(x)
+        print(np.mean(metric.state[0]["scores"]))
+"""
+
+
+@pytest.mark.parametrize("items", [0.0, 8.0])
+def test_of_a_dict_of_lists_the_lists_are_to_be_emptied(items: float) -> None:
+    path = "main()·metric.state"
+    inner = CensusRow(
+        path=f"{path}[*]['scores']",
+        name="Metric.state[*]['scores']",
+        root=RootKind.LOCAL,
+        owner=Owner(kind="class", name="Metric", variable="state", file="/p/train.py"),
+        type="list",
+        kind="list",
+        host_bytes=MIB,
+        count=8,
+        length=800,
+    )
+    remedy = Kept(
+        SCORES, path, "class Metric.state", "dict", unit="epoch", length=8,
+        items_per_unit=items, inside=(inner,),
+    ).remedy()  # fmt: skip
+    assert remedy.title.startswith("Empty each Metric.state[*]['scores']") is (items == 0.0)
+
+
+THREADS = """
+import threading
+
+class Uploader:
+    def __init__(self):
+        self.workers = []
+
+    def upload(self, data):
+        thread = threading.Thread(target=send, args=(data,))
+        self.workers.append(thread)
+        thread.start()
+
+def main():
+    uploader = Uploader()
+    for data in arrivals:
+        uploader.upload(data)
+    for worker in uploader.workers:
+        worker.join()
+"""
+
+
+@pytest.mark.parametrize("kind", ["threading.Thread", "__main__.Job"])
+def test_threads_that_have_ended_are_to_be_dropped(kind: str) -> None:
+    path = "main()·uploader.workers"
+    kept = Kept(THREADS, path, "class Uploader.workers", unit="minute", holds=(held(kind),))
+    assert ("is_alive()" in kept.remedy().text) is (kind == "threading.Thread")

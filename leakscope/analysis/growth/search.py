@@ -144,7 +144,8 @@ def search_growth(case: RunContext) -> SearchResult:
     across = [share_named(table, g) for g in across]
     climbing = _climbing(case, {path for path, _ in grown})
     found = [kept[path] for kept in climbing for path in accumulation_points(table, kept)]
-    within, _ = without_excluded(case, _on_main_device(found))
+    outside = [g for g in found if not _is_inside(table, g.path, across)]
+    within, _ = without_excluded(case, _on_main_device(outside))
     owners = [*grown.values(), *(g for kept in climbing for g in kept.values())]
     growers = across + within
     from_elsewhere = {path: g for (path, on), g in moved.items() if on == HOST}
@@ -276,6 +277,12 @@ def _deepest(case: RunContext) -> int | None:
     return max(
         (length, path) for deep, length, path in found if deep >= most * (1 - policy.LITTLE_SHARE)
     )[1]
+
+
+def _is_inside(table: RowTable, path: int, growers: list[Grower]) -> bool:
+    """Return whether a path leads through one that grows across phases: it climbs along with it."""
+    through = (table.paths[g.path] for g in growers)
+    return table.paths[path].startswith(tuple(f"{p}{step}" for p in through for step in ".["))
 
 
 def _is_about(table: RowTable, path: int, deep: int) -> bool:

@@ -6,6 +6,7 @@ comes last. A diff is offered only where the change is safe as far as the source
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 
 from leakscope.analysis.remedies import (
@@ -17,7 +18,7 @@ from leakscope.analysis.remedies import (
     registrations,
     tensors,
 )
-from leakscope.analysis.remedies.context import CulpritContext
+from leakscope.analysis.remedies.context import CulpritContext, uses
 from leakscope.model.known import KnownCulprit
 from leakscope.model.report import Remedy
 
@@ -132,10 +133,42 @@ def general_remedy(case: CulpritContext) -> Remedy:
         when = f"It climbs{span} and is given back afterwards: it sets the peak, it doesn't leak."
         when = when if case.falls_back else f"It climbs{span}, and nothing shows it given back."
     else:
-        title = (
-            f"Cut the graph that {case.name} carries"
-            if kind == "graph"
-            else f"Bound or empty {case.name}"
-        )
+        of_contents = _advice_on_contents(case)
+        advice = of_contents or advice
         when = "Nothing in the recording shows it being emptied for good."
+        title = f"Bound or empty {case.name}"
+        if kind == "graph":
+            title = f"Cut the graph that {case.name} carries"
+        elif taken := _taken_out(case):
+            title, when = f"Remove every entry of {case.name} that is done with", ""
+            advice = f"{taken} {of_contents}".rstrip()
     return case.remedy(title, f"{case.opening()} {when}", advice, case.about_views())
+
+
+def _advice_on_contents(case: CulpritContext) -> str:
+    """Return advice on what the container mostly holds, empty where there is none of its own."""
+    most = max(case.row.holds, key=lambda content: content.bytes, default=None)
+    if most is None or not most.type.endswith("Thread"):
+        return ""
+    return (
+        "Drop threads that have ended: [t for t in threads if t.is_alive()] keeps those to join. A "
+        "ThreadPoolExecutor keeps none of its own."
+    )
+
+
+_TAKERS = frozenset({"pop", "popleft", "popitem", "remove", "discard"})
+
+
+def _taken_out(case: CulpritContext) -> str:
+    """Return where the source takes entries out, in a sentence; empty where nowhere."""
+    for use in uses(case.references):
+        is_deleted = isinstance(use.statement.node, ast.Delete) and isinstance(
+            use.parent, ast.Subscript
+        )
+        if is_deleted or use.method in _TAKERS:
+            where = case.sources.location(use.statement.scope.module.file, use.statement.line)
+            return (
+                f"{where} takes entries out, and fewer than come: look for the ways on which it "
+                "isn't reached. What stands in a finally: clause runs on all of them."
+            )
+    return ""

@@ -39,13 +39,25 @@ def recognise_function_cache(case: CulpritContext) -> Remedy | None:
         return None
     where = case.sources.location(function.module.file, decorator.lineno)
     written = ast.unparse(decorator)
+    if function.receiver and case.row.hits == 0:
+        return case.remedy(
+            f"Take the cache off {function.name}: it has answered no call",
+            "",
+            f"`@{written}` at {where} keeps every result of {function.name} "
+            f"({case.measure() or 'without a bound'}), and with it `{function.receiver}`, which is "
+            "one of the arguments by which it looks a result up: another object, another entry.",
+            f"Keep the result in an attribute of `{function.receiver}`, or cache a function of "
+            "what really decides it.",
+            closing="gc.collect() can't help: the cache refers to all of it.",
+            diff=_without_decorator(case, function, decorator),
+        )
     return case.remedy(
         f"Bound the cache of {function.name}: lru_cache(maxsize={_FUNCTION_CACHE_BOUND})",
         "",
         f"`@{written}` at {where} keeps every result of {function.name} for as long as the "
         f"program runs ({case.measure() or 'without a bound'}).",
         f"With lru_cache(maxsize={_FUNCTION_CACHE_BOUND}) the least recently used result goes "
-        f"first; raise the bound until {function.name}.cache_info() shows no more hits.",
+        f"first; raise the bound as long as {function.name}.cache_info() has more hits by it.",
         _about_arguments(function),
         closing="gc.collect() can't help: the cache refers to all of it.",
         diff=_function_cache_diff(case, function, decorator),
@@ -87,6 +99,12 @@ def _function_cache_diff(
         edits.insert_import("from functools import lru_cache")
     name = f"{prefix}.lru_cache" if prefix else _local_name(called)
     return edits.replace(decorator, f"{name}(maxsize={_FUNCTION_CACHE_BOUND}{kept})").diff()
+
+
+def _without_decorator(
+    case: CulpritContext, function: CodeScope, decorator: ast.expr
+) -> str | None:
+    return case.edits(function).remove_decorator(decorator).diff()
 
 
 def _local_name(called: ast.expr) -> str:

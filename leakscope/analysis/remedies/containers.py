@@ -34,15 +34,37 @@ def recognise_gathered_rounds(case: CulpritContext) -> Remedy | None:
         return None
     round_name = case.phase or case.unit or "round"
     mixed = ", and what is computed from it mixes them" if _computed_from(case) else ""
+    lists = _growing_inside(case)
+    emptied = f"each {lists[0]}" if lists else case.name
     return case.remedy(
-        f"Empty {case.name} in each {case.unit or 'round'}",
+        f"Empty {emptied} in each {case.unit or 'round'}",
         f"{case.opening()} Nothing in the source empties it, so it keeps those of every earlier "
         f"{round_name}{mixed}.",
-        "Empty it where the round begins, or keep only the figures computed from it.",
+        f"{case.name} has as many keys as ever: what grows is {' and '.join(lists[:3])}."
+        if lists
+        else "",
+        f"Empty {'them' if lists else 'it'} where the round begins, or keep only the figures "
+        f"computed from {'them' if lists else 'it'}.",
         _unread(case),
         case.about_views(),
         diff=diff,
     )
+
+
+def _growing_inside(case: CulpritContext) -> list[str]:
+    """Return the names of the containers in it that grow, the largest first, where it gets no more
+    entries itself.
+    """
+    if case.items_per_unit or not case.row.length:
+        return []
+    grown = [
+        row
+        for row in case.inside
+        if row.kind in _ROUND_KINDS and row.count > 1 and (row.length or 0) > 2 * row.count
+    ]
+    whole = {row.path for row in grown}
+    inner = [r for r in grown if not any(p != r.path and p.startswith(r.path) for p in whole)]
+    return [row.name for row in sorted(inner, key=lambda row: -row.host_bytes)]
 
 
 def _computed_from(case: CulpritContext) -> bool:

@@ -307,6 +307,14 @@ class Edits:
         self._changes.append((self._starts[statement.lineno - 1], self._starts[last + 1], ""))
         return self
 
+    def remove_decorator(self, decorator: ast.expr) -> Edits:
+        """Remove a decorator with its lines."""
+        start, end = self._starts[decorator.lineno - 1], decorator.end_lineno or decorator.lineno
+        if self._text[start:].lstrip()[:1] != "@":
+            return self._give_up()
+        self._changes.append((start, self._starts[end], ""))
+        return self
+
     def insert_import(self, line: str) -> Edits:
         """Insert an import below the module's last top import, unless it is there already."""
         tree = ast.parse(self._text)

@@ -138,6 +138,8 @@ def _consumed_by_gradient(case: CulpritContext) -> bool:
 def _title(case: CulpritContext, parts: list[ast.expr], methods: list[str]) -> str:
     if parts and any(methods):
         return f"Store {ast.unparse(parts[0])}.{methods[0]} in {case.name}"
+    if case.holds_only_scalars():
+        return f"Store .item() of the numbers in {case.name}"
     how = ".detach()" if case.has_graph else ".cpu()"
     return f"Store {how} of the tensors in {case.name}"
 
@@ -155,12 +157,18 @@ def _of_retain_graph(case: CulpritContext) -> str:
 
 def _sentences(case: CulpritContext) -> list[str]:
     sentences = [case.opening()]
-    if case.has_graph:
+    if case.holds_only_scalars():
+        sentences.append(
+            "Each is a single number: .item() keeps it as a float, which needs no .detach() or "
+            ".cpu() where it is read. Small tensors keep the free memory between them as well."
+        )
+    elif case.has_graph:
         sentences.append(
             "Its tensors carry their autograd graphs, so each also keeps the operations from which "
             "it was computed, and their activations until backward() frees those; .detach() drops "
             "the graph, and .item() suits a single number."
         )
+    if case.has_graph:
         sentences += [_of_retain_graph(case), kept_on_context(case)]
         if case.phase.startswith(("val", "test")):
             sentences.append(
