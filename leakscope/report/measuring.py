@@ -391,6 +391,7 @@ _SUBJECTS = {
 _IN_BYTES = frozenset(
     {"growth", "floor", "declares_a_bound", "follows_the_model", "pinned_by_growth"}
     | {"nothing_pins_it", "goes_with_memory", "counted_by_malloc", "native_contents"}
+    | {"carries_growth"}
 )
 LONGEST = 70
 

@@ -125,11 +125,11 @@ def search_growth(case: RunContext) -> SearchResult:
     """
     table = case.table
     grown, trends = find_across(case.observations)
+    _note_trends(case, trends)
     carriers = find_carriers(case, trends)
     grown |= carriers
     moved = {k: g for k, g in grown.items() if excludes(case, MOVED, g)}
     grown = {k: g for k, g in grown.items() if k not in moved}
-    _note_trends(case, trends)
     at_bound = _bounded_by_declaration(case, trends)
     across: list[Grower] = []
     for device in table.retained:
@@ -338,6 +338,11 @@ def find_carriers(case: RunContext, trends: dict[int, Trend]) -> dict[tuple[int,
         observed = np.union1d(case.observations.columns(path), columns)
         grower = grower_of(case.observations, path, HOST, trend, observed, columns)
         found[path, HOST] = grower
+        case.decisions.add(
+            case.table.latest[path].name, "carries_growth",
+            "it is most of what memory goes on to gain", figure=float(y[-1] - y[0]),
+            threshold=least, path=case.table.paths[path],
+        )  # fmt: skip
     return found
 
 

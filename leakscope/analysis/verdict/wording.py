@@ -124,8 +124,7 @@ def falsifier(row: CensusRow, grower: Grower, holders: list[str]) -> Falsifier:
             f"{' and fell back' if grower.falls_back else ''}. {reachable}",
         )
     return Falsifier(
-        text="If it were garbage, a collection would free it; if it were a cache filling or a "
-        f"warm-up, it would stop: one more {grower.unit} at the same size would withdraw this.",
+        text="A collection that frees it, or a longer rest than any so far, would prove otherwise.",
         result=f"{reachable} It grew through the last {grower.trend.points} readings.",
     )
 
