@@ -12,7 +12,7 @@ from synthetic_runs import GIB, KIB, MIB, Program, Thing
 from leakscope.analysis.verdict.analyse import analyse
 from leakscope.model import gauge
 from leakscope.model.boundary import BoundaryKind
-from leakscope.model.census import Content
+from leakscope.model.census import Content, Owner
 from leakscope.model.record import HeaderRecord, ProcessEndRecord
 from leakscope.model.report import Culprit, Finding, Report, RunVerdict, Severity
 from leakscope.model.run import Measurement, Recording, Run
@@ -770,3 +770,31 @@ def test_workers_of_another_rank_have_no_part_of_this_ones_ledger():
     parent = parent_of_growing_children(800 * KIB)
     report = analyse(run_of(parent, leaking(0, rank=1)))
     assert not any("Frames.cache" in label for label in ledger_of(report))
+
+
+BOUNDED = """
+class Frames:
+    def __init__(self, most):
+        self.most = most
+        self.cache = {}
+
+    def __getitem__(self, i):
+        if len(self.cache) < self.most:
+            self.cache[i] = load(i)
+        return self.cache.get(i)
+"""
+
+
+@pytest.mark.parametrize("limit", ["len(self.cache) < self.most", "self.has_room(i)"])
+def test_what_the_source_bounds_in_workers_leaves_the_run_open(limit: str) -> None:
+    file = "/project/train.py"
+    run = run_of(Program(epochs=8), leaking())
+    owner = Owner(kind="class", name="Frames", variable="cache", file=file)
+    for measurement in run.recordings[1].measurements:
+        rows = measurement.census.rows if measurement.census is not None else []
+        rows[:] = [msgspec.structs.replace(row, owner=owner) for row in rows]
+    run.main.sources = {file: BOUNDED.replace("len(self.cache) < self.most", limit)}
+    report = analyse(run)
+    is_bounded = limit.startswith("len")
+    assert report.verdict is (RunVerdict.INCONCLUSIVE if is_bounded else RunVerdict.LEAK)
+    assert ("towards its bound, self.most at train.py:8" in report.headline) is is_bounded

@@ -178,7 +178,8 @@ def _report(
     workers = conclude_workers(case, ranks.culprits, findings, ledgers)
     if worst := _context_of_worst_rank(case, ranks, workers.culprits, read_rank):
         return _report(worst[0], others, read_rank, worst[1])
-    culprits = workers.culprits
+    culprits, elsewhere_filling = until_their_bounds(case, workers.culprits)
+    filling = [*filling, *elsewhere_filling]
     findings = without_recorded_children(case, workers.findings)
     ledgers = with_imputed(case, workers.ledgers, findings)
     undecided = find_undecided(case, growth)
