@@ -254,13 +254,13 @@ _LEADING = (
     types.MappingProxyType,
 )
 """What leads from one object with a name to the next."""
-_UNTOLD: tuple[tuple[type, tuple[str, ...]], ...] = (
+_HIDDEN_REFERENCES: tuple[tuple[type, tuple[str, ...]], ...] = (
     (BaseException, ("__traceback__", "__context__", "__cause__", "args")),
     (types.FrameType, ("f_back",)),
     (type, ("__mro__", "__bases__")),
 )
 """References that neither attributes nor items show, by accessors of the interpreter."""
-_UNTOLD_OF_TENSORS = ("_backward_hooks", "_post_accumulate_grad_hooks", "_base", "grad_fn")
+_HIDDEN_IN_TENSORS = ("_backward_hooks", "_post_accumulate_grad_hooks", "_base", "grad_fn")
 
 
 def steps_of(circle: list[Any], qualname: Callable[[types.CodeType], str]) -> list[str]:
@@ -317,16 +317,16 @@ def _step(part: ChainPart, obj: Any, beyond: Any) -> Label:
         return found._replace(text=f"·{found.variable}")
     if found.text or found.facet is not Facet.ITSELF:
         return found
-    name = _untold(part.obj, obj) if part.facet is Facet.ITSELF else ""
+    name = _hidden_reference_name(part.obj, obj) if part.facet is Facet.ITSELF else ""
     return labels.attribute(name) if name else found
 
 
-def _untold(obj: Any, child: Any) -> str:
+def _hidden_reference_name(obj: Any, child: Any) -> str:
     access = tensor_access()
     if access is not None and anatomy.is_instance(obj, access.tensor):
         with no_overrides(access):
-            return _name_of(obj, child, access.tensor, _UNTOLD_OF_TENSORS)
-    for kind, names in _UNTOLD:
+            return _name_of(obj, child, access.tensor, _HIDDEN_IN_TENSORS)
+    for kind, names in _HIDDEN_REFERENCES:
         if anatomy.is_instance(obj, kind):
             return _name_of(obj, child, kind, names)
     return ""

@@ -487,8 +487,8 @@ def _accusation(culprits: list[Culprit], findings: list[Finding]) -> str:
         if any(f.kind == "deep_graph" for f in diagnosed):  # it has nothing to do with the others
             text += _also(diagnosed[1:])
         by_event = first.per_event
-        is_untold = by_event and by_event.is_by_event and by_event.text not in text
-        return f"{text} {by_event.text}" if by_event and is_untold else text
+        is_missing = by_event and by_event.is_by_event and by_event.text not in text
+        return f"{text} {by_event.text}" if by_event and is_missing else text
     text = _describe(serious[0])
     text += _also(diagnosed)
     alike = [c for c in serious[1:] if _are_fed_alike(c, serious[0])]
