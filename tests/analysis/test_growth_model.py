@@ -351,3 +351,23 @@ def test_garbage_that_waits_somewhat_longer_than_before_does_not_grow() -> None:
     since = n - releases[np.searchsorted(releases, n, side="right") - 1]
     y = 200 + 0.2 * since + 0.3 * (n % 2)
     assert not judged(y, noise=1.0).is_growing
+
+
+SELDOM_AT_LAST = np.array([*range(0, 62, 2), 80], dtype=float)
+
+
+@pytest.mark.parametrize(
+    ("last", "verdict"),
+    [(64.0, TrendVerdict.INCONCLUSIVE), (80.0, TrendVerdict.GROWING), (75.0, TrendVerdict.GROWING)],
+)
+def test_what_rose_by_far_less_where_it_was_read_seldom_at_last_may_have_stopped(
+    last: float, verdict: TrendVerdict
+) -> None:
+    values = np.append(SELDOM_AT_LAST[:-1], last)
+    assert judged(values, SELDOM_AT_LAST).verdict is verdict
+
+
+def test_of_a_staircase_the_next_step_may_be_due() -> None:
+    values = SELDOM_AT_LAST // 15 * 15
+    values[-1] = values[-2] + 7  # of 15 a stair
+    assert judged(values, SELDOM_AT_LAST).reason is not Reason.SETTLING

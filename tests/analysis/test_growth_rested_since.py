@@ -143,3 +143,16 @@ def test_what_lies_in_shared_memory_grows_there(lies_in_shared_memory: bool) -> 
     ]
     found = analyse(run)
     assert (found.verdict is RunVerdict.LEAK) is lies_in_shared_memory
+
+
+@pytest.mark.parametrize(("until", "is_leak"), [(12, False), (16, True)])
+def test_of_much_that_is_due_a_shorter_rest_tells(until: int, is_leak: bool) -> None:
+    frames = Thing("state", lambda s: 4 * MIB * (1 + min(s.epoch, until)), "dict", "dict")
+    program = Program(epochs=16, steps=20, validation=0, rss_noise=0.0).plant(frames)
+    run = program.gauge(gauge.MALLOC_FREE, lambda s: 20 * MIB).build()
+    recording = run.recordings[0]
+    recording.measurements[:] = [
+        replace(m, census=None) if m.boundary.epoch > 12 else m for m in recording.measurements
+    ]
+    report = analyse(run)
+    assert (report.verdict is RunVerdict.LEAK) is is_leak, report.headline

@@ -176,3 +176,48 @@ def test_garbage_that_collections_free_hides_no_leak_of_native_code(
     program.weighs_garbage = weighs
     for report in reports(program, skipped):
         assert report.verdict is not RunVerdict.CLEAN, report.headline
+
+
+def test_one_release_of_garbage_hides_no_leak_of_native_code() -> None:
+    program = Program(epochs=8, steps=10, validation=20, weighs_garbage=True, seed=210)
+
+    def waiting(state: State) -> float:
+        return state.step % 64 * 0.3 * MIB
+
+    program.swell(waiting).swell(lambda s: s.validation_batches * 160 * KIB)
+    program.garbage = waiting
+    program.gauge(gauge.GC_ENABLED, lambda s: 1).gauge(gauge.GC_COUNT, lambda s: s.step % 64)
+    program.gauge(gauge.GC_COLLECTIONS, lambda s: s.step // 64)
+    for report in reports(program, 0.0):
+        assert report.verdict is not RunVerdict.CLEAN, report.headline
+
+
+@pytest.mark.parametrize("leaked", [0.0, 120 * KIB])
+def test_next_to_a_buffer_that_fills_growth_without_a_name_is_not_passed_over(
+    leaked: float,
+) -> None:
+    program = Program(epochs=12, steps=40, validation=20)
+
+    def filled(state: State) -> float:
+        return min(state.step, 336)
+
+    program.plant(
+        Thing("main()·buffer", lambda s: 56 + filled(s) * 300 * KIB, length=filled),
+        Thing(
+            "main()·buffer[*]", lambda s: filled(s) * 300 * KIB, "tensor", parent="main()·buffer"
+        ),
+    )
+    program.swell(lambda s: s.validation_batches * leaked)
+    for report in reports(program, 0.0):
+        assert (report.verdict is RunVerdict.CLEAN) is (leaked == 0), report.headline
+
+
+@pytest.mark.parametrize("leaked", [0.0, 320 * KIB])
+def test_after_a_warm_up_growth_without_a_name_is_not_passed_over(leaked: float) -> None:
+    program = Program(epochs=4, steps=20, validation=0, rss_noise=MIB)
+    program.swell(lambda s: 150 * MIB * (1 - 0.9**s.step) + s.step * leaked)
+    for report in reports(program, 0.0):
+        if leaked:
+            assert report.verdict is not RunVerdict.CLEAN, report.headline
+        else:
+            assert report.verdict is not RunVerdict.LEAK, report.headline

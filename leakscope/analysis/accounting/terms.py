@@ -87,6 +87,8 @@ class Term:
         )
         is_enough = self.is_much or self._is_the_growth or self._is_a_little_handed_out
         is_doubtful = self.trend.is_growing and self._is_beyond(*self._floor)
+        if self.kind == "unexplained":  # what else grew, and has ended, makes its share small
+            is_doubtful |= self.trend.is_growing and self._is_beyond(policy.NOTEWORTHY_BYTES, 0.0)
         return ((is_open and is_enough) or is_doubtful) and not (self.grows or self.excluded_by)
 
     @property
@@ -136,14 +138,14 @@ def judge_terms(
         trends: Of each path that was judged by itself.
 
     """
-    pool = case.pool
     case.decisions.add(
-        "private memory", "growth", f"{pool.verdict.value}: {pool.reason.value}",
-        figure=pool.net_bytes, threshold=policy.GAUGE_NOISE_BYTES,
+        "private memory", "growth", f"{case.pool.verdict.value}: {case.pool.reason.value}",
+        figure=case.pool.net_bytes, threshold=policy.GAUGE_NOISE_BYTES,
     )  # fmt: skip
+    pool = _Pool.of(case)
     series = {"elsewhere": unnamed_series(case)}
     in_use = case.gauge_trend(gauge.MALLOC_IN_USE)
-    if not pool.is_bounded or in_use.is_growing:
+    if not (pool.trend.is_bounded and case.pool.is_bounded) or in_use.is_growing:
         series |= {
             "named": named_series(case, [*named, *growers], trends),
             "slack": case.gauge_series(gauge.MALLOC_FREE),
@@ -151,7 +153,7 @@ def judge_terms(
             "pinned": case.gauge_series(gauge.PINNED_HOST),
             "unexplained": unexplained_series(case, growers),
         }
-    terms = {kind: _term(case, kind, *xy) for kind, xy in series.items()}
+    terms = {kind: _term(case, pool, kind, *xy) for kind, xy in series.items()}
     terms["elsewhere"] = _going_with_memory(case, terms["elsewhere"])
     least = policy.MOST_SHARE * terms["elsewhere"].trend.net_bytes
     if _bytes_in_loops(case) >= max(least, policy.GAUGE_NOISE_BYTES):
@@ -192,7 +194,8 @@ def _record(case: RunContext, term: Term) -> None:
 
 def judge_unnamed(case: RunContext) -> Term:
     """Return how what is new and has no name of the user's grows."""
-    return _going_with_memory(case, _term(case, "elsewhere", *unnamed_series(case)))
+    unnamed = _term(case, _Pool.of(case), "elsewhere", *unnamed_series(case))
+    return _going_with_memory(case, unnamed)
 
 
 def _going_with_memory(case: RunContext, unnamed: Term) -> Term:
@@ -230,22 +233,42 @@ def _going_with_memory(case: RunContext, unnamed: Term) -> Term:
     return replace(unnamed, trend=trend, share=share)
 
 
-def _term(case: RunContext, kind: str, x: FloatArray, y: FloatArray) -> Term:
+@dataclass(frozen=True)
+class _Pool:
+    """Private memory, without garbage that doesn't go on growing: the collector frees it."""
+
+    done: FloatArray
+    sizes: FloatArray
+    trend: Trend
+
+    @classmethod
+    def of(cls, case: RunContext) -> _Pool:
+        done, private = case.pool_series()
+        awaiting = case.trend_of(*garbage_series(case))
+        if awaiting.is_growing or awaiting.reason in {Reason.UNCHANGED, Reason.TOO_FEW}:
+            return cls(done, private, case.pool)
+        read = case.working[np.isfinite(case.private[case.working])]
+        sizes = private - garbage_at(case, read)
+        return cls(done, sizes, case.trend_of(done, sizes))
+
+    def gained_since(self, work: float) -> float:
+        """Return what it gained since so much work was done."""
+        since = self.sizes[self.done >= work]
+        return float(since[-1] - since[0]) if len(since) else 0.0
+
+
+def _term(case: RunContext, pool: _Pool, kind: str, x: FloatArray, y: FloatArray) -> Term:
     noise = policy.ELSEWHERE_NOISE_BYTES if kind == "elsewhere" else policy.GAUGE_NOISE_BYTES
     trend = case.trend_of(x, y, noise)
-    done, private = case.pool_series()
-    grown = 0.0
-    if len(done):
-        since = private[done >= trend.tail_from]
-        grown = float(since[-1] - since[0]) if len(since) else 0.0
+    grown = pool.gained_since(trend.tail_from)
     share = trend.net_bytes / grown if grown > 0 else 0.0
     return Term(
         kind,
         trend,
         share,
-        is_open_pool=case.pool.is_open,
-        is_pool_bounded=case.pool.is_bounded,
-        is_pool_growing=case.pool.is_growing,
+        is_open_pool=pool.trend.is_open,
+        is_pool_bounded=pool.trend.is_bounded,
+        is_pool_growing=pool.trend.is_growing,
     )
 
 

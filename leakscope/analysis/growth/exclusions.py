@@ -155,7 +155,9 @@ def rested_since(case: RunContext, grower: Grower) -> Figure | None:
         return None
     seen, unseen = float(case.work_done[last]), float(case.work_done[end] - case.work_done[last])
     due = grower.per_boundary * float(case.track.work[end] - case.track.work[last])
-    if unseen <= (1 - policy.MAIN_SHARE) * np.ptp(x) or due < policy.GAUGE_NOISE_BYTES:
+    is_long = unseen > (1 - policy.MAIN_SHARE) * np.ptp(x) and due >= policy.GAUGE_NOISE_BYTES
+    is_plain = unseen > policy.LITTLE_SHARE * np.ptp(x) and due >= policy.HARMLESS_BYTES
+    if not (is_long or is_plain):
         return None
     in_use = private - np.interp(x, read, free)
     gained = float(in_use[-1] - np.interp(seen, x, in_use))

@@ -16,7 +16,8 @@ the census, a count. Its numbers are in ``policy``, the mathematics of its steps
    *Bounded*: the tail is flat and twice as long as any rest before, or the curve has settled, or
    the series came back late to its least. *Inconclusive*: neither; ``more_work`` is how much more
    work would decide, where that can be estimated. So is an exact series that rose less, over most
-   of the work, than before, and was not read in there; and one whose releases took more than half
+   of the work, than before, and was not read in there, or less than half as fast in its last gap,
+   where it was read more seldom; and one whose releases took more than half
    as much as is kept more, unless what they left grows by itself: its growth may be a tooth.
 4. *Rate*: the tail's slope, whatever came before it. A tail whose second half rises less than half
    as much as its first slows down; its second half gives the forecast.
@@ -111,7 +112,7 @@ def judge_growth(x: FloatArray, y: FloatArray, *, noise: float = 0.0) -> GrowthJ
         return found
     if _rises_by_a_tooth(series) or _was_as_high_before(series, found):
         reason = Reason.SCATTERED
-    elif _may_have_stopped_unread(series):
+    elif _may_have_stopped_unread(series) or _falls_behind_at_last(series, found):
         reason = Reason.SETTLING
     else:
         return found
@@ -207,6 +208,22 @@ def _may_have_stopped_unread(series: Series) -> bool:
     step = float(np.diff(y[: gap + 1]).max())  # of a staircase that may be due
     before = float(y[gap] - y[0]) / float(x[gap] - x[0])
     return risen + step < policy.EVEN_HALVES * before * width
+
+
+def _falls_behind_at_last(series: Series, found: GrowthJudgement) -> bool:
+    """Return whether an exact series was read more seldom in the end, and rose there by less than
+    half as fast as its tail did before: it may have reached a bound.
+    """
+    x, y = series.kept_since(found.tail_from)
+    if not series.is_exact or len(x) <= policy.FEWEST_GROWING:
+        return False
+    width, risen = float(x[-1] - x[-2]), float(y[-1] - y[-2])
+    is_seldom = width > policy.ALIKE_FACTOR * float(np.median(np.diff(x)))
+    if not is_seldom or width <= policy.LITTLE_SHARE * series.span or x[-2] <= x[0]:
+        return False
+    before = float(y[-2] - y[0]) / float(x[-2] - x[0])
+    step = max(float((np.diff(y[:-1]) - before * np.diff(x[:-1])).max()), 0.0)  # may be due
+    return risen + step < policy.SLOWING * before * width
 
 
 def _is_released_late(series: Series) -> bool:

@@ -310,7 +310,9 @@ def _unaccounted(case: RunContext, growth: SearchResult, ledgers: list[Ledger]) 
     It may rise and fall too unevenly for the growth model: nobody has seen it end.
     """
     host, term = host_ledger(ledgers), growth.terms.get("unexplained")
-    if host is None or term is None or case.pool.is_bounded or not term.trend.is_open:
+    if host is None or term is None or case.is_watched or case.pool.is_bounded:
+        return []
+    if not (term.trend.is_open or case.pool.is_growing):
         return []
     left = min(unexplained_bytes(ledgers), float(host.total_bytes))
     if left < max(policy.NOTED_BYTES, policy.MOST_SHARE * host.total_bytes):
