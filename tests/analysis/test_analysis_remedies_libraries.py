@@ -363,6 +363,11 @@ def ring(body: str) -> Remedy:
     return Program(text, "main()·ring.items", cls="Ring").remedy()
 
 
+def test_a_length_that_is_to_equal_a_number_before_entries_go_is_no_bound() -> None:
+    body = "self.items.append(item)\n            if len(self.items) == self.capacity:\n"
+    assert not ring(body + "                self.items.pop(0)").bound
+
+
 @pytest.mark.parametrize("body", GUARDED.values(), ids=GUARDED)
 def test_no_bound_is_made_up_next_to_one_that_stands_in_the_source(body: str) -> None:
     remedy = ring(body)

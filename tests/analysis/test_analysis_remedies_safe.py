@@ -684,3 +684,27 @@ def test_threads_that_have_ended_are_to_be_dropped(kind: str) -> None:
     path = "main()·uploader.workers"
     kept = Kept(THREADS, path, "class Uploader.workers", unit="minute", holds=(held(kind),))
     assert ("is_alive()" in kept.remedy().text) is (kind == "threading.Thread")
+
+
+CONTEXT = """
+class ClampedExp(torch.autograd.Function):
+    seen = []
+
+    @staticmethod
+    def forward(ctx, x, limit):
+        ClampedExp.seen.append({kept})
+        return x.clamp(max=limit).exp()
+
+def main():
+    for x in loader:
+        ClampedExp.apply(x, 4.0).sum().backward()
+"""
+
+
+@pytest.mark.parametrize(("kept", "is_context"), [("ctx", True), ("x", False)])
+def test_a_kept_context_is_no_tensor_to_detach(kept: str, is_context: bool) -> None:
+    text = CONTEXT.replace("{kept}", kept)
+    path = "__main__·ClampedExp.seen"
+    remedy = Kept(text, path, "class ClampedExp.seen", graph_nodes=4000).remedy()
+    assert (remedy.title == "Don't keep `ctx` in ClampedExp.seen") is is_context
+    assert not (is_context and added(remedy))

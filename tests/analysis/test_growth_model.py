@@ -371,3 +371,14 @@ def test_of_a_staircase_the_next_step_may_be_due() -> None:
     values = SELDOM_AT_LAST // 15 * 15
     values[-1] = values[-2] + 7  # of 15 a stair
     assert judged(values, SELDOM_AT_LAST).reason is not Reason.SETTLING
+
+
+@pytest.mark.parametrize("lows", [1, 2])
+def test_what_is_given_up_at_the_very_end_alone_is_not_bounded(lows: int) -> None:
+    values = [*(10.0 * n for n in range(40)), *[0.0] * lows]
+    assert judged(values, noise=1.0).verdict is TrendVerdict.INCONCLUSIVE
+
+
+def test_what_was_released_before_and_at_the_end_is_bounded() -> None:
+    values = [10.0 * (n % 13) for n in range(40)]
+    assert judged([*values, 0.0], noise=1.0).is_bounded

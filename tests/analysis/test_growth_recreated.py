@@ -44,3 +44,21 @@ def test_where_nothing_tells_when_it_was_made_it_is_accused() -> None:
         for row in m.census.rows if m.census is not None else ():
             row.made.clear()
     assert [culprit.path for culprit in analyse(run).culprits] == ["main()·loss"]
+
+
+def batches(size: float, others: float) -> Run:
+    """Return a run whose batch gets longer each epoch, next to other growth of memory."""
+    ids = Thing("main()·ids", lambda s: (1 + s.epoch) * size, "tensor", "torch.Tensor")
+    program = Program(epochs=10, steps=20, validation=0).plant(ids)
+    return program.swell(lambda s: others * s.epoch).build()
+
+
+def test_one_tensor_at_a_time_that_is_a_small_part_of_growth_is_another_one() -> None:
+    report = analyse(batches(200 * KIB, 4 * MIB))
+    assert not report.culprits
+    assert "main.ids" not in report.headline
+
+
+def test_one_tensor_that_is_what_memory_grows_by_is_accused() -> None:
+    report = analyse(batches(4 * MIB, 0.0))
+    assert [culprit.path for culprit in report.culprits] == ["main()·ids"]

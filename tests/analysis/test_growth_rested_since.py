@@ -147,7 +147,7 @@ def test_what_lies_in_shared_memory_grows_there(lies_in_shared_memory: bool) -> 
 
 @pytest.mark.parametrize(("until", "is_leak"), [(12, False), (16, True)])
 def test_of_much_that_is_due_a_shorter_rest_tells(until: int, is_leak: bool) -> None:
-    frames = Thing("state", lambda s: 4 * MIB * (1 + min(s.epoch, until)), "dict", "dict")
+    frames = Thing("state", lambda s: MIB * min(s.step, 20 * (until + 1)), "dict", "dict")
     program = Program(epochs=16, steps=20, validation=0, rss_noise=0.0).plant(frames)
     run = program.gauge(gauge.MALLOC_FREE, lambda s: 20 * MIB).build()
     recording = run.recordings[0]
@@ -156,3 +156,18 @@ def test_of_much_that_is_due_a_shorter_rest_tells(until: int, is_leak: bool) -> 
     ]
     report = analyse(run)
     assert (report.verdict is RunVerdict.LEAK) is is_leak, report.headline
+
+
+@pytest.mark.parametrize(("size", "released"), [(4 * MIB, 0.0), (MIB, 30 * MIB)])
+def test_a_step_that_may_be_due_and_what_else_was_released_acquit_nobody(
+    size: float, released: float
+) -> None:
+    state = Thing("state", lambda s: size * (1 + s.epoch), "dict", "dict")
+    program = Program(epochs=8, steps=20, validation=0, rss_noise=0.0).plant(state)
+    program.swell(lambda s: 40 * MIB - released * (s.epoch > 5))
+    run = program.gauge(gauge.MALLOC_FREE, lambda s: 20 * MIB).build()
+    recording = run.recordings[0]
+    recording.measurements[:] = [
+        replace(m, census=None) if m.boundary.epoch > 5 else m for m in recording.measurements
+    ]
+    assert analyse(run).verdict is RunVerdict.LEAK

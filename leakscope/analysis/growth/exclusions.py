@@ -28,11 +28,12 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from leakscope.analysis.accounting.ledger import garbage_at
 from leakscope.analysis.accounting.native import native_series
 from leakscope.analysis.accounting.terms import Term, undecided
 from leakscope.analysis.columns.series import HOST, INNER, FloatArray, RowTable
 from leakscope.analysis.growth import policy
-from leakscope.analysis.growth.rows import Grower, bytes_when_full
+from leakscope.analysis.growth.rows import FIXED_SIZE_KINDS, Grower, bytes_when_full
 from leakscope.analysis.run_context import RunContext
 from leakscope.model import gauge
 from leakscope.model.registries import registry_of
@@ -147,7 +148,8 @@ def _bytes_of(table: RowTable, role: str, g: Grower) -> FloatArray:
 def rested_since(case: RunContext, grower: Grower) -> Figure | None:
     """Return whether memory in use rested since a path could be seen last, long before the end.
 
-    What malloc holds free would take up growth unseen: without its account nothing is known.
+    What malloc holds free would take up growth unseen: without its account nothing is known. Nor is
+    where memory fell: something else was released. What grows in steps may have none due yet.
     """
     (x, private), (read, free) = case.pool_series(), case.gauge_series(gauge.MALLOC_FREE)
     last, end = int(case.table.at[grower.observed[-1]]), case.track.last_work
@@ -155,11 +157,13 @@ def rested_since(case: RunContext, grower: Grower) -> Figure | None:
         return None
     seen, unseen = float(case.work_done[last]), float(case.work_done[end] - case.work_done[last])
     due = grower.per_boundary * float(case.track.work[end] - case.track.work[last])
-    is_long = unseen > (1 - policy.MAIN_SHARE) * np.ptp(x) and due >= policy.GAUGE_NOISE_BYTES
-    is_plain = unseen > policy.LITTLE_SHARE * np.ptp(x) and due >= policy.HARMLESS_BYTES
-    if not (is_long or is_plain):
+    step, part = _largest_step(case, grower), unseen / float(np.ptp(x))
+    is_long = part > 1 - policy.MAIN_SHARE and due >= max(policy.GAUGE_NOISE_BYTES, step)
+    is_much = part > policy.LITTLE_SHARE and due >= policy.NOTED_BYTES + 2 * step
+    if not (is_long or is_much):
         return None
-    in_use = private - np.interp(x, read, free)
+    at = case.working[np.isfinite(case.private[case.working])]
+    in_use = private - np.interp(x, read, free) - garbage_at(case, at)
     gained = float(in_use[-1] - np.interp(seen, x, in_use))
     if x[-1] - read[-1] > policy.CONSIDERABLE_SHARE * unseen:  # it may be in use since
         gained += float(free[-1])
@@ -167,7 +171,18 @@ def rested_since(case: RunContext, grower: Grower) -> Figure | None:
     if len(mapped):  # tensors that processes send each other lie there, and are nobody's own
         gained += max(0.0, float(shared[-1] - np.interp(seen, mapped, shared)))
     share = gained / due
-    return Figure(share, policy.CONSIDERABLE_SHARE) if share < policy.CONSIDERABLE_SHARE else None
+    is_fall = gained < -max(policy.LITTLE_BYTES, policy.CONSIDERABLE_SHARE * due)
+    if is_fall or share >= policy.CONSIDERABLE_SHARE:
+        return None
+    return Figure(share, policy.CONSIDERABLE_SHARE)
+
+
+def _largest_step(case: RunContext, grower: Grower) -> float:
+    """Return by how much a grower rose at most beyond its line between two looks."""
+    columns, y, _ = case.observations.series(grower.path, grower.device)
+    worked = np.diff(case.track.work[case.table.at[columns]])
+    beyond = np.diff(y) - grower.per_boundary * worked
+    return max(float(beyond.max(initial=0.0)), 0.0)
 
 
 def as_many_items(case: RunContext, grower: Grower) -> Figure | None:
@@ -178,11 +193,31 @@ def as_many_items(case: RunContext, grower: Grower) -> Figure | None:
     """
     if grower.growth != "across" or len(grower.y) > policy.FEW_READINGS:
         return None
-    lengths = case.table.length[grower.path][grower.observed]
+    table = case.table
+    holder = table.number.get(table.paths[grower.path].removesuffix("[*]"), grower.path)
+    lengths = table.length[holder][grower.observed]
     if len(lengths) != len(grower.y) or not (lengths == lengths[0]).all() or lengths[0] < 2:
         return None
     share = float(grower.y[-1] - grower.y[0]) / float(grower.y[-1])
     return Figure(share, policy.LITTLE_SHARE) if share < policy.LITTLE_SHARE else None
+
+
+def another_object(case: RunContext, grower: Grower) -> Figure | None:
+    """Return whether it is one object that doesn't grow: what is larger at its name is another one.
+
+    A batch of sequences that get longer is. What is joined to ever more is as well, but then it is
+    a good part of what memory gains.
+    """
+    table, device = case.table, grower.device
+    count = table.count[grower.path][grower.observed]
+    is_one = table.latest[grower.path].kind in FIXED_SIZE_KINDS and bool((count == 1).all())
+    _, highest = table.highest(grower.path, device)
+    whole = case.device_gain(device)
+    if grower.growth != "across" or not is_one or whole is None or whole <= 0:
+        return None
+    share = case.gain_of(grower) / whole
+    is_little = share < policy.CONSIDERABLE_SHARE and highest < policy.HARMLESS_BYTES
+    return Figure(share, policy.CONSIDERABLE_SHARE) if is_little else None
 
 
 def declares_a_bound(case: RunContext, grower: Grower) -> Figure | None:
@@ -279,6 +314,7 @@ ROW_RULES = (
     ),
     RowRule("rested_since", "memory in use rested since it was seen last", rested_since),
     RowRule("as_many_items", "it has as many items as before, of other sizes", as_many_items),
+    RowRule("another_object", "it is another, larger object each time", another_object),
     RowRule("declares_a_bound", "it stops at a bound of its own", declares_a_bound, True),
 )
 TERM_RULES = (

@@ -104,6 +104,12 @@ def judge_growth(x: FloatArray, y: FloatArray, *, noise: float = 0.0) -> GrowthJ
     if np.ptp(series.y) <= noise:
         return _concluded(series, TrendVerdict.BOUNDED, Reason.UNCHANGED, 0)
     if _is_released_late(series):
+        if _is_given_up_at_the_end(series):
+            more = _further(series, series.span)
+            begin = float(series.x[0])
+            return _concluded(
+                series, TrendVerdict.INCONCLUSIVE, Reason.SHORT_REST, begin, more_work=more
+            )
         return _without_rise(series)
     found = _judge_shape(series)
     if found.reason in _MAY_RISE and _rises_evenly(series):
@@ -242,6 +248,21 @@ def _is_released_late(series: Series) -> bool:
     )
 
 
+def _is_given_up_at_the_end(series: Series) -> bool:
+    """Return whether a series grew until its last reading, or its last tenth, and was released
+    there for the first time: a program that has done its work gives up all that it holds.
+    """
+    x, y = series.x, series.y
+    high = np.flatnonzero(y > y.min() + policy.CONSIDERABLE_SHARE * float(np.ptp(y)))
+    last = int(high[-1])
+    is_last_alone = last == len(x) - 2
+    if last == len(x) - 1:
+        return False
+    if not is_last_alone and x[-1] - x[last] > policy.LITTLE_SHARE * series.span:
+        return False
+    return judge_growth(x[: last + 1], y[: last + 1], noise=series.noise).is_growing
+
+
 def _without_rise(series: Series) -> GrowthJudgement:
     """Judge a series that keeps no more at its end than at its beginning."""
     begin = float(series.x[0])
@@ -254,11 +275,23 @@ def _settling(series: Series, constant: float) -> GrowthJudgement:
     """Judge growth that approaches a level, by how much of the way it has come."""
     begin = float(series.x[0])
     left = policy.SETTLED * constant - series.span
-    if left <= 0:
+    if left <= 0 and not _rises_beyond_its_curve(series, constant):
         return _concluded(series, TrendVerdict.BOUNDED, Reason.SETTLED, begin)
-    return _concluded(
-        series, TrendVerdict.INCONCLUSIVE, Reason.SETTLING, begin, more_work=_further(series, left)
-    )
+    more = _further(series, left if left > 0 else series.span)
+    return _concluded(series, TrendVerdict.INCONCLUSIVE, Reason.SETTLING, begin, more_work=more)
+
+
+def _rises_beyond_its_curve(series: Series, constant: float) -> bool:
+    """Return whether the last third of what has settled rises, by more than twice what the approach
+    to its level leaves for it: something else may go on growing.
+    """
+    x, y = series.kept_x, series.kept_y
+    late = x >= x[-1] - (1 - policy.LATE_SHARE) * series.span
+    if late.sum() < policy.FEWEST_GROWING:
+        return False
+    slope = theil_sen(x[late], y[late], policy.Z_INTERVAL)
+    risen = slope.rate * float(x[late][-1] - x[late][0])
+    return bool(slope.low > 0 and risen > max(4 * series.noise, policy.STEP_SHARE * series.rise))
 
 
 def _judge_tail(series: Series, shape: Shape) -> GrowthJudgement:

@@ -185,9 +185,16 @@ def find_across(
             trend = trend_of(growth, "boundary")
             if device == HOST or path not in trends:
                 trends[path] = trend
-            if growth.is_growing and not _in_single_passage(observations, columns, y, growth):
-                kept = columns[np.isin(observations.work(columns), growth.kept_at)]
-                growers[path, device] = grower_of(observations, path, device, trend, columns, kept)
+            if not growth.is_growing:
+                continue
+            if _in_single_passage(observations, columns, y, growth):
+                if device == HOST:  # nobody has seen yet whether the next one adds to it
+                    trends[path] = msgspec.structs.replace(
+                        trend, verdict=TrendVerdict.INCONCLUSIVE, reason=Reason.SHORT_RISE
+                    )
+                continue
+            kept = columns[np.isin(observations.work(columns), growth.kept_at)]
+            growers[path, device] = grower_of(observations, path, device, trend, columns, kept)
     for path, device in [*growers]:
         above = table.number.get(table.paths[path].removesuffix(_ITEMS), path)
         if above != path and above in trends and (above, device) not in growers:
@@ -203,7 +210,7 @@ def find_across(
 _ITEMS = "[*]"
 
 
-_FIXED_SIZE_KINDS = frozenset({"tensor", "array", "bytes", "str"})
+FIXED_SIZE_KINDS = frozenset({"tensor", "array", "bytes", "str"})
 """Kinds of objects that don't grow: what is larger at the same name is another one."""
 
 
@@ -214,7 +221,7 @@ def _is_replaced_unread(observations: Observations, path: int, columns: IntArray
     track, table = observations.track, observations.table
     at, count = table.at[columns], table.count[path, columns]
     last = int(at[-1])
-    is_replaced = table.latest[path].kind in _FIXED_SIZE_KINDS
+    is_replaced = table.latest[path].kind in FIXED_SIZE_KINDS
     if not is_replaced or last > track.last_work or np.unique(count[np.isfinite(count)]).size > 1:
         return False
     same = (track.phase == track.phase[last]) & (track.occurrence == track.occurrence[last])

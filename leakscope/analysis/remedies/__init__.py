@@ -54,6 +54,7 @@ PATTERNS: tuple[Callable[[CulpritContext], Remedy | None], ...] = (
     tensors.recognise_gradient_log,
     tensors.recognise_stored_activations,
     tensors.recognise_model_copies,
+    graphs.recognise_kept_contexts,
     graphs.recognise_kept_tensors,
     graphs.recognise_retained_graph,
     caches.recognise_source_bound,

@@ -244,7 +244,7 @@ def _stored(maker: CodeScope, call: ast.Call, key: str) -> ast.Assign | None:
 
 _LEAVING = (ast.Return, ast.Continue, ast.Break, ast.Raise)
 _TAKERS = frozenset({"clear", "pop", "popleft", "popitem", "remove"})
-_BELOW, _ABOVE = (ast.Lt, ast.LtE, ast.NotEq), (ast.Gt, ast.GtE, ast.Eq)
+_BELOW, _ABOVE = (ast.Lt, ast.LtE), (ast.Gt, ast.GtE)
 _MIRRORED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE,
 }  # fmt: skip
@@ -285,11 +285,13 @@ def _bound(case: CulpritContext) -> Bound | None:
         return None
     gates = list(_gates(statement))
     for test, passes in gates:
-        bound = _compared(case, test, statement.scope, _BELOW if passes else _ABOVE)
+        wanted = (*_BELOW, ast.NotEq) if passes else (*_ABOVE, ast.Eq)
+        bound = _compared(case, test, statement.scope, wanted)
         if bound is not None:
             return bound
     for emptying in filter(_takes_out, releases(case.references)):
         for test, passes in _gates(emptying):
+            # No `==`: a length that has passed a number by two entries at once never equals it.
             bound = _compared(case, test, emptying.scope, _ABOVE if passes else _BELOW)
             if bound is not None:
                 return bound

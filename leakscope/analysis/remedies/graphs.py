@@ -32,6 +32,22 @@ _CONTAINERS = frozenset({"list", "dict", "deque", "set", "tuple", "queue", "obje
 _NUMBER_CONSUMERS = frozenset({"sum", "mean", "len", "print", "max", "min", "array", "median"})
 
 
+def recognise_kept_contexts(case: CulpritContext) -> Remedy | None:
+    """Return how not to keep the context of a ``torch.autograd.Function``."""
+    value, scope = case.fed_value, case.scope
+    if case.row.kind not in _CONTAINERS or not isinstance(value, ast.Name) or scope is None:
+        return None
+    if not _is_of_function(scope) or scope.params[:1] != [value.id]:
+        return None
+    return case.remedy(
+        f"Don't keep `{value.id}` in {case.name}",
+        case.opening(),
+        f"It is the context of one call of {scope.name}(), and the node of its graph: with it stay "
+        "what it saved for backward() and the graph of its inputs.",
+        "Keep what is read later of it: a number, a shape, or a detached copy.",
+    )
+
+
 def recognise_kept_tensors(case: CulpritContext) -> Remedy | None:
     """Return how to keep the values without what they were computed from."""
     if case.row.kind not in _CONTAINERS or not (case.has_graph or case.on_device):

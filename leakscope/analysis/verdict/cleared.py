@@ -262,7 +262,10 @@ def may_leak(case: RunContext, path: int, trend: Trend | None) -> bool:
     least = 0.0
     if trend.reason is Reason.SCATTERED:
         # What ends near where it began has lost again what it gained in between.
-        least = policy.MOST_SHARE * highest if row.user else math.inf
+        _, y, _ = case.observations.series(path, HOST)
+        only_rose = bool((np.diff(y) >= -policy.ROW_NOISE_BYTES).all())
+        least = 0.0 if only_rose else policy.MOST_SHARE * highest
+        least = least if row.user else math.inf
         if _gained_little(case, policy.MOST_SHARE * gained):
             return False
     return gained >= max(policy.LITTLE_BYTES, least) and highest >= policy.LITTLE_BYTES

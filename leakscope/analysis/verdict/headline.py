@@ -14,6 +14,7 @@ from leakscope.analysis.accounting.terms import (
     NextCollection,
     has_stopped_by_the_end,
     next_collection,
+    unexplained_series,
 )
 from leakscope.analysis.columns.series import HOST
 from leakscope.analysis.findings.unnamed import LEAK_OR_SHAPES_TITLE, tree_trend
@@ -125,7 +126,8 @@ def _too_little(case: RunContext) -> list[str]:
     if track.is_timed and track.time_s[-1] < LOOP_SECONDS:
         grown = _grown_most(case)
         so_far = f"; {grown} so far" if grown else ""
-        longer = f"let it run for {LOOP_SECONDS} s or more"
+        enough = max(LOOP_SECONDS, math.ceil(2 * track.time_s[-1]))
+        longer = f"let it run for {enough} s or more"
         return [f"The run was too short for a verdict{so_far}: {longer}."]
     if not track.is_timed and track.step[-1] < LOOP_STEPS:
         return [f"The run was too short to tell anything: profile at least {LOOP_STEPS} steps."]
@@ -133,17 +135,23 @@ def _too_little(case: RunContext) -> list[str]:
     few = (
         f"The heap was read only {plural(looks, 'time')}, because each reading takes {pause:.1f} s"
     )
+    largest = _grown_most(case) or _largest(case)
+    few += f"; {largest}" if largest else ""
     allowed = max(1000, math.ceil(2 * pause) * 1000)
     return [f"{few}: profile longer, or allow longer pauses (--max-pause {allowed})."]
 
 
 def _grown_most(case: RunContext) -> str:
     """Return which of the user's containers grew most between two looks, if by much, in words."""
-    table = case.table
+    table, (_, private) = case.table, case.pool_series()
+    # Of nodes that lie in each other, each counts all below it: more than there is, added up.
+    limit = policy.REPLACED_FACTOR * float(np.ptp(private)) if len(private) else np.inf
     rises = {
-        path: float(known[-1] - known[0])
+        path: rise
         for path, values in enumerate(table.retained[HOST])
-        if table.latest[path].user and len(known := values[np.isfinite(values)]) > 1
+        if table.latest[path].user
+        and len(known := values[np.isfinite(values)]) > 1
+        and (rise := float(known[-1] - known[0])) <= limit
     }
     most = max(rises.values(), default=0.0)
     if most < policy.HARMLESS_BYTES:
@@ -152,6 +160,15 @@ def _grown_most(case: RunContext) -> str:
     largest = [path for path, rise in rises.items() if rise >= policy.MAIN_SHARE * most]
     path = max(largest, key=lambda path: (len(table.ancestors(path)), rises[path]))
     return f"{clipped(table.latest[path].name, LONGEST_NAME)} grew by {human_bytes(rises[path])}"
+
+
+def _largest(case: RunContext) -> str:
+    """Return which of the user's containers the last look found to be largest, in words."""
+    rows = [row for row in case.table.latest if row.user and row.length is not None]
+    row = max(rows, key=lambda row: (row.host_bytes, len(row.path)), default=None)
+    if row is None or row.host_bytes < policy.HARMLESS_BYTES:
+        return ""
+    return f"{clipped(row.name, LONGEST_NAME)} was the largest, {human_bytes(row.host_bytes)}"
 
 
 def _unread_steps(case: RunContext) -> str:
@@ -312,16 +329,33 @@ def _unaccounted(case: RunContext, growth: SearchResult, ledgers: list[Ledger]) 
     host, term = host_ledger(ledgers), growth.terms.get("unexplained")
     if host is None or term is None or case.is_watched or case.pool.is_bounded:
         return []
-    if not (term.trend.is_open or case.pool.is_growing):
-        return []
-    left = min(unexplained_bytes(ledgers), float(host.total_bytes))
-    if left < max(policy.NOTED_BYTES, policy.MOST_SHARE * host.total_bytes):
+    grown = float(host.total_bytes)
+    left = min(unexplained_bytes(ledgers), grown)
+    if left < max(policy.NOTED_BYTES, policy.MOST_SHARE * grown):
+        # Over the whole work, of which the ledger accounts for the last stretch.
+        grown, left = (
+            float(sizes[-1] - sizes[0]) if len(sizes) else 0.0
+            for _, sizes in (case.pool_series(), unexplained_series(case, growth.growers))
+        )
+        is_little = left < max(policy.NOTEWORTHY_BYTES, policy.MOST_SHARE * grown)
+        if term.trend.is_bounded or is_little:
+            return []
+    _, private = case.pool_series()
+    scatter = float(np.median(np.abs(np.diff(private)))) if len(private) > 1 else 0.0
+    if left < policy.SAMPLED_DEVIATIONS * scatter:
         return []
     trend = msgspec.structs.replace(term.trend, net_bytes=left)
     if first_touch(case, replace(term, trend=trend), growth.growers):
         return []
+    handed_out = (gauge.MALLOC_IN_USE, gauge.MAPPED_ANONYMOUS, gauge.MAPPED_ARENAS)
+    gains = [case.gauge_gain(name) for name in handed_out]
+    if (
+        None not in gains
+        and sum(max(gain or 0.0, 0.0) for gain in gains) < policy.MOST_SHARE * left
+    ):
+        return []  # it is free in the C heap, whatever the moment at which that was read
     text = (
-        f"Memory grew by {human_bytes(host.total_bytes)}, too unevenly to tell a leak from what "
+        f"Memory grew by {human_bytes(grown)}, too unevenly to tell a leak from what "
         f"rises and falls, and {human_bytes(left)} of it have no name: "
         f"{_further(case, case.pool.more_work)}."
     )

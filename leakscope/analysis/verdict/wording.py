@@ -124,7 +124,7 @@ def falsifier(row: CensusRow, grower: Grower, holders: list[str]) -> Falsifier:
             f"{' and fell back' if grower.falls_back else ''}. {reachable}",
         )
     return Falsifier(
-        text="A collection that frees it, or a longer rest than any so far, would prove otherwise.",
+        text="It is no leak if gc.collect() frees it, or if it rests for longer than it ever did.",
         result=f"{reachable} It grew through the last {grower.trend.points} readings.",
     )
 
