@@ -330,6 +330,8 @@ def shared_memory(since: float, older: set[str] | None = None) -> dict[str, int]
         return {}
     status = os.statvfs(_SHM)
     used = (status.f_blocks - status.f_bfree) * status.f_frsize
+    if not used and older:
+        older.clear()  # nothing lies there any more
     return {gauge.SHM: used, gauge.SHM_FILES: _files_made(since, older) if used else 0}
 
 

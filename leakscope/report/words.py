@@ -261,8 +261,8 @@ def growth_words(growth: str, phase: str, unit: str, *, falls_back: bool = True)
     if growth == "constant":
         return "The same amount each time."
     if unit in _UNITS_OF_TIME:
-        return "Kept: usually higher at each reading than at the one before."
-    return f"Kept: usually higher after each {unit or stretch} than after the one before."
+        return "Kept: grows with time, and nothing releases it."
+    return f"Kept: grows from {unit or stretch} to {unit or stretch}, and nothing releases it."
 
 
 def share_words(share: float, growth: str) -> str:

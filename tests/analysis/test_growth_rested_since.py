@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 from synthetic_runs import KIB, MIB, Program, State, Thing
 
 from leakscope.analysis.verdict.analyse import analyse
 from leakscope.model import gauge
+from leakscope.model.boundary import BoundaryKind
 from leakscope.model.report import RunVerdict
 from leakscope.model.run import Run
 
@@ -171,3 +173,30 @@ def test_a_step_that_may_be_due_and_what_else_was_released_acquit_nobody(
         replace(m, census=None) if m.boundary.epoch > 5 else m for m in recording.measurements
     ]
     assert analyse(run).verdict is RunVerdict.LEAK
+
+
+@pytest.mark.parametrize(
+    ("until", "memory_until", "is_leak"), [(320, 320, True), (80, 80, False), (320, 80, False)]
+)
+def test_of_two_looks_memory_between_them_tells(
+    until: int, memory_until: int, is_leak: bool
+) -> None:
+    state = Thing("state", lambda s: MIB * min(s.step, until), "dict", "dict")
+    program = Program(epochs=16, steps=20, validation=0, rss_noise=0.0).plant(state)
+    program.swell(lambda s: MIB * (min(s.step, memory_until) - min(s.step, until)))
+    run = program.gauge(gauge.MALLOC_FREE, lambda s: 2 * MIB).build()
+    measurements = run.recordings[0].measurements
+    last = measurements[-1]
+    by_time = []
+    for n, measurement in enumerate([*measurements[::4], last]):
+        looked_at = measurement is last or n == 8
+        step = measurement.boundary.step
+        kind = measurement.boundary.kind if measurement in (measurements[0], last) else "time"
+        boundary = msgspec.structs.replace(
+            measurement.boundary, index=n, kind=BoundaryKind(kind), phase="", time_s=float(n)
+        )
+        census = program.census_at(State(step=step)) if looked_at else None
+        by_time.append(replace(measurement, boundary=boundary, census=census))
+    measurements[:] = by_time
+    report = analyse(run)
+    assert (report.verdict is RunVerdict.LEAK) is is_leak, report.headline

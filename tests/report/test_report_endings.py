@@ -56,7 +56,7 @@ def test_a_shortage_is_reported_as_no_growth() -> None:
     report = msgspec.structs.replace(samples.leaking(), findings=[ending()])
     cards = render_html(report).partition('id="findings"')[2].partition("</article>")[0]
     assert "Memory ran out" in cards
-    for growing in ("Share of", "Kept: usually", "0 %"):
+    for growing in ("Share of", "Kept: grows", "0 %"):
         assert growing not in cards
     (slack,) = finding_views([samples.slack_finding()])
     assert slack.share

@@ -326,13 +326,16 @@ def find_carriers(case: RunContext, trends: dict[int, Trend]) -> dict[tuple[int,
         rises = np.diff(y)
         if not len(rises) or (rises < -policy.ROW_NOISE_BYTES).any():
             continue
-        if is_user and _jumps(rises, np.diff(case.track.work[at[columns]])):
+        # Read by time, in two looks: memory between them shows no jump.
+        is_steady = case.track.is_timed and len(rises) == 1 and pool.reason is Reason.STEADY
+        if is_user and not is_steady and _jumps(rises, np.diff(case.track.work[at[columns]])):
             continue  # it may have got another name
         if is_user:
             whole = case.read_between(at[columns], read, private[read])
         else:
             whole = unnamed_at(case, columns)
-        least = max(policy.MOST_SHARE * float(whole[-1] - whole[0]), policy.GAUGE_NOISE_BYTES)
+        part = policy.MAIN_SHARE if is_steady else policy.MOST_SHARE
+        least = max(part * float(whole[-1] - whole[0]), policy.GAUGE_NOISE_BYTES)
         if y[-1] - y[0] < least or _grew_without(whole, y, case.track.work[at[columns]]):
             continue
         observed = np.union1d(case.observations.columns(path), columns)

@@ -264,6 +264,8 @@ def may_leak(case: RunContext, path: int, trend: Trend | None) -> bool:
         # What ends near where it began has lost again what it gained in between.
         _, y, _ = case.observations.series(path, HOST)
         only_rose = bool((np.diff(y) >= -policy.ROW_NOISE_BYTES).all())
+        if not only_rose and y[-1] <= y[:-1].max() + policy.ROW_NOISE_BYTES:
+            return False  # it was as high before, and fell in between
         least = 0.0 if only_rose else policy.MOST_SHARE * highest
         least = least if row.user else math.inf
         if _gained_little(case, policy.MOST_SHARE * gained):

@@ -470,11 +470,13 @@ def earlier_growth(case: RunContext, cleared: list[Cleared]) -> str:
         return ""
     done, sizes = case.pool_series()
     kept = np.minimum.accumulate(sizes[::-1])[::-1]
-    grown = float(kept[-1] - kept[0])
+    # The last reading may be the top of a tooth: the level is what the last third keeps.
+    level = float(kept[done >= done[0] + policy.LATE_SHARE * (done[-1] - done[0])][0])
+    grown = level - float(kept[0])
     if grown < policy.NOTEWORTHY_BYTES:
         return ""
     step = max(policy.GAUGE_NOISE_BYTES, policy.STEP_SHARE * grown)
-    rests_from = float(done[np.argmax(kept >= kept[-1] - step)])
+    rests_from = float(done[np.argmax(kept >= level - step)])
     filled = [
         each
         for each in cleared
@@ -483,6 +485,8 @@ def earlier_growth(case: RunContext, cleared: list[Cleared]) -> str:
     most = max(filled, key=lambda each: each.total_bytes, default=None)
     which = f", most of it {clipped(most.name, LONGEST_NAME)}" if most else ""
     until = f"{case.unit.name} {human_count(math.ceil(rests_from))}"
+    if case.unit.name == "minute" and rests_from < 1:
+        until = f"second {math.ceil(60 * rests_from)}"
     return f" Memory grew by {human_bytes(grown)} until {until}{which}, and is flat since."
 
 
