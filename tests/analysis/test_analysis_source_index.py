@@ -491,3 +491,16 @@ def test_the_functions_of_libraries_that_get_what_a_line_makes(
     index = SourceIndex({"/p/train.py": HANDING}, "/p")
     found = index.handed_to("/p/train.py", line)
     assert sorted(found) == sorted((name, f"train.py:{at}") for name, at in takers)
+
+
+@pytest.mark.parametrize(
+    ("file", "shown"),
+    [
+        ("/opt/python/3.11.7/lib/python3.11/threading.py", "lib/python3.11/threading.py:9"),
+        ("/usr/lib64/python3.12/site-packages/a/b.py", "lib/python3.12/site-packages/a/b.py:9"),
+        ("/p/lib/other.py", "lib/other.py:9"),
+        ("/elsewhere/lib/other.py", "/elsewhere/lib/other.py:9"),
+    ],
+)
+def test_of_installed_files_the_folders_above_are_left_out(file: str, shown: str) -> None:
+    assert SourceIndex({"/p/train.py": "x = 1\n"}, "/p").location(file, 9) == shown

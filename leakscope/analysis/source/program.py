@@ -459,6 +459,10 @@ def _import_names(file: str) -> tuple[str, ...]:
     return tuple(tail for tail in tails if tail and not tail.startswith("."))
 
 
+_INSTALLED = re.compile(r"^/.*?/lib(?:64)?/(?=python\d)")
+"""The folders above those of an interpreter's own and installed files."""
+
+
 class SourceFiles:
     """Texts by path, as recorded; one text recorded under two paths counts once."""
 
@@ -540,12 +544,16 @@ class SourceFiles:
         return path
 
     def location(self, file: str, line: int) -> str:
-        """Return ``train.py:12`` as a person would write it, ``In [5]:3`` of a cell."""
+        """Return ``train.py:12`` as a person would write it, ``In [5]:3`` of a cell, and
+        ``lib/python3.11/threading.py:9`` wherever that lies.
+        """
         if file == NOTEBOOK and self._titles:
             file, line = self._cells.place(line)
         if file in self._titles:
             return f"{self._titles[file]}:{line}"
-        return f"{self.relative(self.find(file) or file)}:{line}"
+        path = self.relative(self.find(file) or file)
+        # Of a library's or Python's own file nobody needs the folders above.
+        return f"{_INSTALLED.sub('lib/', path, count=1)}:{line}"
 
     def line_in_text(self, file: str, line: int) -> int:
         """Return the line of the text that stands for a file: all cells of a notebook are one."""
