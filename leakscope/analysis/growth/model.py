@@ -13,8 +13,9 @@ the census, a count. Its numbers are in ``policy``, the mathematics of its steps
 3. *Growing*: the tail's slope is above zero with its interval (Theil and Sen's slope with Sen's
    interval at 99 %; Kendall's score for few readings), it rises in at least three rises that are no
    jumps, it takes a fifth of the run, and it is longer than the longest rest before.
-   *Bounded*: the tail is flat and twice as long as any rest before, or the curve has settled, or
-   the series came back late to its least. *Inconclusive*: neither; ``more_work`` is how much more
+   *Bounded*: the tail is flat and twice as long as any rest before, or the curve has settled and
+   hardly rises in its last third, or the series came back late to its least, but not at the very
+   end for the first time. *Inconclusive*: neither; ``more_work`` is how much more
    work would decide, where that can be estimated. So is an exact series that rose less, over most
    of the work, than before, and was not read in there, or less than half as fast in its last gap,
    where it was read more seldom; and one whose releases took more than half
@@ -255,9 +256,9 @@ def _is_given_up_at_the_end(series: Series) -> bool:
     x, y = series.x, series.y
     high = np.flatnonzero(y > y.min() + policy.CONSIDERABLE_SHARE * float(np.ptp(y)))
     last = int(high[-1])
-    is_last_alone = last == len(x) - 2
     if last == len(x) - 1:
         return False
+    is_last_alone = last == len(x) - 2
     if not is_last_alone and x[-1] - x[last] > policy.LITTLE_SHARE * series.span:
         return False
     return judge_growth(x[: last + 1], y[: last + 1], noise=series.noise).is_growing
@@ -275,15 +276,15 @@ def _settling(series: Series, constant: float) -> GrowthJudgement:
     """Judge growth that approaches a level, by how much of the way it has come."""
     begin = float(series.x[0])
     left = policy.SETTLED * constant - series.span
-    if left <= 0 and not _rises_beyond_its_curve(series, constant):
+    if left <= 0 and not _rises_on(series):
         return _concluded(series, TrendVerdict.BOUNDED, Reason.SETTLED, begin)
     more = _further(series, left if left > 0 else series.span)
     return _concluded(series, TrendVerdict.INCONCLUSIVE, Reason.SETTLING, begin, more_work=more)
 
 
-def _rises_beyond_its_curve(series: Series, constant: float) -> bool:
-    """Return whether the last third of what has settled rises, by more than twice what the approach
-    to its level leaves for it: something else may go on growing.
+def _rises_on(series: Series) -> bool:
+    """Return whether the last third of what has settled still rises, by a part of all that it rose
+    by: something else may go on growing.
     """
     x, y = series.kept_x, series.kept_y
     late = x >= x[-1] - (1 - policy.LATE_SHARE) * series.span
@@ -291,7 +292,7 @@ def _rises_beyond_its_curve(series: Series, constant: float) -> bool:
         return False
     slope = theil_sen(x[late], y[late], policy.Z_INTERVAL)
     risen = slope.rate * float(x[late][-1] - x[late][0])
-    return bool(slope.low > 0 and risen > max(4 * series.noise, policy.STEP_SHARE * series.rise))
+    return bool(slope.low > 0 and risen > max(series.noise, policy.STEP_SHARE * series.rise))
 
 
 def _judge_tail(series: Series, shape: Shape) -> GrowthJudgement:

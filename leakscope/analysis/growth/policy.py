@@ -116,7 +116,7 @@ GAUGE_NOISE_BYTES = float(1 << 20)
 """Resident memory moves by pages, arenas and stacks without any leak; so does garbage. What gains
 less neither carries the growth of memory nor pins free memory, and isn't worth a note."""
 SAMPLED_DEVIATIONS = 3.0
-"""Standard deviations of an estimate from samples that count as noise."""
+"""Deviations of what scatters, an estimate from samples or readings of memory, that are noise."""
 ROW_NOISE_BYTES = 4096.0
 """Retained sizes are exact, but tables of dicts and lists are over-allocated in small jumps."""
 ELSEWHERE_NOISE_BYTES = float(1 << 16)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import msgspec
@@ -266,8 +265,9 @@ def may_leak(case: RunContext, path: int, trend: Trend | None) -> bool:
         only_rose = bool((np.diff(y) >= -policy.ROW_NOISE_BYTES).all())
         if not only_rose and y[-1] <= y[:-1].max() + policy.ROW_NOISE_BYTES:
             return False  # it was as high before, and fell in between
+        if not row.user:
+            return False
         least = 0.0 if only_rose else policy.MOST_SHARE * highest
-        least = least if row.user else math.inf
         if _gained_little(case, policy.MOST_SHARE * gained):
             return False
     return gained >= max(policy.LITTLE_BYTES, least) and highest >= policy.LITTLE_BYTES

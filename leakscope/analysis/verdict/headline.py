@@ -340,6 +340,7 @@ def _unaccounted(case: RunContext, growth: SearchResult, ledgers: list[Ledger]) 
         is_little = left < max(policy.NOTEWORTHY_BYTES, policy.MOST_SHARE * grown)
         if term.trend.is_bounded or is_little:
             return []
+        left = min(left, grown)
     _, private = case.pool_series()
     scatter = float(np.median(np.abs(np.diff(private)))) if len(private) > 1 else 0.0
     if left < policy.SAMPLED_DEVIATIONS * scatter:
@@ -356,7 +357,7 @@ def _unaccounted(case: RunContext, growth: SearchResult, ledgers: list[Ledger]) 
         return []  # it is free in the C heap, whatever the moment at which that was read
     text = (
         f"Memory grew by {human_bytes(grown)}, too unevenly to tell a leak from what "
-        f"rises and falls, and {human_bytes(left)} of it have no name: "
+        f"rises and falls, and {human_bytes(left)} of it has no name: "
         f"{_further(case, case.pool.more_work)}."
     )
     return [text]
