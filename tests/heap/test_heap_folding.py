@@ -6,7 +6,9 @@ import gc
 import random
 import sys
 from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable
 from dataclasses import replace
+from datetime import date
 from itertools import pairwise
 from typing import Any
 
@@ -23,10 +25,11 @@ pytestmark = pytest.mark.skipif(not can_seal(), reason="only the native walker f
 NAMES = [sys.intern(f"a{i}") for i in range(500)]
 """Of attributes: of one without another reference CPython's cache of lookups may have one."""
 LABELS = [f"label {i}" * (i + 1) for i in range(8)]
+DAYS = [date(2026, 1, 1 + i) for i in range(8)]
 
 
 class Plain:
-    pass
+    key: object
 
 
 class Slots:
@@ -50,6 +53,7 @@ def _atom(chance: random.Random) -> object:
         7**n if n < 1500 else n,
     ]
     kinds += ["x" * (n % 700), f"{n}\u20ac", bytes(n % 90), (), True]
+    kinds += [chance.choice(DAYS), date(2026, 1, 1 + n % 31)]
     return chance.choice(kinds)
 
 
@@ -59,6 +63,10 @@ def _fill(chance: random.Random, container: Any, items: list[Any]) -> None:
     elif isinstance(container, dict):
         for item in items:
             key = chance.choice([f"key {chance.randrange(10**6)}", "id", "name", chance.random()])
+            if type(item) is Plain and chance.random() < 0.3:
+                item.key = key = f"own key {chance.randrange(10**6)}"
+            elif type(item) is str and chance.random() < 0.5:
+                key = item
             container[key] = item
     elif isinstance(container, set):
         container.update(item for item in items if type(item) in (str, float, int, bytes))
@@ -104,9 +112,8 @@ def _answer(result: WalkResult) -> dict[str, object]:
     for i, obj in enumerate(nodes.objects):
         if not nodes.selected[i]:
             continue
-        groups = {
-            g.type: g.count for g in nodes.holds[i] if g.type not in (int, float, str, bytes, tuple)
-        }
+        leaves = (int, float, str, bytes, tuple, date)
+        groups = {g.type: g.count for g in nodes.holds[i] if g.type not in leaves}
         above, dominator = nodes.parent[i], nodes.dominator[i]
         rows[id(obj)] = (
             type(obj),
@@ -171,7 +178,55 @@ def test_what_is_new_in_folded_objects_is_not_elsewhere() -> None:
     assert walk(replace(request, folds=False)).scratch_bytes > 20_000 * 100
 
 
+def _plain(**attributes: object) -> Plain:
+    plain = Plain()
+    vars(plain).update(attributes)
+    return plain
+
+
+def _by_own_key(count: int) -> object:
+    return {record.key: record for record in (_plain(key=f"own key {n}") for n in range(count))}
+
+
+SHARING: dict[str, Callable[[int], object]] = {
+    "objects of few days": lambda count: {(n * 1000, DAYS[n % 8]): n + 0.5 for n in range(count)},
+    "records under a key of their own": _by_own_key,
+    "texts under themselves": lambda count: {text: text for text in map(str, range(1000, count))},
+    "records that refer to few others": lambda count: [
+        [_plain(n=n) for n in range(8)],
+        [[other, n + 0.5] for n, other in enumerate([_plain()] * count)],
+    ],
+    "records of one that nothing else refers to": lambda count: [
+        _plain(of=other, n=n + 0.5) for n, other in enumerate([_plain(n=8)] * count)
+    ],
+}
+
+
+@pytest.mark.parametrize("sharing", SHARING)
+def test_records_that_refer_to_what_others_hold_too_are_folded(sharing: str) -> None:
+    request = WalkRequest([SHARING[sharing](20_000)], folds=True)
+    folded, unfolded = walk(request), walk(replace(request, folds=False))
+    assert folded.heap_bytes == unfolded.heap_bytes
+    assert folded.objects == unfolded.objects
+    assert folded.scratch_bytes < 20_000 * 30
+
+
 LEAKS = {
+    "a list in what many records refer to": """
+        class Session:
+            def __init__(self):
+                self.cache = []
+        class Record:
+            def __init__(self, i, session):
+                self.id, self.session = i * 1000, session
+        sessions = [Session() for _ in range(7)]
+        records = [Record(i, sessions[i % 7]) for i in range(20_000)]
+        del sessions
+        look()
+        for _ in range(4):
+            records[3].session.cache.append(bytes(40_000))
+            look()
+    """,
     "a list in one of many dicts": """
         records = [{"id": i * 1000, "box": [i + 0.5], "cache": []} for i in range(20_000)]
         look()
@@ -193,13 +248,19 @@ LEAKS = {
 }
 
 
+NAMES_OF_LEAKS = {
+    "a list in what many records refer to": "records[*].session.cache",
+    "a list in one of many dicts": "records[*]['cache']",
+}
+
+
 @pytest.mark.parametrize("scope", [CensusScope.FOCUSED, CensusScope.FULL], ids=["focused", "full"])
 @pytest.mark.parametrize("leak", LEAKS)
 def test_what_grows_deep_in_a_large_dataset_has_its_name(
     leak: str, scope: CensusScope, run_program: RunProgram
 ) -> None:
     taken = run_program(LEAKS[leak], scope=scope, cutoff_bytes=16384)
-    name = "records[*]['cache']" if "list" in leak else "records[*].cache"
+    name = NAMES_OF_LEAKS.get(leak, "records[*].cache")
     sizes = [
         next((row.host_bytes for row in census.rows if row.path.endswith(name)), 0)
         for census in taken.censuses

@@ -77,29 +77,29 @@ static uint32_t rejoin(Walk *w, uint32_t source, uint64_t entry) {
     return enqueue(w, target, w->types[node->type].rank) < 0 ? NONE : target;
 }
 
-static uint32_t settle(Walk *w, uint32_t source, PyObject *object, uint64_t key) {
+static uint32_t settle(Walk *w, uint32_t source, PyObject *object, uint64_t key, PyObject *name) {
     if (w->n_pinned)
         note_referrer(w, source, object);
     uint64_t entry = find_entry(&w->index, key);
-    return entry                       ? rejoin(w, source, entry)
-           : fold(w, source, object) ? NONE
-                                       : meet(w, source, object);
+    return entry                             ? rejoin(w, source, entry)
+           : fold(w, source, object, name) ? NONE
+                                             : meet(w, source, object);
 }
 
 static void follow(Walk *w, Pending *edge) {
     if (edge->may_be_parcel) {
-        if (fold_parcel(w, edge->source, edge->object))
+        if (fold_parcel(w, edge->source, edge->object, edge->name))
             return;
         edge->key = key_of(w, edge->object);
     }
-    uint32_t target = settle(w, edge->source, edge->object, edge->key);
+    uint32_t target = settle(w, edge->source, edge->object, edge->key, edge->name);
     if (target != NONE)
         add_edge(w, edge->source, target);
 }
 
 /* Return where an edge leads in this phase, without adding it; NONE where it leads nowhere. */
 uint32_t follow_edge(Walk *w, uint32_t source, PyObject *object) {
-    return settle(w, source, object, key_of(w, object));
+    return settle(w, source, object, key_of(w, object), NULL);
 }
 
 /* The object of an edge has come from memory: fold it, or send for its place in the index. What can
@@ -107,7 +107,7 @@ uint32_t follow_edge(Walk *w, uint32_t source, PyObject *object) {
  * which only the hidden phase walks, or if it was sealed. */
 static inline void arrive(Walk *w, Pending *edge) {
     int may_have_node = w->phase == PHASE_HIDDEN || w->resumed || w->n_pinned;
-    if (!may_have_node && fold(w, edge->source, edge->object)) {
+    if (!may_have_node && fold(w, edge->source, edge->object, edge->name)) {
         edge->object = NULL;
         return;
     }
@@ -136,17 +136,19 @@ static void follow_all(Walk *w) {
         follow_first(w);
 }
 
-static inline void see(Walk *w, PyObject *object) {
+static inline void see_entry(Walk *w, PyObject *object, PyObject *name) {
     if (is_nothing(object))
         return;
     if (w->n_pending == LAG)
         follow_first(w);
     __builtin_prefetch(object);
     w->pending[(w->first_pending + w->n_pending++) % LAG] =
-        (Pending){object, 0, w->order.items[w->order.head - 1], 0};
+        (Pending){object, name, 0, w->order.items[w->order.head - 1], 0};
     if (w->n_pending - w->n_arrived > NEAR)
         arrive(w, &w->pending[(w->first_pending + w->n_arrived++) % LAG]);
 }
+
+static inline void see(Walk *w, PyObject *object) { see_entry(w, object, NULL); }
 
 static int visit(PyObject *object, void *argument) {
     Walk *w = argument;
@@ -167,7 +169,7 @@ static void traverse_texts(Walk *w, PyObject *const *entries, Py_ssize_t count) 
         if (entries[2 * i + 1] == NULL)
             continue;
         __builtin_prefetch(entries[2 * i]);
-        see(w, entries[2 * i + 1]);
+        see_entry(w, entries[2 * i + 1], entries[2 * i]);
     }
     for (Py_ssize_t i = 0; i < count && !w->failed; i++) /* as visit_text_keys() does */
         if (entries[2 * i + 1] != NULL && Py_REFCNT(entries[2 * i]) == 1)

@@ -4,10 +4,10 @@
  * else the heap looks like. The same holds for a parcel: a container to which only another refers, with all
  * that only it keeps. A list of a million records so has a node of its own and none for its records.
  *
- * A parcel may also refer to numbers and texts that others hold too. These get nodes; the edges to them begin
- * at a node that stands for all parcels of a container. It weighs nothing, has no object, and is reached when
- * the parcels would have been, so that names and dominators are those of a walk that folds nothing but numbers
- * and texts.
+ * A parcel may also refer to numbers and texts that others hold too, and to few objects that have nodes in any
+ * case. These edges begin at a node that stands for all parcels of a container. It weighs nothing, has no
+ * object, and is reached when the parcels would have been, so that names and dominators are those of a walk that
+ * folds nothing but numbers and texts.
  */
 #include "walk.h"
 
@@ -17,6 +17,8 @@
 #define MOST_LEVELS 6   /* of containers in each other in a parcel */
 #define MOST_INNER 64   /* containers of a parcel */
 #define MOST_SHARED 64  /* what a parcel refers to and others hold too */
+#define MOST_MET 4      /* of these, what is neither number nor text nor another leaf */
+#define MOST_AWAITED (1u << (AWAITED_BITS - 1))
 #define MOST_LUCK 64
 #define LUCK_OF_SUCCESS 4
 #define UNLUCKY (-32) /* below it one object of a type in so many is tried */
@@ -37,18 +39,23 @@ static inline uint64_t atom_bytes(Walk *w, PyObject *object, PyTypeObject *type)
     return number == NONE ? FOLD_LIMIT : shallow_bytes(object, &w->types[number]);
 }
 
+static inline uint64_t small_bytes(Walk *w, PyObject *object) {
+    PyTypeObject *type = Py_TYPE(object);
+    return is_atomic(type) ? atom_bytes(w, object, type) : FOLD_LIMIT;
+}
+
 /* Bytes of a small number or text that only its container refers to; 0 for any other object. */
 uint64_t folded_bytes(Walk *w, PyObject *object) {
-    PyTypeObject *type = Py_TYPE(object);
-    if (Py_REFCNT(object) != 1 || !is_atomic(type))
-        return 0;
-    uint64_t bytes = atom_bytes(w, object, type);
+    uint64_t bytes = Py_REFCNT(object) == 1 ? small_bytes(w, object) : FOLD_LIMIT;
     return bytes < FOLD_LIMIT ? bytes : 0;
 }
 
-int fold(Walk *w, uint32_t source, PyObject *object) {
-    uint64_t bytes = folded_bytes(w, object);
-    if (bytes == 0)
+/* Fold a small number or text into the node that refers to it, if nothing else does; a dict may have it under
+ * itself as the key. */
+int fold(Walk *w, uint32_t source, PyObject *object, PyObject *key) {
+    int is_alone = Py_REFCNT(object) == 1 || (object == key && Py_REFCNT(object) == 2);
+    uint64_t bytes = is_alone ? small_bytes(w, object) : FOLD_LIMIT;
+    if (bytes >= FOLD_LIMIT)
         return 0;
     w->nodes[source].bytes += bytes;
     if (is_counted(w, w->phase)) {
@@ -114,17 +121,19 @@ typedef struct {
     Walk *walk;
     uint64_t bytes;
     uint64_t left; /* so many more bytes, with what others hold too, and something in it may be worth a row */
-    uint32_t n_objects, n_inner, n_shared, level;
+    uint32_t n_objects, n_inner, n_shared, n_met, level, source;
+    int is_awaited; /* it fails for what comes to be met through it */
     PyObject *entered; /* whose contents are taken */
+    PyObject *key;     /* under which a dict has the parcel; NULL where none has */
     PyObject *inner[MOST_INNER];
     SharedAtom shared[MOST_SHARED];
 } Parcel;
 
-static int share(Parcel *p, PyObject *object, uint64_t bytes) {
+static int share(Parcel *p, PyObject *object, uint64_t bytes, int is_leaf) {
     if (p->n_shared == MOST_SHARED || bytes >= p->left)
         return -1;
     p->left -= bytes;
-    p->shared[p->n_shared++] = (SharedAtom){object, p->level};
+    p->shared[p->n_shared++] = (SharedAtom){object, p->level, (uint32_t)is_leaf};
     return 0;
 }
 
@@ -132,12 +141,54 @@ static inline int take_atom(Parcel *p, PyObject *object, PyTypeObject *type) {
     uint64_t bytes = atom_bytes(p->walk, object, type);
     if (bytes >= FOLD_LIMIT || bytes >= p->left)
         return -1;
-    if (Py_REFCNT(object) != 1)
-        return share(p, object, bytes);
+    int is_own = Py_REFCNT(object) == 1 || (object == p->key && Py_REFCNT(object) == 2);
+    if (!is_own)
+        return share(p, object, bytes, 1);
     p->left -= bytes;
     p->bytes += bytes;
     p->n_objects++;
     return 0;
+}
+
+/* What others hold too is part of no parcel. A leaf is shared as numbers and texts are. Anything else has to be
+ * met on another way, which names it: then no parcel dominates it, and an edge to it is all that is needed.
+ * Where it isn't met yet, the first object that refers to it gets a node, is entered before those that are
+ * folded after it, and meets it. */
+
+static Awaited *place_of(const Walk *w, PyObject *object) {
+    size_t at = ((uintptr_t)object >> 4) * 0x9E3779B97F4A7C15ull >> (64 - AWAITED_BITS);
+    while (w->awaited[at].object && w->awaited[at].object != object)
+        at = (at + 1) & (((size_t)1 << AWAITED_BITS) - 1);
+    return &w->awaited[at];
+}
+
+/* Say whether an object that is not met yet will have been when the parcel would have been entered. */
+static int is_awaited(Parcel *p, PyObject *object) {
+    Walk *w = p->walk;
+    if (w->awaited == NULL && (w->awaited = fresh(w, (size_t)1 << AWAITED_BITS, sizeof *w->awaited)) == NULL)
+        return 0;
+    Awaited *awaited = place_of(w, object);
+    if (awaited->object)
+        return awaited->level <= p->level && (awaited->level == 1 || awaited->source == p->source);
+    if (w->n_awaited == MOST_AWAITED)
+        return 0;
+    w->n_awaited++;
+    *awaited = (Awaited){object, p->source, p->level};
+    p->is_awaited = 1;
+    return 0;
+}
+
+static int take_shared(Parcel *p, PyObject *object, uint32_t number) {
+    Walk *w = p->walk;
+    PyTypeObject *type = w->types[number].type;
+    int is_empty_tuple = type == &PyTuple_Type && Py_SIZE(object) == 0; /* there is only this one */
+    if (is_empty_tuple || (!PyType_IS_GC(type) && folds(w, number)))
+        return share(p, object, shallow_bytes(object, &w->types[number]), 1);
+    /* It is reported who else holds what gathers objects, and what many objects of a container are held by. */
+    if (!folds(w, number) || gathers(type) || p->n_met++ == MOST_MET)
+        return -1;
+    int is_met = find_entry(&w->index, key_of(w, object)) != 0;
+    return is_met || is_awaited(p, object) ? share(p, object, 0, 0) : -1;
 }
 
 static int take_container(Parcel *p, PyObject *object);
@@ -197,10 +248,8 @@ static int take_container(Parcel *p, PyObject *object) {
     Walk *w = p->walk;
     PyTypeObject *type = Py_TYPE(object);
     uint32_t number = known_type_number(w, type);
-    if (Py_REFCNT(object) != 1 && number != NONE) {
-        int is_atom = type == &PyTuple_Type && Py_SIZE(object) == 0; /* there is only this one */
-        return is_atom ? share(p, object, shallow_bytes(object, &w->types[number])) : -1;
-    }
+    if (Py_REFCNT(object) != 1 && number != NONE)
+        return take_shared(p, object, number);
     if (number == NONE || !folds(w, number) || p->n_inner == MOST_INNER || p->level == MOST_LEVELS)
         return -1;
     const TypeFacts facts = w->types[number];
@@ -297,12 +346,14 @@ static void add_shared(Walk *w, uint32_t source, const SharedAtom *atom) {
         batch->levels = atom->level;
 }
 
-/* Return the atoms, one after the other, to which a node of a batch refers; NULL after the last. */
-PyObject *shared_by_batch(const Walk *w, uint32_t number, size_t *at) {
+/* Return the objects, one after the other, to which a node of a batch refers; NULL after the last. Only leaves
+ * are met through it, as they have no row that would have to be named. */
+PyObject *shared_by_batch(Walk *w, uint32_t number, size_t *at) {
     const Batch *batch = &w->batches[BATCH_OF(w->nodes[number].key)];
     while (*at < batch->count) {
         const SharedAtom *atom = &w->shared[batch->first + (*at)++];
-        if (atom->level == LEVEL_OF(w->nodes[number].key))
+        if (atom->level == LEVEL_OF(w->nodes[number].key) &&
+            (atom->is_leaf || find_entry(&w->index, key_of(w, atom->object))))
             return atom->object;
     }
     return NULL;
@@ -361,16 +412,21 @@ static void note_luck(Walk *w, PyObject *object, int change) {
         w->types[number].luck = (int8_t)(luck > MOST_LUCK ? MOST_LUCK : luck < -MOST_LUCK ? -MOST_LUCK : luck);
 }
 
-/* Fold an object with all that it keeps into the node that refers to it; say whether that could be. */
-int fold_parcel(Walk *w, uint32_t source, PyObject *object) {
+/* Fold an object with all that it keeps into the node that refers to it; say whether that could be. A dict
+ * may have it under a text of its own: a record by its name. */
+int fold_parcel(Walk *w, uint32_t source, PyObject *object, PyObject *key) {
     Parcel p;
     p.walk = w;
+    p.key = key;
     p.bytes = 0;
     p.left = w->request.cutoff;
-    p.n_objects = p.n_inner = p.n_shared = p.level = 0;
+    p.n_objects = p.n_inner = p.n_shared = p.n_met = p.level = 0;
+    p.source = source;
+    p.is_awaited = 0;
     p.entered = NULL;
     if (w->failed || take_container(&p, object) < 0) {
-        note_luck(w, object, -1);
+        if (!p.is_awaited)
+            note_luck(w, object, -1);
         return 0;
     }
     note_luck(w, object, LUCK_OF_SUCCESS);

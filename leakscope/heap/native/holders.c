@@ -63,7 +63,7 @@ static uint32_t shared_in_batch(const Walk *w, const Tree *t, uint32_t container
 }
 
 /* Instances are referred to by much that belongs to them; by such as these things are gathered. */
-static int gathers(const PyTypeObject *type) {
+int gathers(const PyTypeObject *type) {
     for (const PyTypeObject *base = type; base; base = base->tp_base)
         if (base == &PyList_Type || base == &PyDict_Type || base == &PySet_Type ||
             strcmp(base->tp_name, "collections.deque") == 0)

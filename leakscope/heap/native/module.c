@@ -166,6 +166,7 @@ static void release(Walk *w, Tree *t, Choice *c) {
     drop(w, w->batches);
     drop(w, w->shared);
     drop(w, w->in_parcels.pages);
+    drop(w, w->awaited);
 }
 
 static void let_go(Walk *w) {

@@ -102,6 +102,7 @@ typedef struct {
 #define LAG 32
 typedef struct {
     PyObject *object; /* NULL: it was folded */
+    PyObject *name;   /* the text that is its key in a dict; NULL elsewhere */
     uint64_t key;
     uint32_t source, may_be_parcel;
 } Pending;
@@ -193,11 +194,21 @@ typedef struct {
     Kind kind;
 } Parcels;
 
-/* A number or text to which a parcel refers, and others too. */
+/* What a parcel refers to, and others too. */
 typedef struct {
     PyObject *object;
-    uint32_t level; /* in how many containers of the parcel it lies */
+    uint32_t level : 31; /* in how many containers of the parcel it lies */
+    uint32_t is_leaf : 1; /* a number, a text or another object that refers to nothing */
 } SharedAtom;
+
+#define AWAITED_BITS 13
+
+/* An object that others hold too and that a node which waits to be entered refers to. */
+typedef struct {
+    PyObject *object;
+    uint32_t source; /* the node through which that one was found */
+    uint32_t level;  /* in how many containers, from that one inwards, it lies */
+} Awaited;
 
 /* Those of parcels of a container that come in a row. */
 typedef struct {
@@ -273,6 +284,8 @@ typedef struct {
     size_t n_shared, cap_shared;
     Batch *batches;
     size_t n_batches, cap_batches;
+    Awaited *awaited; /* by address; NULL where there are none */
+    uint32_t n_awaited;
     Addresses in_parcels; /* what the collector tracks of parcels, where its lists are gone through */
     uint32_t passed_by; /* objects that could have been parcels and were not tried */
     uint64_t folded_by_user;
@@ -486,10 +499,10 @@ uint32_t reserve(Walk *w, PyObject *object, int phase);
 /* folding.c: what needs no node of its own. */
 int prepare_folding(void);
 uint64_t folded_bytes(Walk *w, PyObject *object);
-int fold(Walk *w, uint32_t source, PyObject *object);
+int fold(Walk *w, uint32_t source, PyObject *object, PyObject *key);
 int may_be_parcel(Walk *w, uint32_t source, PyObject *object);
-int fold_parcel(Walk *w, uint32_t source, PyObject *object);
-PyObject *shared_by_batch(const Walk *w, uint32_t number, size_t *at);
+int fold_parcel(Walk *w, uint32_t source, PyObject *object, PyObject *key);
+PyObject *shared_by_batch(Walk *w, uint32_t number, size_t *at);
 void follow_batch(Walk *w, uint32_t number);
 void group_parcels(Walk *w, const Choice *c);
 
@@ -616,6 +629,7 @@ int group_children(Walk *w, const Tree *t, Choice *c);
 Kind *add_kind(Walk *w, Kinds *kinds, uint32_t type, uint64_t bytes, PyObject *sample);
 
 /* holders.c */
+int gathers(const PyTypeObject *type);
 void find_holders(Walk *w, const Tree *t, Choice *c, Numbers *named);
 void index_samples(Walk *w, Choice *c);
 PyObject *others_as_list(const Choice *c, size_t row);
