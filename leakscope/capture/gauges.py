@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from leakscope.capture import policy
 from leakscope.capture.dispatch import Guard
 from leakscope.heap.anatomy import locals_of
+from leakscope.heap.bytecode import LoopPass
 from leakscope.heap.compiled_code import compiled_code
 from leakscope.model import gauge
 from leakscope.model.census import Waiting
@@ -465,6 +466,28 @@ class WaitingReader:
     def gauges(self) -> dict[str, int]:
         """Return how many run each function of which many are alive."""
         return {gauge.waiting(group.key): group.count for group in self._taker.waiting()}
+
+
+class Loops(Protocol):
+    """What :class:`leakscope.heap.CensusTaker` offers."""
+
+    def loop(self) -> LoopPass | None:
+        """Return how far the outermost loop has come."""
+
+
+class LoopReader:
+    """Reads how far the outermost loop has come; a source of gauges at boundaries by time."""
+
+    name = "loop"
+    slow = False
+
+    def __init__(self, taker: Loops) -> None:
+        self._taker = taker
+
+    def gauges(self) -> dict[str, int]:
+        """Return the passes through the loop, by where it begins; nothing where none is counted."""
+        loop = self._taker.loop()
+        return {} if loop is None else {gauge.loop(loop.file, loop.line): loop.done}
 
 
 class CopiedShares(Protocol):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from leakscope.capture import policy
 from leakscope.capture.budget import Due, Pauses
 from leakscope.capture.dispatch import Guard
-from leakscope.capture.gauges import OwnMemory, Reader, SlowGauges
+from leakscope.capture.gauges import LoopReader, OwnMemory, Reader, SlowGauges
 from leakscope.capture.profiles import HistoryWindows
 from leakscope.capture.sites import SourceTexts
 from leakscope.capture.tracing import AllocationWindows
@@ -87,7 +87,8 @@ class Measuring:
         readers = list(probes)
         self.windows = windows
         self._history = history
-        self._fast = [probe for probe in readers if not probe.slow]
+        self._by_time = [probe for probe in readers if isinstance(probe, LoopReader)]
+        self._fast = [probe for probe in readers if not probe.slow and probe not in self._by_time]
         slow = (probe for probe in readers if probe.slow)
         self._slow = SlowGauges(slow, cost_clock, guard, budget, in_child=in_child)
         self._clock, self._cost_clock = clock, cost_clock
@@ -288,7 +289,8 @@ class Measuring:
         everything = boundary.kind is BoundaryKind.RUN_END
         with self._charged("gauges"):
             gauges.update(self._guard.call("collections", {}, self.collections))
-            for probe in self._fast:
+            by_time = self._by_time if boundary.kind is BoundaryKind.TIME else ()
+            for probe in (*self._fast, *by_time):
                 gauges.update(self._guard.call(f"probe {probe.name}", {}, probe.gauges))
             self.resident = gauges.get(gauge.RSS, self.resident)
             gauges.update(self._own_memory.peak(gauges))

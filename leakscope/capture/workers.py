@@ -355,7 +355,7 @@ def start_session(
 
     """
     from leakscope.capture import gauges
-    from leakscope.capture.gauges import ShapesReader, WaitingReader
+    from leakscope.capture.gauges import LoopReader, ShapesReader, WaitingReader
     from leakscope.heap import CensusTaker
     from leakscope.heap.pausing import remember_allocators
     from leakscope.probes.allocations import AllocationCounter, AllocationWindow
@@ -383,6 +383,7 @@ def start_session(
             ShapesReader(),
             gauges.CompiledReader(),
             WaitingReader(taker),
+            LoopReader(taker),
         ],
         window=partial(AllocationWindow, before=remember_allocators),
         devices=device_memory,

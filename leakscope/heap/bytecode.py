@@ -1,5 +1,5 @@
-"""What bytecode shows of variables: generators that only a ``for`` loop holds, and how deep in
-loops a variable is set.
+"""What bytecode shows of variables: generators that only a ``for`` loop holds, how deep in loops a
+variable is set, and how far a loop has come.
 
 Read from the instructions (:mod:`dis`): a jump back closes a loop, whose body is what leads from
 its target to the jump (natural loops; Aho, Lam, Sethi, Ullman: Compilers, 9.6.6). Handlers of
@@ -26,9 +26,22 @@ from array import array
 from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable
-from inspect import CO_VARARGS, CO_VARKEYWORDS
-from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
-from typing import NamedTuple
+from inspect import (
+    CO_ASYNC_GENERATOR,
+    CO_COROUTINE,
+    CO_GENERATOR,
+    CO_VARARGS,
+    CO_VARKEYWORDS,
+)
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    GeneratorType,
+    ModuleType,
+)
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from leakscope.heap.labels import is_generator
@@ -146,12 +159,20 @@ class ValueStack(NamedTuple):
     """Of the instructions from which on others lie there than before, ascending."""
     iterators: list[tuple[int, ...]]
     """From each on, the depths at which iterators lie until the instruction's end."""
+    heads: list[tuple[int, int]]
+    """Where loops begin, and the depth at which the iterator of each lies."""
 
     def at(self, offset: int) -> tuple[int, ...]:
         """Return those depths for the instruction there; an offset may be that of its cache."""
         run = bisect_right(self.offsets, offset)
         return self.iterators[run - 1] if run else ()
 
+
+_GENERATORS = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
+_BEGUN = (
+    1 - dis.stack_effect(dis.opmap["RETURN_GENERATOR"]) if "RETURN_GENERATOR" in dis.opmap else 1
+)
+"""What lies on the stack of a generator when it is begun, as far as no instruction tells."""
 
 _stacks: WeakKeyDictionary[CodeType, ValueStack] = WeakKeyDictionary()
 
@@ -238,7 +259,9 @@ def stack_in(code: CodeType) -> ValueStack:
     instructions = list(dis.get_instructions(code))
     place = {instruction.offset: at for at, instruction in enumerate(instructions)}
     iterators: dict[int, tuple[int, ...]] = {}
-    ahead: list[tuple[int, int, tuple[int, ...]]] = [(0, 0, ())]
+    heads: dict[int, int] = {}
+    begun = _BEGUN if code.co_flags & _GENERATORS else 0
+    ahead: list[tuple[int, int, tuple[int, ...]]] = [(0, begun, ())]
     while ahead:
         at, depth, on_stack = ahead.pop()
         while at < len(instructions) and at not in iterators:
@@ -248,23 +271,27 @@ def stack_in(code: CodeType) -> ValueStack:
                 there = depth + dis.stack_effect(operation, argument, jump=True)
                 left = tuple(d for d in on_stack if d < there)
                 ahead.append((place[instructions[at].argval], there, left))
-            if name == "FOR_ITER" and depth - 1 not in on_stack:
-                on_stack = (*on_stack, depth - 1)
+            if name == "FOR_ITER":
+                heads[instructions[at].offset] = depth - 1
+                if depth - 1 not in on_stack:
+                    on_stack = (*on_stack, depth - 1)
             depth += dis.stack_effect(operation, argument, jump=False)
             on_stack = tuple(d for d in on_stack if d < depth)
             iterators[at] = () if name.startswith((*_LEAVES, *_MAY_RERAISE)) else on_stack
             if name.startswith((*_LEAVES, *_GOES_ELSEWHERE)):
                 break
             at += 1
-    return _by_runs([step.offset for step in instructions], iterators)
+    return _by_runs([step.offset for step in instructions], iterators, sorted(heads.items()))
 
 
-def _by_runs(offsets: list[int], iterators: dict[int, tuple[int, ...]]) -> ValueStack:
+def _by_runs(
+    offsets: list[int], iterators: dict[int, tuple[int, ...]], heads: list[tuple[int, int]]
+) -> ValueStack:
     """Keep only where it changes: one of these is kept for every function that ran a census."""
     if not any(iterators.values()):
         return _NOTHING
     before: tuple[int, ...] = ()
-    stack = ValueStack(array("l"), [])
+    stack = ValueStack(array("l"), [], heads)
     for at, offset in enumerate(offsets):
         on_stack = iterators.get(at, ())
         if on_stack != before:
@@ -274,4 +301,72 @@ def _by_runs(offsets: list[int], iterators: dict[int, tuple[int, ...]]) -> Value
     return stack
 
 
-_NOTHING = ValueStack(array("l"), [])
+_NOTHING = ValueStack(array("l"), [], [])
+
+
+class LoopPass(NamedTuple):
+    """How far a loop has come."""
+
+    file: str
+    line: int
+    done: int
+    """Passes so far, less a constant."""
+
+
+def outermost_loop(thread: int, owns: Callable[[FrameType], bool]) -> LoopPass | None:
+    """Return the outermost ``for`` loop of a thread whose passes can be counted.
+
+    Those over a range, a list or a tuple can, also by ``enumerate``, ``zip`` and generators, such
+    as those of progress bars.
+
+    Args:
+        thread: its number.
+        owns: says which frames to look at.
+
+    """
+    found = None
+    frame = sys._current_frames().get(thread)
+    while frame is not None and _iterator_of is not None:
+        if sys.getrefcount(frame) <= _ALONE and owns(frame):
+            found = _outermost_in(frame) or found
+        frame = frame.f_back
+    return found
+
+
+def _outermost_in(frame: FrameType) -> LoopPass | None:
+    code, offset = frame.f_code, frame.f_lasti
+    stack = _stack_of(code)
+    for depth in stack.at(offset):
+        assert _iterator_of is not None
+        done = _passes(_iterator_of(frame, depth))
+        begins = [at for at, of in stack.heads if of == depth and at <= offset]
+        if done is not None and begins:
+            lines = (line for start, end, line in code.co_lines() if start <= begins[-1] < end)
+            return LoopPass(code.co_filename, next(lines, None) or code.co_firstlineno, done)
+    return None
+
+
+_RANGES: tuple[type, ...] = (type(iter(range(0))), type(iter(range(1 << 64))))
+_INDEXED: tuple[type, ...] = (*_RANGES, type(iter([])), type(iter(())))
+
+
+def _passes(iterator: Any) -> int | None:
+    """Return how often an iterator was advanced, less a constant; None where it can't be read.
+
+    Reading these runs no code of the program's, and doesn't advance them.
+    """
+    if type(iterator) in _INDEXED:
+        # Exhausted ones have no index; from 3.12 on that of a range is where it begins by now.
+        _, arguments, index = (*iterator.__reduce__(), None)[:3]
+        if index is None and arguments and type(iterator) in _RANGES:
+            return int(arguments[0].start // arguments[0].step)
+        return index if isinstance(index, int) else None
+    if type(iterator) is enumerate:
+        return int(iterator.__reduce__()[1][1])
+    if type(iterator) is zip:
+        passes = map(_passes, iterator.__reduce__()[1])
+        return next((done for done in passes if done is not None), None)
+    if type(iterator) is GeneratorType and not iterator.gi_running and iterator.gi_frame:
+        inside = _outermost_in(iterator.gi_frame)
+        return None if inside is None else inside.done
+    return None

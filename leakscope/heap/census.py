@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from sys import getsizeof
+from threading import main_thread
 from time import perf_counter
 from types import FrameType
 from typing import NamedTuple
@@ -17,6 +18,7 @@ import msgspec
 
 from leakscope.heap import anatomy
 from leakscope.heap.autograd_loops import LoopMemory
+from leakscope.heap.bytecode import LoopPass, outermost_loop
 from leakscope.heap.contents import newest_items
 from leakscope.heap.graph import (
     GraphBaseline,
@@ -186,6 +188,15 @@ class CensusTaker:
     def waiting(self) -> list[Waiting]:
         """Return the tasks and threads that run the same function, the most numerous first."""
         return standing_still(waiting_groups, self._ownership, self._definitions)
+
+    def loop(self) -> LoopPass | None:
+        """Return how far the outermost loop in the main thread has come, if that can be read."""
+        return standing_still(self._loop)
+
+    def _loop(self) -> LoopPass | None:
+        owns = self._ownership.owns_code
+        thread = main_thread().ident or 0
+        return outermost_loop(thread, lambda frame: owns(frame.f_code, frame.f_globals))
 
     def take_aside(self, scope: CensusScope) -> Census:
         """Return the rows as :meth:`take` does; the next census is not compared with this one."""

@@ -96,10 +96,18 @@ class Event(str, Enum):
     NEW_SHAPE = "new_shape"
     """A batch of a loader had a shape for the first time. Where tensors come from elsewhere, a
     gauge of the shapes that variables were seen to have stands for it."""
+    ITERATION = "iteration"
+    """A pass through the outermost loop of a program without steps. From a gauge."""
 
 
 SERVED = frozenset(
-    {Event.REQUEST.value, Event.TASK.value, Event.DECODE_STEP.value, Event.TRIAL.value}
+    {
+        Event.REQUEST.value,
+        Event.TASK.value,
+        Event.DECODE_STEP.value,
+        Event.TRIAL.value,
+        Event.ITERATION.value,
+    }
 )
 """What a server, an engine or a search does all the time: where it explains growth as well as the
 work does, growth is given in it."""

@@ -62,6 +62,7 @@ COMPILED = "compiled_entries"
 COPIED = "copied"
 REGISTRY = "registry"
 WAITING = "waiting"
+LOOP = "loop"
 MAPPED_HEAP = "mapped_heap"
 MAPPED_ARENAS = "mapped_arenas"
 MAPPED_STACKS = "mapped_stacks"
@@ -182,6 +183,7 @@ DESCRIPTIONS: dict[str, tuple[GaugeUnit, str]] = {
         "of 1,000 sampled objects of a structure, those in pages of the worker alone",
     ),
     WAITING: ("count", "tasks or threads that run one function"),
+    LOOP: ("count", "passes through the outermost loop that runs"),
     MAPPED_HEAP: ("bytes", "resident in the main heap, where small blocks of malloc lie"),
     MAPPED_ARENAS: ("bytes", "resident in arenas of malloc that threads have to themselves"),
     MAPPED_STACKS: ("bytes", "resident in stacks of threads"),
@@ -246,13 +248,33 @@ def is_copied(gauge: str) -> bool:
 
 def mapped_file(file: str) -> str:
     """Return the name of the gauge for what is resident of a mapped file."""
-    return f"{MAPPED_FILE} {file.replace('%', '%25').replace('.', '%2E')}"
+    return f"{MAPPED_FILE} {_without_dots(file)}"
 
 
 def file_of(gauge: str) -> str | None:
     """Return the file of such a gauge; None for another gauge."""
     kind, _, file = gauge.partition(" ")
-    return file.replace("%2E", ".").replace("%25", "%") if kind == MAPPED_FILE else None
+    return _with_dots(file) if kind == MAPPED_FILE else None
+
+
+def loop(file: str, line: int) -> str:
+    """Return the name of the gauge for the passes through a loop, by where it begins."""
+    return f"{LOOP} {_without_dots(file)}:{line}"
+
+
+def place_of_loop(gauge: str) -> tuple[str, int] | None:
+    """Return the file and the line of such a gauge; None for another gauge."""
+    kind, _, place = gauge.partition(" ")
+    file, _, line = place.rpartition(":")
+    return (_with_dots(file), int(line)) if kind == LOOP else None
+
+
+def _without_dots(file: str) -> str:
+    return file.replace("%", "%25").replace(".", "%2E")
+
+
+def _with_dots(name: str) -> str:
+    return name.replace("%2E", ".").replace("%25", "%")
 
 
 def registry(name: str) -> str:
@@ -269,4 +291,5 @@ def describe(gauge: str) -> tuple[GaugeUnit, str]:
         return "count", _ENTRIES[gauge]
     kind = COPIED if is_copied(gauge) else gauge.rpartition(".")[2]
     kind = MAPPED_FILE if file_of(gauge) is not None else kind
+    kind = LOOP if place_of_loop(gauge) is not None else kind
     return DESCRIPTIONS.get(kind, ("bytes", ""))

@@ -372,6 +372,8 @@ class EventRate(msgspec.Struct, frozen=True, kw_only=True):
     """How often it happened in the stretch that the rate is of."""
     share: float
     """Part of the growth in that stretch."""
+    place: str = ""
+    """Of passes through a loop: where it begins."""
 
 
 class EventGrowth(msgspec.Struct, frozen=True, kw_only=True):

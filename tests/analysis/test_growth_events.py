@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,8 +15,12 @@ from leakscope.analysis.columns.series import FloatArray
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.events import EventFit, Regressor, fit_events
 from leakscope.analysis.verdict.analyse import analyse
-from leakscope.model.boundary import SERVED, BoundaryKind, Event
+from leakscope.model import gauge
+from leakscope.model.boundary import SERVED, Boundary, BoundaryKind, Event
+from leakscope.model.census import Census, CensusRow, CensusScope, RootKind
+from leakscope.model.record import HeaderRecord, RunManifest
 from leakscope.model.report import Report, RunVerdict
+from leakscope.model.run import Measurement, Recording, Run
 
 STEPS = 3000
 NOISE = policy.ROW_NOISE_BYTES
@@ -364,3 +371,55 @@ def test_what_comes_between_passes_is_reported_by_passes_though_no_pass_follows_
     assert (rate.event, rate.bytes_each) == ("epoch", EXACT(2 * MIB))
     assert "grows by 2 MiB per epoch" in found.headline
     assert "loader" not in found.headline
+
+
+def looped(
+    *, passes_each: list[int], kept_each: float, is_read: Callable[[int], bool] = lambda at: True
+) -> Report:
+    """Analyse a loop of a program without steps, whose passes between readings are given."""
+    done = np.cumsum([0, *passes_each])
+    measurements = []
+    for at, passes in enumerate(done):
+        is_end = at == len(done) - 1
+        kind = BoundaryKind.RUN_END if is_end else BoundaryKind.TIME
+        boundary = Boundary(index=at, kind=kind, time_s=float(at + 1), batch=0, step=0)
+        kept = round(64 * KIB + kept_each * float(passes))
+        row = CensusRow(
+            path="main()·kept", name="main.kept", root=RootKind.LOCAL, kind="list", type="list",
+            host_bytes=kept, length=int(passes),
+        )  # fmt: skip
+        census = Census(
+            scope=CensusScope.FOCUSED, rows=[row], cutoff_bytes=0, objects=9, heap_bytes=kept,
+            pause_s=0.01,
+        )  # fmt: skip
+        gauges = {gauge.RSS: 100 * MIB + kept, gauge.PRIVATE: 90 * MIB + kept}
+        if not is_end and is_read(at):
+            gauges[gauge.loop("/work/my.program.py", 12)] = int(passes)
+        measurements.append(Measurement(boundary, gauges, census))
+    manifest = RunManifest(run_id="looped", project_root="/work")
+    return analyse(Run(Path("looped"), manifest, [Recording(HeaderRecord(pid=1), measurements)]))
+
+
+SLOWER = [400, 360, 320, 300, 270, 240, 210, 190, 170, 150, 140, 130]
+
+
+def test_growth_of_a_program_without_steps_is_reported_by_the_passes_of_its_loop() -> None:
+    found = looped(passes_each=SLOWER, kept_each=20 * KIB)
+    (culprit,) = found.culprits
+    assert culprit.unit == "minute"
+    assert culprit.per_event is not None
+    (rate,) = culprit.per_event.rates
+    assert (rate.event, rate.place) == ("iteration", "my.program.py:12")
+    assert rate.bytes_each == EXACT(20 * KIB, rel=0.02)
+    assert "20 KiB per iteration (" in found.headline
+    assert "iterations of the loop at my.program.py:12" in culprit.per_event.text
+
+
+@pytest.mark.parametrize(
+    "is_read", [lambda at: at < 4, lambda at: at == 5], ids=["at first", "once"]
+)
+def test_a_loop_that_was_seen_for_a_part_of_the_growth_is_no_measure_of_it(
+    is_read: Callable[[int], bool],
+) -> None:
+    found = looped(passes_each=SLOWER, kept_each=20 * KIB, is_read=is_read)
+    assert found.verdict is RunVerdict.INCONCLUSIVE  # by time alone it may be about to end

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import sys
+import threading
 import weakref
-from collections.abc import Iterable, Iterator
-from types import GeneratorType
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
+from types import FrameType, GeneratorType
 from typing import Any
 
 import pytest
 
-from leakscope.heap.bytecode import looped_over
+from leakscope.heap.bytecode import LoopPass, looped_over, outermost_loop
 from leakscope.heap.census import CensusTaker
 from leakscope.model.census import CensusScope, RootKind
 
@@ -389,3 +392,129 @@ def test_an_exception_may_unwind_loops_whose_iterators_are_watched() -> None:
                 for _ in watched():
                     raise ValueError("left by an exception")
     assert shown == [0] * 100
+
+
+def test_generators_of_loops_in_coroutines_and_generators_are_found() -> None:
+    found: list[list[str]] = []
+
+    async def answers() -> None:
+        for _ in gathering(range(2)):
+            found.append(names_of(found_here()))
+            await asyncio.sleep(0)
+
+    def passes_on() -> Iterator[str]:
+        for text in gathering(range(2)):
+            found.append(names_of(found_here()))
+            yield text
+
+    asyncio.run(answers())
+    assert list(passes_on()) == ["0", "1"]
+    assert found == [["gathering"]] * 4
+
+
+class Reading:
+    """Passes through the outermost loop of functions here, as another thread reads them."""
+
+    def __init__(self) -> None:
+        self.passes: list[tuple[int, int]] = []
+
+    def read(self) -> None:
+        thread = threading.get_ident()
+        found: list[LoopPass | None] = []
+        reader = threading.Thread(target=lambda: found.append(outermost_loop(thread, is_looped)))
+        reader.start()
+        reader.join()
+        self.passes += [(loop.line, loop.done) for loop in found if loop is not None]
+
+    @property
+    def steps(self) -> list[int]:
+        """By how much the count rose from reading to reading, all of the same loop."""
+        assert len({line for line, _ in self.passes}) == 1
+        return [later - earlier for (_, earlier), (_, later) in pairwise(self.passes)]
+
+
+def is_looped(frame: FrameType) -> bool:
+    return frame.f_code.co_name in {"looped", "inner"}
+
+
+def counted(items: Iterable[Any]) -> Iterator[Any]:
+    """As a progress bar does."""
+    for item in items:  # noqa: UP028
+        yield item
+
+
+COUNTED: dict[str, Callable[[], Iterable[Any]]] = {
+    "a range": lambda: range(5),
+    "a range with a step": lambda: range(100, 50, -10),
+    "a range of large numbers": lambda: range(1 << 70, (1 << 70) + 5),
+    "a list": lambda: [0.5] * 5,
+    "a tuple": lambda: (0.5,) * 5,
+    "enumerate": lambda: enumerate("abcde"),
+    "zip": lambda: zip(range(5), "abcde", strict=True),
+    "enumerate of a generator": lambda: enumerate(gathering(range(5))),
+    "a progress bar": lambda: counted(range(5)),
+}
+
+
+@pytest.mark.parametrize("items", COUNTED)
+def test_passes_through_a_loop_are_counted(items: str) -> None:
+    reading = Reading()
+
+    def looped() -> None:
+        for _ in COUNTED[items]():
+            reading.read()
+
+    looped()
+    assert reading.steps == [1, 1, 1, 1]
+
+
+def test_of_loops_in_each_other_the_outermost_is_counted() -> None:
+    reading = Reading()
+
+    def inner() -> None:
+        for _ in range(3):
+            reading.read()
+
+    def looped() -> None:
+        for _ in range(2):
+            for _ in [1, 2]:
+                inner()
+
+    looped()
+    assert reading.steps == [0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0]
+
+
+def test_loops_that_cannot_be_counted_are_left_out() -> None:
+    reading = Reading()
+
+    def looped() -> None:
+        for _ in map(str, range(3)):
+            reading.read()
+        left = 3
+        while left:
+            left -= 1
+            reading.read()
+        for _ in range(3):
+            pass
+        reading.read()
+
+    looped()
+    assert reading.passes == []
+
+
+def test_a_frame_that_an_exception_has_left_is_not_read() -> None:
+    reading = Reading()
+
+    def looped() -> None:
+        for _ in range(3):
+            raise ValueError
+
+    def reads_while_it_is_handled() -> None:
+        try:
+            looped()
+        except ValueError as error:
+            assert error.__traceback__ is not None
+            reading.read()
+
+    reads_while_it_is_handled()
+    assert reading.passes == []

@@ -100,6 +100,17 @@ _WORK = frozenset(
 )
 
 
+@dataclass(frozen=True)
+class Loop:
+    """A loop of a program without steps."""
+
+    gauge: str
+    place: tuple[str, int]
+    """The file and the line where it begins."""
+    passes: FloatArray
+    """How often it was gone through, at each measurement, less a constant."""
+
+
 class BoundaryTable:
     """The boundaries of one recording as columns, one entry per measurement."""
 
@@ -115,13 +126,15 @@ class BoundaryTable:
         self.kind = np.array([_KINDS[b.kind] for b in self.boundaries], dtype=np.int64)
         self.is_timed = bool((self.kind == code_of(BoundaryKind.TIME)).any())
         """Whether nothing better than time tells how far the program has come."""
-        self.work = self._hundredths_at_work() if self.is_timed else self.index
-        """How far the program has come: boundaries, or hundredths of a second."""
         self._codes: dict[str, int] = {NOWHERE: 0}
         self.phase = np.array([self._code(b.phase) for b in self.boundaries], dtype=np.int64)
         self.before, self.after = self._places()
         self._gauges: dict[str, FloatArray] = {}
         self._known: dict[str, IntArray] = {}
+        self.loop = self._outermost_loop() if self.is_timed else None
+        """The loop whose passes tell how far a program without steps has come, if there is one."""
+        self.work = self._done_by_time() if self.is_timed else self.index
+        """How far the program has come: boundaries, or hundredths of a second at its mean pace."""
 
     def __len__(self) -> int:
         return len(self.boundaries)
@@ -204,11 +217,45 @@ class BoundaryTable:
         found = sorted({name.rpartition(".")[0] for name in self.gauge_names if "." in name})
         return found[:MOST_DEVICES]
 
-    def _hundredths_at_work(self) -> IntArray:
-        """Return hundredths of seconds without those for which censuses held the program up."""
+    def _done_by_time(self) -> IntArray:
+        """Return what was done in hundredths of a second: by a loop's passes at their mean pace,
+        where they are known, else by time, without that for which censuses held the program up.
+        """
+        done = self._seconds_at_work()
+        if self.loop is not None:
+            known = self.known(self.loop.gauge)
+            passes = self.loop.passes
+            pace = np.ptp(passes[known]) / np.ptp(done[known])
+            done = done[known[0]] + (passes - passes[known[0]]) / pace
+        return np.asarray(done * 100, dtype=np.int64)
+
+    def _seconds_at_work(self) -> FloatArray:
         pauses = [m.census.pause_s if m.census is not None else 0.0 for m in self.measurements]
-        before = np.concatenate([[0.0], np.cumsum(pauses)[:-1]])
-        return np.asarray((self.time_s - before) * 100, dtype=np.int64)
+        seconds: FloatArray = self.time_s - np.concatenate([[0.0], np.cumsum(pauses)[:-1]])
+        return seconds
+
+    def _outermost_loop(self) -> Loop | None:
+        """Return the loop that was read longest, unless it hardly moved or ran for a small part.
+
+        One that waits for threads makes its few passes at the end. Before the first reading and
+        after the last, as at the end of the run, its mean pace tells.
+        """
+        seconds = self._seconds_at_work()
+        timed = seconds[self.kind == code_of(BoundaryKind.TIME)]
+        names = [name for name in self._readings if gauge.place_of_loop(name)]
+        name = max(names, key=lambda each: np.ptp(seconds[self.known(each)]), default="")
+        known, place = self.known(name), gauge.place_of_loop(name)
+        if place is None or len(known) <= policy.FEWEST_READINGS:
+            return None
+        at, done = seconds[known], self.gauge(name)[known]
+        rises, lasted = np.diff(done), float(np.ptp(at))
+        if (rises < 0).any() or np.mean(rises > 0) < policy.MAIN_SHARE:
+            return None
+        if lasted < policy.MOST_SHARE * float(np.ptp(timed)):
+            return None
+        outside = np.minimum(seconds - at[0], 0.0) + np.maximum(seconds - at[-1], 0.0)
+        passes = np.interp(seconds, at, done) + outside * float(np.ptp(done)) / lasted
+        return Loop(name, place, passes)
 
     @cached_property
     def last_work(self) -> int:

@@ -131,8 +131,11 @@ def epochs(track: BoundaryTable) -> WorkUnit:
 
 
 def minutes(track: BoundaryTable) -> WorkUnit:
-    """Return minutes since the recording began as a unit, where nothing better was seen."""
-    return WorkUnit("minute", NOWHERE, track.time_s / 60)
+    """Return minutes since the recording began as a unit, where nothing better was seen; those of a
+    loop at its mean pace, as what it keeps comes with its passes however long they take.
+    """
+    done = track.time_s / 60 if track.loop is None else track.work / 6000
+    return WorkUnit("minute", NOWHERE, done)
 
 
 def in_part(track: BoundaryTable, unit: WorkUnit) -> FloatArray:

@@ -34,6 +34,7 @@ _NO_CANDIDATES = frozenset(
         Event.EVALUATION,
         Event.EXPLICIT_COLLECTION,
         Event.NEW_SHAPE,
+        Event.ITERATION,
     }
 )
 """Events that are no candidates by themselves: parts of another, what no recording counts, or, as
@@ -48,6 +49,8 @@ class Regressor:
     done: FloatArray
     is_work: bool = False
     """Whether it is a unit of work; else it is an event."""
+    place: tuple[str, int] | None = None
+    """Of passes through a loop: the file and the line where it begins."""
 
     @property
     def total(self) -> float:
@@ -133,7 +136,7 @@ def fit_events(y: FloatArray, counters: list[Regressor], noise: float) -> EventF
 def counters_at(track: BoundaryTable, unit: str, done: FloatArray, at: IntArray) -> list[Regressor]:
     """Return what growth may go with, as counted at some measurements; several may share a name.
 
-    Of a recording that counts no events it is the work alone.
+    Of a recording that counts no events it is the work alone, with the passes through a loop.
 
     Args:
         track: The recording.
@@ -143,6 +146,9 @@ def counters_at(track: BoundaryTable, unit: str, done: FloatArray, at: IntArray)
 
     """
     found = [Regressor(unit, done, is_work=True)]
+    if track.loop is not None:
+        passes, place = track.loop.passes[at], track.loop.place
+        found.append(Regressor(Event.ITERATION.value, passes, place=place))
     if not track.counts_events:
         return found
     if track.step.any():

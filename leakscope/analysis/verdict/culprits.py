@@ -586,7 +586,8 @@ def growth_per_event(
 
 
 def _event_growth(case: RunContext, fit: EventFit, unit: str) -> EventGrowth:
-    return event_growth(fit, unit, recompiled(case.recording.compilations, case.sources.location))
+    locate = case.sources.location
+    return event_growth(fit, unit, recompiled(case.recording.compilations, locate), locate)
 
 
 def _with_unread_lines(case: RunContext, judged: Judged, origins: Origins) -> Origins:

@@ -166,12 +166,19 @@ _INCIDENTAL_EVENTS = frozenset(
 """They come with nearly everything, so that it tells nobody anything where they coincide."""
 
 
-def event_growth(fit: EventFit, unit: str, compiled: str = "") -> EventGrowth:
+def event_growth(
+    fit: EventFit, unit: str, compiled: str = "", locate: Callable[[str, int], str] = "{}:{}".format
+) -> EventGrowth:
     """Return what something grows with, if its rate is per unit of work.
 
-    ``compiled`` says what was compiled again and why.
+    Args:
+        fit: That, as it was fitted.
+        unit: The unit of work of its rate.
+        compiled: Says what was compiled again and why.
+        locate: Returns a line of a file as a person would write it.
+
     """
-    rates, work = [_event_rate(rate) for rate in fit.rates], _event_rate(fit.work)
+    rates, work = [_event_rate(rate, locate) for rate in fit.rates], _event_rate(fit.work, locate)
     if fit.is_by_event and all(rate.is_work for rate in rates):
         rates = [msgspec.structs.replace(rate, is_work=rate.event == unit) for rate in rates]
     alike = [counter for counter in fit.indistinct if counter.name not in {"step", "epoch", unit}]
@@ -217,7 +224,8 @@ def per_event(rate: EventRate) -> str:
     return text if rate.is_work else f"{text} ({_many(rate.count, rate.noun)})"
 
 
-def _event_rate(rate: CounterRate) -> EventRate:
+def _event_rate(rate: CounterRate, locate: Callable[[str, int], str]) -> EventRate:
+    place = rate.counter.place
     return EventRate(
         event=rate.counter.name,
         noun=_noun(rate.counter.name),
@@ -225,6 +233,7 @@ def _event_rate(rate: CounterRate) -> EventRate:
         bytes_each=rate.rate,
         count=round(rate.counter.total),
         share=rate.share,
+        place=locate(*place) if place else "",
     )
 
 
@@ -244,14 +253,15 @@ def _several(noun: str) -> str:
 
 
 def _by_event(rates: list[EventRate], work: EventRate, alike: list[Regressor]) -> str:
-    terms = [*rates, *([] if any(rate.is_work for rate in rates) else [work])]
-    text = (
-        f"It grows with {_several(_first_event(rates).noun)}: {', '.join(map(per_event, terms))}."
-    )
+    tells_work = work.bytes_each > 0 or work.event != "minute"
+    terms = [*rates, *([work] if tells_work and not any(rate.is_work for rate in rates) else [])]
+    first = _first_event(rates)
+    what = _several(first.noun) + (f" of the loop at {first.place}" if first.place else "")
+    text = f"It grows with {what}: {', '.join(map(per_event, terms))}."
     others = [_noun(counter.name) for counter in alike if counter.name not in _INCIDENTAL_EVENTS]
     if not others:
         return text
-    leading = _first_event(rates).noun
+    leading = first.noun
     return (
         f"{text} {listed([_several(noun) for noun in others]).capitalize()} came at the same "
         f"moments, so this run can't tell them from {_several(leading)}: one in which only every "
