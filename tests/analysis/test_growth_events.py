@@ -19,7 +19,7 @@ from leakscope.model import gauge
 from leakscope.model.boundary import SERVED, Boundary, BoundaryKind, Event
 from leakscope.model.census import Census, CensusRow, CensusScope, RootKind
 from leakscope.model.record import HeaderRecord, RunManifest
-from leakscope.model.report import Report, RunVerdict
+from leakscope.model.report import Report, RunVerdict, Severity
 from leakscope.model.run import Measurement, Recording, Run
 
 STEPS = 3000
@@ -413,6 +413,18 @@ def test_growth_of_a_program_without_steps_is_reported_by_the_passes_of_its_loop
     assert rate.bytes_each == EXACT(20 * KIB, rel=0.02)
     assert "20 KiB per iteration (" in found.headline
     assert "iterations of the loop at my.program.py:12" in culprit.per_event.text
+
+
+def test_a_note_of_each_pass_through_a_loop_is_no_leak() -> None:
+    found = looped(passes_each=[100] * 12, kept_each=240.0)
+    assert found.verdict is RunVerdict.CLEAN
+    assert [culprit.severity for culprit in found.culprits] == [Severity.NOTE]
+
+
+def test_little_with_each_of_many_passes_is_a_leak() -> None:
+    found = looped(passes_each=[10_000] * 12, kept_each=240.0)
+    assert found.verdict is RunVerdict.LEAK
+    assert "240 B per iteration" in found.headline
 
 
 @pytest.mark.parametrize(

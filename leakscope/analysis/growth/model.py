@@ -354,19 +354,17 @@ def _judge_rise(series: Series, tail: Tail, breaks: tuple[float, ...]) -> Growth
         return _concluded(
             series, TrendVerdict.INCONCLUSIVE, Reason.SHORT_RISE, tail.begin, breaks, more
         )
-    if not _is_slowing(series, tail):
+    first, second = _half_rates(*series.kept_since(tail.begin))
+    is_slowing = second < policy.SLOWING * first
+    if not is_slowing and not (tail.is_exact and second < policy.EVEN_HALVES * first):
         return _concluded(series, TrendVerdict.GROWING, Reason.STEADY, tail.begin, breaks)
-    if tail.readings <= policy.FEW_READINGS or _was_steeper(series, tail):
+    if (is_slowing and tail.readings <= policy.FEW_READINGS) or _was_steeper(series, tail):
         more = _further(series, tail.span)
         return _concluded(
             series, TrendVerdict.INCONCLUSIVE, Reason.SETTLING, tail.begin, breaks, more
         )
-    return _concluded(series, TrendVerdict.GROWING, Reason.SLOWING, tail.begin, breaks)
-
-
-def _is_slowing(series: Series, tail: Tail) -> bool:
-    first, second = _half_rates(*series.kept_since(tail.begin))
-    return second < policy.SLOWING * first
+    reason = Reason.SLOWING if is_slowing else Reason.STEADY
+    return _concluded(series, TrendVerdict.GROWING, reason, tail.begin, breaks)
 
 
 def _was_steeper(series: Series, tail: Tail) -> bool:

@@ -301,7 +301,9 @@ def _judge_across(case: RunContext, growers: list[Grower], pinned: float) -> lis
         horizon = _forecast(case, g, going / gained) if gained > 0 else None
         share = min(gained / whole, 1.0) if whole > 0 else 0.0
         seen = _seconds_at(case, g)
-        grade = severity.of_across(g, horizon, float(seen[-1] - seen[0]))
+        loop, read = case.track.loop, case.table.at[g.columns]
+        passes = 0.0 if loop is None or not len(read) else float(np.ptp(loop.passes[read]))
+        grade = severity.of_across(g, horizon, float(seen[-1] - seen[0]), passes)
         judged.append(Judged(g, grade, share, horizon, 0.0))
         if grade is Severity.NOTE:
             _note_floor(case, g, g.trend.bytes_per_unit * g.units * policy.HORIZON)

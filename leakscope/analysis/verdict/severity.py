@@ -32,13 +32,24 @@ class PhaseHeight:
     limit: float | None
 
 
-def of_across(grower: Grower, horizon: Forecast | None, seconds: float) -> Severity:
-    """Return the severity of growth across phases, which was seen through so many seconds."""
-    per_item = grower.unit in {"step", "batch", "task"}
+def of_across(
+    grower: Grower, horizon: Forecast | None, seconds: float, passes: float = 0.0
+) -> Severity:
+    """Return the severity of growth across phases.
+
+    Args:
+        grower: What grows.
+        horizon: When memory runs out.
+        seconds: How long it was seen to grow.
+        passes: How often a loop without steps was gone through meanwhile; 0 where none is known.
+
+    """
+    per_item = grower.unit in {"step", "batch", "task"} or passes > 0
     rate, units = grower.trend.bytes_per_unit, max(grower.units, 1.0)
     # An engine makes many small steps a second: little with each is much in a minute.
     is_fast = seconds > 0 and grower.gained >= policy.HARMLESS_BYTES * max(1.0, seconds / 60)
-    if rate < (policy.RATE_PER_STEP if per_item else policy.RATE_PER_PASS) and not is_fast:
+    each = rate * grower.units / passes if passes > 0 else rate
+    if each < (policy.RATE_PER_STEP if per_item else policy.RATE_PER_PASS) and not is_fast:
         return Severity.NOTE
     if rate * units * policy.HORIZON < policy.HARMLESS_BYTES:
         return Severity.NOTE
