@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from keyword import kwlist
+from types import SimpleNamespace
 from typing import Any
 
 from leakscope.analysis.processes.endings import ENDINGS
@@ -20,7 +21,6 @@ from leakscope.report.charts import SECONDS, draw_series, is_fitted
 from leakscope.report.svg import Drawing
 from leakscope.report.tables import Bar, percent_of
 from leakscope.report.text import (
-    Size,
     exact_bytes,
     exact_interval,
     humane_bytes,
@@ -40,51 +40,6 @@ class Piece:
 
     text: str
     code: bool = False
-
-
-@dataclass(frozen=True)
-class RemedyView:
-    """What to change; ``raw_diff`` is what the copy button hands over."""
-
-    title: str
-    text: list[Piece]
-    diff: list[DiffLine]
-    raw_diff: str
-    brief: list[Piece]
-    """Its first sentences."""
-
-    @property
-    def is_shortened(self) -> bool:
-        """Whether the first sentences are not all of it."""
-        return self.brief != self.text
-
-
-@dataclass(frozen=True)
-class RateView:
-    """A rate in words with its interval, and both exactly."""
-
-    text: str
-    exact: str
-    interval: str
-    exact_interval: str
-    unit: str = ""
-    by_event: str = ""
-    """Where it grows with an event rather than with work: the rate per event."""
-    is_by_event_alone: bool = False
-    """Whether that rate is enough."""
-    unit_meaning: str = ""
-    """Of a unit that isn't the reader's own word."""
-
-
-@dataclass(frozen=True)
-class ContentRow:
-    """One kind of thing that a culprit holds."""
-
-    type: str
-    detail: str
-    count: str
-    size: Size
-    bar: Bar
 
 
 @dataclass(frozen=True)
@@ -110,13 +65,13 @@ class SuspectView:
     sentence: list[Piece]
     growth_label: str
     growth_text: str
-    rate: RateView | None
+    rate: SimpleNamespace | None
     share: str
     share_label: str
     device: str
     place: str
     falsifier_result: str
-    remedy: RemedyView
+    remedy: SimpleNamespace
     is_code: bool = False
     """Whether the name stands in the program."""
     forecast: str = ""
@@ -129,7 +84,7 @@ class CulpritView(SuspectView):
     subject: Culprit
     way: list[PathStep] = field(default_factory=list)
     items: str = ""
-    holds: list[ContentRow] = field(default_factory=list)
+    holds: list[SimpleNamespace] = field(default_factory=list)
     excerpts: list[SourceView] = field(default_factory=list)
     chart: ChartView | None = None
 
@@ -165,9 +120,7 @@ def _culprit_view(culprit: Culprit, anchor: str, spans: Sequence[PhaseSpan]) -> 
 
 def _finding_view(finding: Finding, anchor: str) -> SuspectView:
     return SuspectView(
-        **_shared(finding, anchor),
-        name=finding.title,
-        sentence=pieces_of(finding.text),
+        **_shared(finding, anchor), name=finding.title, sentence=pieces_of(finding.text)
     )
 
 
@@ -196,16 +149,18 @@ def _shared(suspect: Culprit | Finding, anchor: str) -> dict[str, Any]:
     }
 
 
-def remedy_view(remedy: Remedy) -> RemedyView:
+def remedy_view(remedy: Remedy) -> SimpleNamespace:
     """Return what to change, its code set apart and its diff in colours."""
-    return RemedyView(
+    text = pieces_of(remedy.text)
+    shown = remedy.text if remedy.diff else words.advice_of(remedy)
+    brief = pieces_of(first_sentences(shown, BRIEF))
+    return SimpleNamespace(
         title=remedy.title,
-        text=pieces_of(remedy.text),
+        text=text,
         diff=diff_lines(remedy.diff),
         raw_diff=remedy.diff or "",
-        brief=pieces_of(
-            first_sentences(remedy.text if remedy.diff else words.advice_of(remedy), BRIEF)
-        ),
+        brief=brief,
+        is_shortened=brief != text,
     )
 
 
@@ -223,11 +178,11 @@ def pieces_of(text: str) -> list[Piece]:
     return [Piece(part, code=i % 2 == 1) for i, part in enumerate(parts) if part]
 
 
-def _rate(suspect: Culprit | Finding) -> RateView | None:
+def _rate(suspect: Culprit | Finding) -> SimpleNamespace | None:
     if not suspect.unit:
         return None
     in_workers = isinstance(suspect, Culprit) and suspect.workers
-    return RateView(
+    return SimpleNamespace(
         text=words.rate_words(suspect),
         exact=f"{exact_bytes(suspect.bytes_per_unit)} per {suspect.unit}",
         interval=humane_interval(suspect.interval),
@@ -252,10 +207,10 @@ def _items(culprit: Culprit) -> str:
     return f"{count} {'item' if count == '1' else 'items'} per {culprit.unit}"
 
 
-def _content_rows(holds: Sequence[HeldLine]) -> list[ContentRow]:
+def _content_rows(holds: Sequence[HeldLine]) -> list[SimpleNamespace]:
     most = max((content.bytes for content in holds), default=0) or 1
     return [
-        ContentRow(
+        SimpleNamespace(
             type=content.type,
             detail=content.detail,
             count=humane_number(content.count),

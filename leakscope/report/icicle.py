@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import SimpleNamespace
 from typing import Any
 
 from leakscope.analysis.holdings.tree import Weights, grown_weights, retained_weights
@@ -283,26 +284,7 @@ class IcicleSubject:
 TABLE_ROWS = 30
 
 
-@dataclass(frozen=True)
-class RowView:
-    """A line of the table, with an amount for each of its columns."""
-
-    name: str
-    sizes: list[Size]
-    mark: CulpritMark | None
-
-
-@dataclass(frozen=True)
-class TableView:
-    """What a process's memory held, in numbers: a row a name."""
-
-    process: str
-    columns: list[str]
-    """Of its amounts."""
-    rows: list[RowView]
-
-
-def table_of(subject: IcicleSubject, change: str) -> TableView:
+def table_of(subject: IcicleSubject, change: str) -> SimpleNamespace:
     """Return the names that hold most, with what they held at the moments of both pictures.
 
     ``change`` is what the picture of growth is called.
@@ -310,7 +292,7 @@ def table_of(subject: IcicleSubject, change: str) -> TableView:
     retained, moments = subject.retained, subject.moments
     shown = [moments[retained.shown]] if _is_apart(retained) else []
     columns = [*shown, *(moments[place] for place in subject.ends), change]
-    return TableView(subject.process, columns, _rows(subject))
+    return SimpleNamespace(process=subject.process, columns=columns, rows=_rows(subject))
 
 
 def _is_apart(retained: Retained) -> bool:
@@ -318,7 +300,7 @@ def _is_apart(retained: Retained) -> bool:
     return retained.shown != retained.last
 
 
-def _rows(subject: IcicleSubject) -> list[RowView]:
+def _rows(subject: IcicleSubject) -> list[SimpleNamespace]:
     retained, device = subject.retained, subject.device
     first, last = (retained_weights(retained, device, place).bytes for place in subject.ends)
     shown = retained_weights(retained, device, retained.shown).bytes
@@ -326,7 +308,7 @@ def _rows(subject: IcicleSubject) -> list[RowView]:
     rows = [place for place, node in enumerate(retained.nodes) if node.kind is NodeKind.ROW]
     rows.sort(key=lambda p: (-max(shown[p] or 0, last[p] or 0, change.widths[p]), p))
     return [
-        RowView(
+        SimpleNamespace(
             name=retained.nodes[place].name,
             sizes=[
                 *([_size_text(shown[place])] if _is_apart(retained) else []),
@@ -355,71 +337,12 @@ _FAINT, _DEEP = 14, 46
 """Per cent of colour in a box of growth: where much shrank as well, and where all of it grew."""
 
 
-@dataclass(frozen=True)
-class BoxView:
-    """One box: where it stands, what it says, and how deep its colour is."""
-
-    kind: str
-    direction: str
-    left: str
-    width: str
-    row: int
-    tint: str
-    label: str
-    type: str
-    title: str
-    size: Size
-    mark: CulpritMark | None
-
-
-@dataclass(frozen=True)
-class FigureView:
-    """One picture: what is held at a moment, or what grew between two."""
-
-    mode: str
-    title: str
-    moment: str
-    total: Size
-    rows: int
-    boxes: list[BoxView]
-
-
-@dataclass(frozen=True)
-class IcicleView:
-    """Everything that the template shows; ``data`` is what the script draws any other view from."""
-
-    key: str
-    mode: str
-    process: str
-    """Whose memory is drawn; empty where there is a single process."""
-    processes: list[str]
-    """All that can be chosen, the one that is drawn first."""
-    places: dict[tuple[int, int], str]
-    """By rank and process id where the memory of a process is shown on the page."""
-    figures: list[FigureView]
-    moments: list[str]
-    first: int
-    last: int
-    shown: int
-    devices: list[str]
-    """Of all processes, those of the one that is drawn first."""
-    device: str
-    tables: list[TableView]
-    """One for each process."""
-    notes: list[str]
-    anchors: frozenset[str]
-    """Culprits that have a box in the memory of any process."""
-    drawn: frozenset[str]
-    """Those whose box is there without a script."""
-    data: dict[str, Any]
-
-
 def icicle_view(
     retained: Retained | None,
     culprits: Sequence[CulpritView] = (),
     processes: int = 1,
     elsewhere: Sequence[Retained] = (),
-) -> IcicleView | None:
+) -> SimpleNamespace | None:
     """Return the icicle of a run of so many processes, None where no census has anything.
 
     Drawn first is the process in which the worst culprit grows, if that is one of those elsewhere.
@@ -450,7 +373,7 @@ def icicle_view(
 
 def comparison_icicle(
     retained: Retained | None, changes: Sequence[ChangeView] = ()
-) -> IcicleView | None:
+) -> SimpleNamespace | None:
     """Return the icicle of what differs between two runs, None where either has none."""
     if retained is None:
         return None
@@ -463,13 +386,13 @@ def comparison_icicle(
     return _view([IcicleSubject(retained, "", moments_, signs, doubts(retained))], GROWTH)
 
 
-def _view(subjects: Sequence[IcicleSubject], mode: str) -> IcicleView:
+def _view(subjects: Sequence[IcicleSubject], mode: str) -> SimpleNamespace:
     """Return the icicle of several processes, the first of them drawn."""
     drawn, retained = subjects[0], subjects[0].retained
     change = "Growth" if mode == CONTENTS else "Difference"
     figures = [_size_figure(drawn), _growth_figure(drawn, change)]
     boxes = next(figure.boxes for figure in figures if figure.mode == mode)
-    return IcicleView(
+    return SimpleNamespace(
         key="memory",
         mode=mode,
         process=drawn.process,
@@ -493,14 +416,14 @@ def _view(subjects: Sequence[IcicleSubject], mode: str) -> IcicleView:
     )
 
 
-def _size_figure(subject: IcicleSubject) -> FigureView:
+def _size_figure(subject: IcicleSubject) -> SimpleNamespace:
     retained = subject.retained
     weights = retained_weights(retained, subject.device, retained.shown)
     whole, moment = WHOLE[retained.censuses[retained.shown].scope], subject.moments[retained.shown]
     return _figure(subject, weights, CONTENTS, "Held", moment, whole)
 
 
-def _growth_figure(subject: IcicleSubject, title: str) -> FigureView:
+def _growth_figure(subject: IcicleSubject, title: str) -> SimpleNamespace:
     first, last = subject.ends
     scopes = [subject.retained.censuses[place].scope for place in (first, last)]
     whole = WHOLE[scopes[0]] if scopes[0] is scopes[1] else BOTH
@@ -511,9 +434,9 @@ def _growth_figure(subject: IcicleSubject, title: str) -> FigureView:
 
 def _figure(
     subject: IcicleSubject, weights: Weights, mode: str, title: str, moment: str, whole: str
-) -> FigureView:
+) -> SimpleNamespace:
     boxes = [_box(subject, box, whole, mode) for box in lay_out(subject.retained.nodes, weights)]
-    return FigureView(
+    return SimpleNamespace(
         mode=mode,
         title=title,
         moment=moment,
@@ -523,7 +446,7 @@ def _figure(
     )
 
 
-def _box(subject: IcicleSubject, box: IcicleBox, whole: str, mode: str) -> BoxView:
+def _box(subject: IcicleSubject, box: IcicleBox, whole: str, mode: str) -> SimpleNamespace:
     node = subject.retained.nodes[box.node]
     size = size_of(box.bytes, signed=mode == GROWTH)
     label = {
@@ -532,7 +455,7 @@ def _box(subject: IcicleSubject, box: IcicleBox, whole: str, mode: str) -> BoxVi
         NodeKind.WHOLE.value: whole,
     }.get(box.kind, node.label)
     own = box.kind == node.kind.value
-    return BoxView(
+    return SimpleNamespace(
         kind=box.kind,
         direction=_direction(box.bytes) if mode == GROWTH else "",
         left=f"{100 * box.left:.3f}%",

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 from leakscope.model import gauge
 from leakscope.model.report import (
@@ -15,7 +16,6 @@ from leakscope.model.report import (
     Decision,
     Falsifier,
     Finding,
-    Gauged,
     Overhead,
     Report,
     RunVerdict,
@@ -23,7 +23,7 @@ from leakscope.model.report import (
 )
 from leakscope.model.text import clipped, human_bytes, human_count, plural
 from leakscope.report import words as wording
-from leakscope.report.tables import Bar, Fact, bar_of, ledger_view, size_facts, unexplained_of
+from leakscope.report.tables import Fact, bar_of, ledger_view, size_facts, unexplained_of
 from leakscope.report.text import (
     Size,
     clock,
@@ -62,48 +62,12 @@ _ACTIVITIES = {
 }
 
 
-@dataclass(frozen=True)
-class SpentRow:
-    """What one activity of leakscope's took of the run."""
-
-    activity: str
-    time: str
-    share: str
-    bar: Bar
-
-
-@dataclass(frozen=True)
-class Strip:
-    """Censuses along the run as upright lines, the longer the pause the higher."""
-
-    full: str
-    focused: str
-    width: int
-    height: int
-    first: str
-    last: str
-
-
-@dataclass(frozen=True)
-class MeasuringView:
-    """How the run was measured and what that cost."""
-
-    facts: list[Fact]
-    over_budget: bool
-    spent: list[SpentRow]
-    sentence: str
-    strip: Strip | None
-    taken: list[Taken]
-    taken_note: str
-    gauges: list[Gauged]
-
-
-def measuring_view(overhead: Overhead, duration_s: float, errors: int = 0) -> MeasuringView:
+def measuring_view(overhead: Overhead, duration_s: float, errors: int = 0) -> SimpleNamespace:
     """Return all of it; ``duration_s`` is how long the run lasted, ``errors`` what went wrong."""
     taken = [census for census in overhead.taken if math.isfinite(census.time_s + census.pause_s)]
     longest = sorted(taken, key=lambda census: -census.pause_s)[:MOST_ROWS]
     shown = sorted(longest, key=lambda census: (census.time_s, census.boundary))
-    return MeasuringView(
+    return SimpleNamespace(
         facts=_facts(overhead, errors),
         over_budget=is_over_budget(overhead),
         spent=_spent(overhead, duration_s),
@@ -208,10 +172,10 @@ def _drift(coverage: CensusCoverage) -> str:
     return f"{plural(coverage.checked, 'census')}, {found}"
 
 
-def _spent(overhead: Overhead, duration_s: float) -> list[SpentRow]:
+def _spent(overhead: Overhead, duration_s: float) -> list[SimpleNamespace]:
     most = max(overhead.seconds.values(), default=0.0)
     return [
-        SpentRow(
+        SimpleNamespace(
             activity=_ACTIVITIES.get(activity, activity),
             time=humane_duration(seconds),
             share=precise_share(seconds / duration_s) if duration_s > 0 else "",
@@ -235,7 +199,7 @@ def _sentence(taken: Sequence[Taken], duration_s: float) -> str:
     )
 
 
-def _strip(taken: Sequence[Taken], duration_s: float) -> Strip | None:
+def _strip(taken: Sequence[Taken], duration_s: float) -> SimpleNamespace | None:
     ends = max([duration_s, *(census.time_s for census in taken)]) if taken else 0.0
     longest = max((census.pause_s for census in taken), default=0.0)
     if not ends > 0:
@@ -248,7 +212,14 @@ def _strip(taken: Sequence[Taken], duration_s: float) -> Strip | None:
         lines[census.scope == "full"].append(
             f"M{census.time_s / ends * width:.1f} {height}v-{tall:.1f}"
         )
-    return Strip("".join(lines[True]), "".join(lines[False]), width, height, "0:00", clock(ends))
+    return SimpleNamespace(
+        full="".join(lines[True]),
+        focused="".join(lines[False]),
+        width=width,
+        height=height,
+        first="0:00",
+        last=clock(ends),
+    )
 
 
 def scope_words(taken: Taken) -> str:
@@ -288,21 +259,12 @@ class Assurance:
     exact: str = ""
 
 
-@dataclass(frozen=True)
-class AssuranceView:
-    """All of them, and what would prove the answer wrong; ``tried`` is what came of trying that."""
-
-    parts: list[Assurance]
-    falsifier: str
-    tried: str
-
-
-def assurance_view(report: Report, anchor: str) -> AssuranceView:
+def assurance_view(report: Report, anchor: str) -> SimpleNamespace:
     """Return what speaks for the answer; ``anchor`` is that of the card of who leads."""
     suspect = wording.leading_suspect(report)
     falsifier = suspect.falsifier if suspect is not None else _of_clean(report)
     parts = [*_of_leading_suspect(suspect, anchor), *_of_ledger(report), *_of_measuring(report)]
-    return AssuranceView(
+    return SimpleNamespace(
         parts=[part for part in parts if part.value],
         falsifier=falsifier.text if falsifier else "",
         tried=wording.tried_words(falsifier) if suspect is not None else "",

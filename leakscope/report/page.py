@@ -7,60 +7,24 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 
-from leakscope.model.report import (
-    Component,
-    Culprit,
-    Finding,
-    MetricGrowth,
-    PhaseMemory,
-    Report,
-    RunFacts,
-    Severity,
-    Work,
-)
+from leakscope.model.report import Culprit, Finding, Report, RunFacts, Severity, Work
 from leakscope.model.text import plural
 from leakscope.report import words
 from leakscope.report.culprits import CulpritView, Piece, SuspectView, culprit_views, finding_views
-from leakscope.report.icicle import IcicleView, icicle_view
+from leakscope.report.icicle import icicle_view
 from leakscope.report.json import render_json
 from leakscope.report.markdown import culprit_markdown, finding_markdown
-from leakscope.report.measuring import (
-    AssuranceView,
-    DecisionRow,
-    MeasuringView,
-    assurance_view,
-    decision_rows,
-    measuring_view,
-    noise_words,
-)
-from leakscope.report.processes import (
-    ProcessesView,
-    RanksView,
-    WorkerRow,
-    named_in_workers,
-    processes_view,
-    ranks_view,
-    worker_rows,
-)
-from leakscope.report.sections import (
-    CompiledView,
-    DeviceSection,
-    KindsView,
-    ShortageView,
-    compiled_view,
-    device_views,
-    kinds_view,
-    shortage_view,
-)
+from leakscope.report.measuring import assurance_view, decision_rows, measuring_view, noise_words
+from leakscope.report.processes import named_in_workers, processes_view, ranks_view, worker_rows
+from leakscope.report.sections import compiled_view, device_views, kinds_view, shortage_view
 from leakscope.report.tables import (
     Fact,
-    LedgerView,
     component_phases,
     component_rows,
     growth_rows,
@@ -70,7 +34,6 @@ from leakscope.report.tables import (
 )
 from leakscope.report.text import humane_duration, humane_moment
 from leakscope.report.timeline import (
-    TimelineView,
     beginning_note,
     chart_data,
     exploring_data,
@@ -89,67 +52,7 @@ MOST_PROBLEMS = 50
 LONG_WORD = 24
 
 
-@dataclass(frozen=True)
-class ReportPage:
-    """Everything the report template shows."""
-
-    report: Report
-    title: str
-    verdict_label: str
-    headline: list[Piece]
-    context: list[Fact]
-    ended: str
-    """How the program ended, where not by itself and the headline doesn't say so."""
-    leading: SuspectView | None
-    deadline: str
-    together: str
-    """What part of the growth it is, and how fast all culprits grow together."""
-    assurance: AssuranceView
-    others: list[SuspectView]
-    kinds: KindsView | None
-    timeline: TimelineView | None
-    icicle: IcicleView | None
-    shortage: ShortageView | None
-    devices: list[DeviceSection]
-    culprits: list[CulpritView]
-    culprits_count: str
-    """``5`` or ``5 and 1 note``: the headline counts those alone that are no notes."""
-    findings: list[SuspectView]
-    growth: list[tuple[MetricGrowth, str]]
-    """Each with what is known of it by name."""
-    noise: str
-    """Why the rates of a clean run accuse nothing."""
-    ledgers: list[LedgerView]
-    phases: list[tuple[PhaseMemory, int]]
-    """Each with what fills a bar; so with the components."""
-    has_long_words: bool
-    """Whether a phase or unit has a name that no column of a table has room for."""
-    of_rank: str
-    """Of several ranks or processes the one that the timeline and the tables are about."""
-    ranks: RanksView | None
-    workers: list[WorkerRow]
-    processes: ProcessesView | None
-    compiled: CompiledView | None
-    components: list[tuple[Component, int]]
-    component_phases: list[str]
-    decisions: list[DecisionRow]
-    missing: list[str]
-    problems: list[Fact]
-    measuring: MeasuringView
-    environment: list[Fact]
-    command: str
-    terms: dict[str, str]
-    words: dict[str, str]
-    """Those of the terms that this page uses."""
-    data: dict[str, Any]
-
-    @property
-    def names_leading(self) -> bool:
-        """Whether the headline names what is shown below it."""
-        return any(piece.code for piece in self.headline)
-
-
-def report_page(report: Report) -> ReportPage:
+def report_page(report: Report) -> SimpleNamespace:
     """Return the whole page for a report."""
     report, beginning = _from_first_phase(report)
     spans = report.timeline.spans if report.timeline else []
@@ -163,11 +66,13 @@ def report_page(report: Report) -> ReportPage:
     in_workers = named_in_workers(report.culprits)
     leading = _leading(suspects)
     verdict = words.verdict_words(report.verdict, ran_out=report.out_of_memory is not None)
-    return ReportPage(
+    headline = _headline(report.headline or verdict, leading)
+    return SimpleNamespace(
         report=report,
         title=f"{verdict} · {_program(report.run)}",
         verdict_label=verdict,
-        headline=_headline(report.headline or verdict, leading),
+        headline=headline,
+        names_leading=any(piece.code for piece in headline),
         context=run_context(report.run, report.work),
         ended=words.ending_words(report),
         leading=leading,
@@ -222,7 +127,7 @@ def _leading(suspects: Sequence[SuspectView]) -> SuspectView | None:
     return next((s for s in suspects if s.severity != Severity.NOTE.value), None)
 
 
-def _icicle(report: Report, culprits: Sequence[CulpritView]) -> IcicleView | None:
+def _icicle(report: Report, culprits: Sequence[CulpritView]) -> SimpleNamespace | None:
     processes = report.work.processes
     return icicle_view(report.retained, culprits, processes, report.retained_elsewhere)
 
@@ -320,7 +225,7 @@ def _data(
     culprits: list[CulpritView],
     findings: list[SuspectView],
     charts: dict[str, Any],
-    ranks: RanksView | None,
+    ranks: SimpleNamespace | None,
     report: Report,
 ) -> dict[str, Any]:
     charts |= {ranks.chart.key: ranks.chart.data} if ranks and ranks.chart else {}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from statistics import median, quantiles
-from typing import Any
+from types import SimpleNamespace
 
 from leakscope.model.report import (
     Culprit,
@@ -18,7 +18,6 @@ from leakscope.model.report import (
 )
 from leakscope.model.text import human_bytes, plural
 from leakscope.report.charts import NARROW, WIDE, draw_ranks, finite, series_dash, series_shade
-from leakscope.report.svg import Drawing
 from leakscope.report.tables import Cell, cell_of
 from leakscope.report.text import (
     humane_bytes,
@@ -39,63 +38,9 @@ EXTREME = 3
 DONE = "completed"
 
 
-@dataclass(frozen=True)
-class RankRow:
-    """One rank's process, or the middle of many."""
-
-    name: str
-    detail: str
-    """Machine, process and how it ended."""
-    steps: str
-    first: Cell | None
-    peak: Cell | None
-    last: Cell | None
-    rate: str
-    grows: list[str]
-    badge: str = ""
-    memory: str = ""
-    """Where on the page its memory is shown; empty where it isn't."""
-
-
-@dataclass(frozen=True)
-class RankChart:
-    """Memory by step, for wide and narrow pages."""
-
-    wide: Drawing
-    narrow: Drawing
-    lines: list[LegendEntry]
-    data: dict[str, Any]
-    """What the read-out needs."""
-    key: str = "ranks"
-
-
-@dataclass(frozen=True)
-class CulpritRates:
-    """What a culprit gains in each of few ranks, or the least, the middle and the most."""
-
-    name: str
-    rates: list[str]
-
-
-@dataclass(frozen=True)
-class RanksView:
-    """All that the page says of ranks."""
-
-    count: str
-    sentence: str
-    chart: RankChart | None
-    rows: list[RankRow]
-    """Those worth a look."""
-    others: list[RankRow]
-    """Shown on demand."""
-    left_out: str
-    columns: list[str]
-    culprits: list[CulpritRates]
-
-
 def ranks_view(
     report: Report, places: Mapping[tuple[int, int], str] | None = None
-) -> RanksView | None:
+) -> SimpleNamespace | None:
     """Return what the page says of ranks, None where a process trained alone.
 
     ``places`` are where on the page the memory of a process is shown, by rank and process id.
@@ -115,7 +60,7 @@ def ranks_view(
         _rank_row(rank, top, badges.get(rank.rank, ""), known.get((rank.rank, rank.pid), ""))
         for rank in shown
     ]
-    return RanksView(
+    return SimpleNamespace(
         count=humane_number(len(ranks)),
         sentence=report.odd_rank.sentence if report.odd_rank else "",
         chart=_chart(report.rank_courses),
@@ -143,7 +88,7 @@ def _standing_out(ranks: Sequence[RankMemory]) -> dict[int, str]:
     return {rank.rank: why for why, found in kinds.items() for rank in found[:EXTREME]}
 
 
-def _middle(ranks: Sequence[RankMemory], top: int) -> list[RankRow]:
+def _middle(ranks: Sequence[RankMemory], top: int) -> list[SimpleNamespace]:
     """Return rows for the middle of many ranks and for the tenths at both ends."""
     places = {"nine tenths have less": 8, "half have less": 4, "a tenth has less": 0}
 
@@ -159,7 +104,7 @@ def _middle(ranks: Sequence[RankMemory], top: int) -> list[RankRow]:
     steps = [rank.steps for rank in ranks]
     unit = units.pop() if len(units) == 1 else ""
     return [
-        RankRow(
+        SimpleNamespace(
             name=name,
             detail=f"of {len(ranks):,} ranks, in each column",
             steps=humane_number(int(quantiles(steps, n=10)[place])),
@@ -168,16 +113,18 @@ def _middle(ranks: Sequence[RankMemory], top: int) -> list[RankRow]:
             last=at(columns[2], place),
             rate=humane_rate(quantiles(rates, n=10)[place], unit) if unit else "",
             grows=[],
+            badge="",
+            memory="",
         )
         for name, place in places.items()
     ]
 
 
-def _rank_row(rank: RankMemory, top: int, badge: str, memory: str = "") -> RankRow:
+def _rank_row(rank: RankMemory, top: int, badge: str, memory: str = "") -> SimpleNamespace:
     cells = (rank.first_bytes, rank.peak_bytes, rank.last_bytes)
     first, peak, last = (None if size is None else cell_of(size, top, "peak") for size in cells)
     late = f", began {humane_duration(rank.late_s)} after the first" if rank.late_s else ""
-    return RankRow(
+    return SimpleNamespace(
         name=f"rank {rank.rank}",
         detail=f"{rank.host}, process {rank.pid}, {rank.ended}{late}",
         steps=humane_number(rank.steps),
@@ -191,7 +138,7 @@ def _rank_row(rank: RankMemory, top: int, badge: str, memory: str = "") -> RankR
     )
 
 
-def _chart(courses: Sequence[RankCourse]) -> RankChart | None:
+def _chart(courses: Sequence[RankCourse]) -> SimpleNamespace | None:
     points = [course.points for course in courses]
     if not any(finite(point) for point in points):
         return None
@@ -211,7 +158,7 @@ def _chart(courses: Sequence[RankCourse]) -> RankChart | None:
     ]
     frames = {"wide": asdict(wide.frame), "narrow": asdict(narrow.frame)}
     data = {"frames": frames, "x": "step", "lines": lines, "spans": []}
-    return RankChart(wide, narrow, entries, data)
+    return SimpleNamespace(wide=wide, narrow=narrow, lines=entries, data=data, key="ranks")
 
 
 def _columns(ranks: Sequence[RankMemory]) -> list[str]:
@@ -220,35 +167,22 @@ def _columns(ranks: Sequence[RankMemory]) -> list[str]:
     return ["grows in", "least", "half below", "most", "in rank"]
 
 
-def _rates(culprit: Culprit, ranks: Sequence[RankMemory]) -> CulpritRates:
+def _rates(culprit: Culprit, ranks: Sequence[RankMemory]) -> SimpleNamespace:
     rates = culprit.rates_by_rank
     name = f"{culprit.name} per {culprit.unit}"
     if len(ranks) <= COLUMNS:
         parts = (rates.get(str(rank.rank)) for rank in ranks)
-        return CulpritRates(name, ["–" if rate is None else humane_bytes(rate) for rate in parts])
+        return SimpleNamespace(
+            name=name, rates=["–" if rate is None else humane_bytes(rate) for rate in parts]
+        )
     values = list(rates.values())
     least, middle, most = (humane_bytes(v) for v in (min(values), median(values), max(values)))
     at = max(rates, key=lambda rank: rates[rank])
     count = f"{len(rates):,} of {plural(len(ranks), 'rank')}"
-    return CulpritRates(name, [count, least, middle, most, at])
+    return SimpleNamespace(name=name, rates=[count, least, middle, most, at])
 
 
 _STARTED = {"fork": "forked", "spawn": "spawned", "forkserver": "forked by a server"}
-
-
-@dataclass(frozen=True)
-class WorkerRow:
-    """One worker's process."""
-
-    worker: WorkerMemory
-    name: str
-    """``loader 1, worker 0``, after the rank where there are several."""
-    detail: str
-    """How and when it was started, its process id."""
-    top: int
-    """What fills a bar."""
-    memory: str = ""
-    """Where on the page its memory is shown; empty where it isn't."""
 
 
 def named_in_workers(culprits: Sequence[Culprit]) -> str:
@@ -267,7 +201,7 @@ def named_in_workers(culprits: Sequence[Culprit]) -> str:
 
 def worker_rows(
     workers: Sequence[WorkerMemory], places: Mapping[tuple[int, int], str] | None = None
-) -> list[WorkerRow]:
+) -> list[SimpleNamespace]:
     """Return one row a worker; all bars share one scale.
 
     ``places`` are where on the page the memory of a process is shown, by rank and process id.
@@ -280,11 +214,11 @@ def worker_rows(
     ]
 
 
-def _worker_row(worker: WorkerMemory, top: int, memory: str) -> WorkerRow:
+def _worker_row(worker: WorkerMemory, top: int, memory: str) -> SimpleNamespace:
     rank = f"rank {worker.rank}, " if worker.rank else ""
     started = _STARTED.get(worker.start_method, "started")
     again = f" in its loader's pass {worker.generation + 1}" if worker.generation else ""
-    return WorkerRow(
+    return SimpleNamespace(
         worker=worker,
         name=f"{rank}loader {worker.loader}, worker {worker.worker}",
         detail=f"{started}{again}, process {worker.pid}{_ahead(worker)}",
@@ -315,23 +249,12 @@ SUPERVISES = "supervises only"
 """Label of a process that only waits for its children."""
 
 
-@dataclass(frozen=True)
-class ProcessesView:
-    """All that the page says of the processes of a program."""
-
-    count: str
-    sentence: str
-    rows: list[ProcessMemory]
-    top: int
-    """What fills a bar."""
-
-
-def processes_view(report: Report) -> ProcessesView | None:
+def processes_view(report: Report) -> SimpleNamespace | None:
     """Return the view of processes; None where no child recorded itself."""
     if not report.processes:
         return None
     recorded = sum(process.is_recorded for process in report.processes)
-    return ProcessesView(
+    return SimpleNamespace(
         count=humane_number(recorded),
         sentence=report.odd_process,
         rows=report.processes,

@@ -9,10 +9,10 @@ import os
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path, PurePath
 from statistics import median_low
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 
@@ -31,16 +31,10 @@ from leakscope.model.documents import (
 )
 from leakscope.model.gauge import CHILDREN_PSS, PSS
 from leakscope.model.layout import AnswerCell, Column, Paper, Table, table_lines
-from leakscope.model.report import (
-    REPORT_SCHEMA_VERSION,
-    Culprit,
-    Report,
-    RunVerdict,
-    Severity,
-)
+from leakscope.model.report import REPORT_SCHEMA_VERSION, Culprit, Report, RunVerdict, Severity
 from leakscope.model.text import one_line, plural
 from leakscope.report import words
-from leakscope.report.culprits import Piece, pieces_of
+from leakscope.report.culprits import pieces_of
 from leakscope.report.text import (
     MOMENT,
     humane_bytes,
@@ -571,74 +565,16 @@ def _called(step: HistoryStep) -> str:
 _WIDTH, _HEIGHT = 120, 26
 
 
-@dataclass(frozen=True)
-class Spark:
-    """A sparkline: the path of its line and of the area below, and what it says in words."""
-
-    line: str
-    area: str
-    label: str
-
-
-@dataclass(frozen=True)
-class RunRow:
-    """One run of the table."""
-
-    run: ListedRun
-    href: str
-    sub: str
-    verdict_order: int
-    remark: list[Piece]
-    spark: Spark | None
-
-
-@dataclass(frozen=True)
-class HistoryView:
-    """The first culprit of a script from run to run."""
-
-    anchor: str
-    history: RunHistory
-    steps: list[tuple[HistoryStep, str]]
-    """Each with the address of its run's page."""
-    most: float
-    """What fills a bar."""
-    has_commits: bool
-
-
-@dataclass(frozen=True)
-class ListView:
-    """The runs of a folder."""
-
-    anchor: str
-    title: str
-    rows: list[RunRow]
-    links: list[tuple[RunLink, str]]
-    """Each with its address."""
-    others: str
-    histories: list[HistoryView]
-
-
-@dataclass(frozen=True)
-class RunsPage:
-    """Everything that the page shows."""
-
-    title: str
-    headline: str
-    introduction: list[Piece]
-    lists: list[ListView]
-    data: dict[str, Any] = field(default_factory=lambda: {"charts": {}, "copies": {}})
-
-
 def runs_page(
     lists: Sequence[RunList], title: str, introduction: str, folder: PurePath
-) -> RunsPage:
+) -> SimpleNamespace:
     """Return the page of some lists; its links are relative to the folder that it lies in."""
-    return RunsPage(
+    return SimpleNamespace(
         title=title,
         headline=summary_of([run for listed in lists for run in listed.runs]),
         introduction=pieces_of(introduction),
         lists=[
-            ListView(
+            SimpleNamespace(
                 anchor=f"list-{number}",
                 title=listed.title or listed.directory,
                 rows=[
@@ -654,14 +590,15 @@ def runs_page(
             )
             for number, listed in enumerate(lists, 1)
         ],
+        data={"charts": {}, "copies": {}},
     )
 
 
 def _history_view(
     history: RunHistory, runs: Sequence[ListedRun], folder: PurePath, anchor: str
-) -> HistoryView:
+) -> SimpleNamespace:
     pages = {run.name: run.page for run in runs if run.page}
-    return HistoryView(
+    return SimpleNamespace(
         anchor=anchor,
         history=history,
         steps=[
@@ -685,8 +622,8 @@ def started_words(created: float, form: str = MOMENT) -> str:
     return humane_moment(created, form) if created > 0 else "–"
 
 
-def _run_row(run: ListedRun, folder: PurePath, bounds: Bounds) -> RunRow:
-    return RunRow(
+def _run_row(run: ListedRun, folder: PurePath, bounds: Bounds) -> SimpleNamespace:
+    return SimpleNamespace(
         run=run,
         href=href_of(run.page, folder) if run.page else "",
         sub=PurePath(run.script).name,
@@ -696,7 +633,7 @@ def _run_row(run: ListedRun, folder: PurePath, bounds: Bounds) -> RunRow:
     )
 
 
-def spark_of(course: Sequence[float], bounds: Bounds) -> Spark | None:
+def spark_of(course: Sequence[float], bounds: Bounds) -> SimpleNamespace | None:
     """Return the sparkline of a course between two amounts, or None where it has no two points."""
     if len(course) < 2:
         return None
@@ -711,7 +648,7 @@ def spark_of(course: Sequence[float], bounds: Bounds) -> Spark | None:
         f"Memory begins at {humane_bytes(course[0])}, peaks at {humane_bytes(max(course))} and "
         f"ends at {humane_bytes(course[-1])}"
     )
-    return Spark(line, f"{line}L{_WIDTH} {_HEIGHT}L0 {_HEIGHT}Z", label)
+    return SimpleNamespace(line=line, area=f"{line}L{_WIDTH} {_HEIGHT}L0 {_HEIGHT}Z", label=label)
 
 
 def href_of(page: str, folder: PurePath) -> str:

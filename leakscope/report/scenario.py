@@ -4,43 +4,17 @@ plugin).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from types import SimpleNamespace
 
 from leakscope.model.documents import Growth, GrowthReport
 from leakscope.model.text import human_bytes, human_count, one_line, plural
-from leakscope.report.culprits import DiffLine, SourceView, diff_lines, excerpt_view
+from leakscope.report.culprits import diff_lines, excerpt_view
 
 
-@dataclass(frozen=True)
-class GrowthView:
-    """One path that grows, everything in words."""
-
-    growth: Growth
-    rows: list[tuple[str, str]]
-    """What is known, by label."""
-    excerpts: list[SourceView]
-    diff: list[DiffLine]
-
-
-@dataclass(frozen=True)
-class GrowthPage:
-    """The page of one scenario."""
-
-    title: str
-    verdict: str
-    verdict_label: str
-    headline: str
-    introduction: str
-    growths: list[GrowthView]
-    data: dict[str, Any]
-    version: str
-
-
-def growth_page(report: GrowthReport) -> GrowthPage:
+def growth_page(report: GrowthReport) -> SimpleNamespace:
     """Return the page as plain values."""
     found = report.growths
-    return GrowthPage(
+    return SimpleNamespace(
         title=report.scenario,
         verdict="leak" if found else "clean",
         verdict_label="Leak" if found else "No leak",
@@ -75,8 +49,8 @@ def headline(report: GrowthReport) -> str:
     return f"{one_line(first.sentence)}{more}"
 
 
-def _view(growth: Growth) -> GrowthView:
-    return GrowthView(
+def _view(growth: Growth) -> SimpleNamespace:
+    return SimpleNamespace(
         growth=growth,
         rows=[*_facts(growth), *_further(growth)],
         excerpts=[excerpt_view(excerpt) for excerpt in growth.excerpts],

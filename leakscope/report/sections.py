@@ -5,14 +5,9 @@ memory, running out of memory, cleaning calls that were tried, compiled code.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from types import SimpleNamespace
 
-from leakscope.model.device import (
-    Advice,
-    DeviceMemory,
-    LiveRow,
-    OutOfMemory,
-)
+from leakscope.model.device import DeviceMemory, OutOfMemory
 from leakscope.model.report import (
     Answer,
     CompiledCode,
@@ -25,47 +20,13 @@ from leakscope.model.report import (
 from leakscope.model.text import plural
 from leakscope.report import words
 from leakscope.report.device_map import SHADES, MapView, free_entries, map_entry, map_view
-from leakscope.report.snapshot import PoolView, figure_facts, parts_of, pool_views
-from leakscope.report.tables import Bar, Fact, size_facts
+from leakscope.report.snapshot import figure_facts, parts_of, pool_views
+from leakscope.report.tables import Fact, size_facts
 from leakscope.report.text import humane_number, size_of
 from leakscope.report.words import role_words
 
 
-@dataclass(frozen=True)
-class DeviceSection:
-    """One device."""
-
-    anchor: str
-    memory: DeviceMemory
-    facts: list[Fact]
-    bars: list[Bar]
-    memory_map: MapView
-    remarks: list[str]
-    pools: list[PoolView]
-
-
-@dataclass(frozen=True)
-class GrowthKindRow:
-    """A kind of growth that applies to a run."""
-
-    kind: KindAnswer
-    shown: str
-    """What shows it: a culprit, finding or name; else the section."""
-    is_code: bool
-    link: str
-    """The anchor where it stands; empty where nothing does."""
-
-
-@dataclass(frozen=True)
-class KindsView:
-    """Which kinds of growth a run shows, and which it doesn't."""
-
-    rows: list[GrowthKindRow]
-    others: list[Fact]
-    """The names of those that don't apply, by the answer."""
-
-
-def kinds_view(report: Report, anchors: Mapping[str, str]) -> KindsView | None:
+def kinds_view(report: Report, anchors: Mapping[str, str]) -> SimpleNamespace | None:
     """Return the table of a report; None where it has none, as older ones.
 
     ``anchors`` are where culprits and findings stand on the page, by signature.
@@ -73,7 +34,7 @@ def kinds_view(report: Report, anchors: Mapping[str, str]) -> KindsView | None:
     if not report.kinds:
         return None
     shown = (Answer.YES, Answer.UNDECIDED)
-    return KindsView(
+    return SimpleNamespace(
         rows=[_kind_row(kind, anchors) for kind in report.kinds if kind.answer in shown],
         others=[
             Fact(answer, ", ".join(names))
@@ -82,9 +43,9 @@ def kinds_view(report: Report, anchors: Mapping[str, str]) -> KindsView | None:
     )
 
 
-def _kind_row(kind: KindAnswer, anchors: Mapping[str, str]) -> GrowthKindRow:
+def _kind_row(kind: KindAnswer, anchors: Mapping[str, str]) -> SimpleNamespace:
     section = kind.section.value if kind.section is not None else ""
-    return GrowthKindRow(
+    return SimpleNamespace(
         kind=kind,
         shown=kind.subject or words.SECTIONS.get(section, ""),
         is_code=bool(kind.subject) and kind.section is not ShownIn.FINDINGS,
@@ -92,13 +53,13 @@ def _kind_row(kind: KindAnswer, anchors: Mapping[str, str]) -> GrowthKindRow:
     )
 
 
-def device_views(devices: Sequence[DeviceMemory]) -> list[DeviceSection]:
+def device_views(devices: Sequence[DeviceMemory]) -> list[SimpleNamespace]:
     """Return one view a device, in the order given."""
     return [_device(device, f"device-{place}") for place, device in enumerate(devices)]
 
 
-def _device(device: DeviceMemory, anchor: str) -> DeviceSection:
-    return DeviceSection(
+def _device(device: DeviceMemory, anchor: str) -> SimpleNamespace:
+    return SimpleNamespace(
         anchor=anchor,
         memory=device,
         facts=[*figure_facts(device.figures), *_device_facts(device)],
@@ -153,38 +114,15 @@ def _remarks(device: DeviceMemory) -> list[str]:
     return remarks
 
 
-@dataclass(frozen=True)
-class LiveTable:
-    """What was live, by component or by name."""
-
-    title: str
-    rows: list[LiveRow]
-    has_details: bool
-
-
-@dataclass(frozen=True)
-class ShortageView:
-    """Why memory ran out and what would have made it fit."""
-
-    sentence: str
-    evidence: str
-    error: str
-    facts: list[Fact]
-    ways: list[Advice]
-    first_ways: str
-    """What would have helped, in a line."""
-    tables: list[LiveTable]
-
-
-def shortage_view(ended: OutOfMemory | None) -> ShortageView | None:
+def shortage_view(ended: OutOfMemory | None) -> SimpleNamespace | None:
     """Return the section; None where memory didn't end the run."""
     if ended is None:
         return None
     tables = [
-        LiveTable("Held by, by name", ended.names, has_details=True),
-        LiveTable("Live, by what it is for", ended.components, has_details=False),
+        SimpleNamespace(title="Held by, by name", rows=ended.names, has_details=True),
+        SimpleNamespace(title="Live, by what it is for", rows=ended.components, has_details=False),
     ]
-    return ShortageView(
+    return SimpleNamespace(
         sentence=ended.sentence,
         evidence=ended.evidence,
         error=ended.error,
@@ -224,35 +162,13 @@ def effect_words(effect: Effect) -> str:
     return _EFFECTS[effect]
 
 
-@dataclass(frozen=True)
-class CompiledRow:
-    """One function that was compiled."""
-
-    entry: CompiledEntry
-    place: str
-    """Its first line; of a library's the line that calls it."""
-    limit: str
-    """How many it may have, and whether there are so many."""
-    each: str
-    """What one entry takes, and what of it are tensors."""
-
-
-@dataclass(frozen=True)
-class CompiledView:
-    """What ``torch.compile`` kept."""
-
-    sentence: str
-    rows: list[CompiledRow]
-    remarks: list[str]
-
-
-def compiled_view(kept: CompiledCode | None) -> CompiledView | None:
+def compiled_view(kept: CompiledCode | None) -> SimpleNamespace | None:
     """Return the section; None where nothing was compiled."""
     if kept is None or not kept.functions:
         return None
     then = "the program fails" if kept.is_error else "calls that fit none run uncompiled"
     raised = ", which the program has raised" if kept.is_raised else ""
-    return CompiledView(
+    return SimpleNamespace(
         sentence=f"Dynamo keeps at most {humane_number(kept.limit)} entries per code object "
         f"(recompile_limit{raised}); then {then}.",
         rows=[_compiled_row(entry, kept) for entry in kept.functions],
@@ -260,7 +176,7 @@ def compiled_view(kept: CompiledCode | None) -> CompiledView | None:
     )
 
 
-def _compiled_row(entry: CompiledEntry, kept: CompiledCode) -> CompiledRow:
+def _compiled_row(entry: CompiledEntry, kept: CompiledCode) -> SimpleNamespace:
     is_many = entry.codes > 1
     limit = f"of {humane_number(kept.limit)}"
     if is_many:
@@ -277,7 +193,7 @@ def _compiled_row(entry: CompiledEntry, kept: CompiledCode) -> CompiledRow:
             f"{size_of(entry.native_bytes).text} of native memory that it keeps (estimate)"
         )
     is_installed = "site-packages" in entry.place or "dist-packages" in entry.place
-    return CompiledRow(
+    return SimpleNamespace(
         entry=entry,
         place=entry.called_at[0] if is_installed and entry.called_at else entry.place,
         limit=limit,

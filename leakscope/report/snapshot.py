@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from leakscope.model import __version__
-from leakscope.model.device import Advice, Figures, PoolFigures
+from leakscope.model.device import Figures, PoolFigures
 from leakscope.model.explanation import (
     BlockClass,
     DeviceComparison,
     DeviceExplanation,
-    DeviceGrowth,
     DevicePeak,
     Explanation,
     SnapshotComparison,
@@ -28,72 +27,10 @@ from leakscope.report.device_map import (
     map_view,
 )
 from leakscope.report.tables import Bar, Fact, size_facts
-from leakscope.report.text import (
-    humane_bytes,
-    humane_duration,
-    humane_number,
-)
-from leakscope.report.timeline import TimelineView
+from leakscope.report.text import humane_bytes, humane_duration, humane_number
 
 
-@dataclass(frozen=True)
-class PoolView:
-    """One stream and pool."""
-
-    label: str
-    parts: list[Bar]
-    sums: list[int]
-    """By the names in :data:`words.SUMS`."""
-
-
-@dataclass(frozen=True)
-class FaultView:
-    """Why memory ran out."""
-
-    sentence: str
-    facts: list[Fact]
-    place: str
-    ways: list[Advice]
-
-
-@dataclass(frozen=True)
-class SnapshotDevice:
-    """One device."""
-
-    anchor: str
-    name: str
-    subject: str
-    explained: DeviceExplanation
-    facts: list[Fact]
-    bars: list[Bar]
-    curve: TimelineView | None
-    memory_map: MapView | None
-    fault: FaultView | None
-    peak: str
-    """What stood at it, in a sentence."""
-    settings: list[Advice]
-    pools: list[PoolView]
-    history: list[Fact]
-
-
-@dataclass(frozen=True)
-class SnapshotPage:
-    """Everything that the page of one snapshot shows."""
-
-    explained: Explanation
-    title: str
-    verdict: str
-    verdict_label: str
-    context: list[Fact]
-    main_device: SnapshotDevice | None
-    devices: list[SnapshotDevice]
-    settings: list[Fact]
-    terms: dict[str, str]
-    version: str
-    data: dict[str, Any]
-
-
-def snapshot_page(explanation: Explanation) -> SnapshotPage:
+def snapshot_page(explanation: Explanation) -> SimpleNamespace:
     """Return the whole page for a snapshot."""
     verdict, label = words.verdict_of(explanation)
     ordered = words.devices_in_order(explanation)
@@ -102,7 +39,7 @@ def snapshot_page(explanation: Explanation) -> SnapshotPage:
     for device, view in zip(ordered, devices, strict=True):
         charts |= curve_data(view.curve, device.course)
     name = explanation.name.replace("\\", "/").rpartition("/")[2]
-    return SnapshotPage(
+    return SimpleNamespace(
         explained=explanation,
         title=f"{label} · {name}",
         verdict=verdict,
@@ -154,10 +91,10 @@ def _context(explanation: Explanation, name: str) -> list[Fact]:
     return [*facts, Fact("History", history)]
 
 
-def _device_view(device: DeviceExplanation) -> SnapshotDevice:
+def _device_view(device: DeviceExplanation) -> SimpleNamespace:
     figures = device.figures if device.fault is None else device.fault.figures
     key = f"cuda-{device.device}"
-    return SnapshotDevice(
+    return SimpleNamespace(
         anchor=key,
         name=f"cuda:{device.device}",
         subject=words.subject_words(device),
@@ -196,7 +133,7 @@ def _map(device: DeviceExplanation, key: str, figures: Figures) -> MapView | Non
     )
 
 
-def _fault(device: DeviceExplanation) -> FaultView | None:
+def _fault(device: DeviceExplanation) -> SimpleNamespace | None:
     fault = device.fault
     if fault is None:
         return None
@@ -207,7 +144,9 @@ def _fault(device: DeviceExplanation) -> FaultView | None:
     ]
     facts = [*size_facts(sizes), Fact("Asked by", fault.operation)]
     known = [fact for fact in facts if fact.value and fault.request is not None]
-    return FaultView(fault.sentence, known, fault.place, fault.fits_if)
+    return SimpleNamespace(
+        sentence=fault.sentence, facts=known, place=fault.place, ways=fault.fits_if
+    )
 
 
 def _peak_words(peak: DevicePeak) -> str:
@@ -219,11 +158,11 @@ def _peak_words(peak: DevicePeak) -> str:
     )
 
 
-def pool_views(rows: Sequence[PoolFigures]) -> list[PoolView]:
+def pool_views(rows: Sequence[PoolFigures]) -> list[SimpleNamespace]:
     """Return one row a stream and pool; bars share one scale."""
     top = max((row.figures.reserved for row in rows), default=1)
     return [
-        PoolView(
+        SimpleNamespace(
             label=words.group_words(row.stream, row.pool, is_small=row.is_small),
             parts=parts_of(row.figures, top),
             sums=words.sums_of(row.figures),
@@ -250,51 +189,15 @@ def _history(device: DeviceExplanation) -> list[Fact]:
     return [fact for fact in facts if fact.value]
 
 
-@dataclass(frozen=True)
-class SumsRow:
-    """The sums of a device in one snapshot."""
-
-    name: str
-    parts: list[Bar]
-    sums: list[int | None]
-    """By the names in :data:`COLUMNS`."""
-
-
-@dataclass(frozen=True)
-class ComparedDevice:
-    """One device in each snapshot."""
-
-    anchor: str
-    name: str
-    sentence: str
-    sums: list[SumsRow]
-    tables: list[tuple[str, list[DeviceGrowth]]]
-
-
-@dataclass(frozen=True)
-class SnapshotsPage:
-    """Everything that the page of several snapshots shows."""
-
-    title: str
-    verdict: str
-    verdict_label: str
-    compared: SnapshotComparison
-    ranked: list[str]
-    devices: list[ComparedDevice]
-    terms: dict[str, str]
-    version: str
-    data: dict[str, Any]
-
-
 BY_CLASS = "By what it is for"
 COLUMNS = (*words.SUMS, "Peak")
 
 
-def snapshots_page(comparison: SnapshotComparison) -> SnapshotsPage:
+def snapshots_page(comparison: SnapshotComparison) -> SimpleNamespace:
     """Return the whole page for several snapshots."""
     verdict, label = words.comparison_verdict(comparison)
     names = comparison.names
-    return SnapshotsPage(
+    return SimpleNamespace(
         title=f"{label} · {len(names)} snapshots",
         verdict=verdict,
         verdict_label=label,
@@ -307,10 +210,10 @@ def snapshots_page(comparison: SnapshotComparison) -> SnapshotsPage:
     )
 
 
-def _compared_device(device: DeviceComparison, names: Sequence[str]) -> ComparedDevice:
+def _compared_device(device: DeviceComparison, names: Sequence[str]) -> SimpleNamespace:
     top = max((figures.reserved for figures in device.figures), default=0)
     sums = [
-        SumsRow(
+        SimpleNamespace(
             name=name,
             parts=parts_of(figures, top),
             sums=[*words.sums_of(figures), device.peaks[number]],
@@ -322,7 +225,7 @@ def _compared_device(device: DeviceComparison, names: Sequence[str]) -> Compared
         ("By the line that allocated it", device.sites),
         ("By size of block", device.sizes),
     ]
-    return ComparedDevice(
+    return SimpleNamespace(
         anchor=f"cuda-{device.device}",
         name=f"cuda:{device.device}",
         sentence=device.sentence,

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from leakscope.model.gauge import CHILDREN_PSS
@@ -19,14 +20,7 @@ from leakscope.model.report import (
     PhaseMemory,
 )
 from leakscope.model.trend import TrendVerdict
-from leakscope.report.text import (
-    Size,
-    clock,
-    humane_bytes,
-    humane_rate,
-    humane_share,
-    size_of,
-)
+from leakscope.report.text import Size, clock, humane_bytes, humane_rate, humane_share, size_of
 from leakscope.report.words import event_words, metric_words
 
 _MOST_PHASES = 4
@@ -164,35 +158,7 @@ class LedgerRow:
     bar: Bar
 
 
-@dataclass(frozen=True)
-class LedgerPart:
-    """How much of the growth is known in one way."""
-
-    label: str
-    share: str
-    size: Size
-    bar: Bar
-
-
-@dataclass(frozen=True)
-class LedgerView:
-    """Where the growth of one kind of memory went."""
-
-    metric: str
-    total: Size
-    change: str
-    total_bar: Bar
-    before: LedgerRow | None
-    rows: list[LedgerRow]
-    after: LedgerRow | None
-    parts: list[LedgerPart]
-    scale: str
-    """Where the scale begins, if not at zero."""
-    advice: str
-    unexplained: str
-
-
-def ledger_view(ledger: Ledger, in_workers: str = "") -> LedgerView:
+def ledger_view(ledger: Ledger, in_workers: str = "") -> SimpleNamespace:
     """Return the waterfall: each term begins where the one before ended.
 
     ``in_workers`` is what grows by name in child processes.
@@ -213,7 +179,7 @@ def ledger_view(ledger: Ledger, in_workers: str = "") -> LedgerView:
     ]
     before = ledger.before_bytes
     begins_late = before is not None and low > -before
-    return LedgerView(
+    return SimpleNamespace(
         metric=metric_words(ledger.metric),
         total=size_of(abs(ledger.total_bytes)),
         change="fell by" if ledger.total_bytes < 0 else "grew by",
@@ -335,16 +301,20 @@ def _moment(boundary: int, seconds: float | None, recorded: float | None) -> str
     return f"{place}, {clock(seconds)} of {clock(recorded)}"
 
 
-def _parts(entries: Sequence[LedgerEntry]) -> list[LedgerPart]:
+def _parts(entries: Sequence[LedgerEntry]) -> list[SimpleNamespace]:
     """Return how well the growth is known, as a row of bars that fill the width."""
     amounts = dict.fromkeys(_GROUPS, 0)
     for entry in entries:
         amounts[_group(entry.kind)] += entry.bytes
     grown = {group: amount for group, amount in amounts.items() if amount > 0}
-    whole, parts, so_far = sum(grown.values()), list[LedgerPart](), 0
+    whole, parts, so_far = sum(grown.values()), list[SimpleNamespace](), 0
     for group, amount in grown.items():
         bar = Bar(percent_of(so_far, whole), percent_of(amount, whole), _GROUPS[group][0])
-        parts.append(LedgerPart(group, humane_share(amount / whole), size_of(amount), bar))
+        parts.append(
+            SimpleNamespace(
+                label=group, share=humane_share(amount / whole), size=size_of(amount), bar=bar
+            )
+        )
         so_far += amount
     return parts
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from itertools import pairwise
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -26,9 +27,6 @@ from leakscope.report.icicle import (
     LEAST_SHARE,
     MOST_ROWS,
     REST,
-    BoxView,
-    FigureView,
-    IcicleView,
     comparison_icicle,
     event_words,
     icicle_view,
@@ -37,18 +35,18 @@ from leakscope.report.icicle import (
 )
 
 
-def view_of(retained: Retained) -> IcicleView:
+def view_of(retained: Retained) -> SimpleNamespace:
     view = icicle_view(retained, culprit_views(samples.leaking().culprits))
     assert view is not None
     return view
 
 
-def figure(mode: str, view: IcicleView | None = None) -> FigureView:
+def figure(mode: str, view: SimpleNamespace | None = None) -> SimpleNamespace:
     figures = (view or view_of(retained_samples.retained())).figures
     return next(figure for figure in figures if figure.mode == mode)
 
 
-def box(label: str, mode: str = "held") -> BoxView:
+def box(label: str, mode: str = "held") -> SimpleNamespace:
     return next(box for box in figure(mode).boxes if box.label == label)
 
 
@@ -181,7 +179,7 @@ def test_of_several_processes_it_says_whose_memory_is_drawn() -> None:
     assert not view_of(retained_samples.retained()).notes[0].startswith("Of ")
 
 
-def of_processes() -> IcicleView:
+def of_processes() -> SimpleNamespace:
     culprit = msgspec.structs.replace(
         samples.leaking().culprits[0], path=retained_samples.IN_WORKER, workers=1
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import msgspec
 import pytest
 import report_samples as samples
@@ -18,12 +20,12 @@ from leakscope.model.report import (
 )
 from leakscope.model.trend import TrendVerdict
 from leakscope.report import render_html, render_text
-from leakscope.report.tables import LedgerView, ledger_view
+from leakscope.report.tables import ledger_view
 
 MIB = 1 << 20
 
 
-def view_of(before: int | None, *entries: tuple[str, int]) -> LedgerView:
+def view_of(before: int | None, *entries: tuple[str, int]) -> SimpleNamespace:
     return ledger_view(
         Ledger(
             metric="rss",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -24,10 +24,6 @@ from leakscope.report.comparison.changes import (
     series_data,
 )
 from leakscope.report.comparison.tables import (
-    CostRow,
-    FactTable,
-    ProcessTable,
-    ValueRow,
     cost_rows,
     fact_tables,
     rank_table,
@@ -35,7 +31,7 @@ from leakscope.report.comparison.tables import (
     value_rows,
     worker_table,
 )
-from leakscope.report.icicle import IcicleView, comparison_icicle
+from leakscope.report.icicle import comparison_icicle
 from leakscope.report.json import render_json
 from leakscope.report.markdown import render_comparison_markdown
 from leakscope.report.page import environment_facts, run_context
@@ -48,58 +44,7 @@ MOST_COPIED = 300_000
 tree of names; of more there is no button, but the command writes it."""
 
 
-@dataclass(frozen=True)
-class RunView:
-    """One of the two runs."""
-
-    role: str
-    verdict: str
-    verdict_label: str
-    context: list[Fact]
-    environment: list[Fact]
-    href: str
-    """Of its own report; empty where none lies next to the page."""
-
-
-@dataclass(frozen=True)
-class ComparisonPage:
-    """Everything the comparison template shows."""
-
-    comparison: Comparison
-    title: str
-    names: str
-    """Of both runs: ``before → after``."""
-    headline: str
-    outcome: str
-    outcome_label: str
-    runs: list[RunView]
-    counts: list[Fact]
-    same_work: str
-    facts: list[FactTable]
-    costs: list[CostRow]
-    culprits: list[ChangeView]
-    """All of them; the first few stand on the first screen."""
-    cards: list[ChangeView]
-    rest: list[ChangeView]
-    overlay: Overlay | None
-    """The leading gauge, on the first screen."""
-    overlays: list[Overlay]
-    """The other gauges."""
-    by_time: list[Overlay]
-    real: str
-    """When a difference of two rates is called real."""
-    undecided: list[str]
-    icicle: IcicleView | None
-    growth: list[ValueRow]
-    components: list[ValueRow]
-    peaks: list[ValueRow]
-    ranks: ProcessTable | None
-    workers: ProcessTable | None
-    terms: dict[str, str]
-    data: dict[str, Any]
-
-
-def comparison_page(comparison: Comparison, reports: Sequence[str] = ("", "")) -> ComparisonPage:
+def comparison_page(comparison: Comparison, reports: Sequence[str] = ("", "")) -> SimpleNamespace:
     """Return the whole page for a comparison; ``reports`` are paths to those of the two runs."""
     axis = shared_axis(comparison)
     drawn, by_time = overlays(comparison, axis), overlays_by_time(comparison, axis)
@@ -107,7 +52,7 @@ def comparison_page(comparison: Comparison, reports: Sequence[str] = ("", "")) -
     changes = change_views(comparison.culprits, axis)
     icicle = comparison_icicle(comparison.retained, changes)
     shown = cards(changes)
-    return ComparisonPage(
+    return SimpleNamespace(
         comparison=comparison,
         title=f"{label} · before and after",
         names=_names(comparison.before, comparison.after),
@@ -180,13 +125,13 @@ def _data(
     return {"charts": charts, "copies": copies}
 
 
-def _runs(comparison: Comparison, reports: Sequence[str]) -> list[RunView]:
+def _runs(comparison: Comparison, reports: Sequence[str]) -> list[SimpleNamespace]:
     sides = [
         ("Before", comparison.before, comparison.before_verdict, comparison.before_cost),
         ("After", comparison.after, comparison.after_verdict, comparison.after_cost),
     ]
     return [
-        RunView(
+        SimpleNamespace(
             role=role,
             verdict=verdict.value,
             verdict_label=wording.VERDICTS[verdict],

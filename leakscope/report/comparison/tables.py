@@ -5,7 +5,8 @@ workers, cost.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from types import SimpleNamespace
 
 from leakscope.model.comparison import (
     NOTABLE_DIFFERENCE,
@@ -20,7 +21,7 @@ from leakscope.model.comparison import (
 from leakscope.model.report import RankMemory, WorkerMemory
 from leakscope.model.text import plural
 from leakscope.report import words
-from leakscope.report.tables import Bar, Cell, bar_of, cell_of, direction_of
+from leakscope.report.tables import Cell, bar_of, cell_of, direction_of
 from leakscope.report.text import (
     UNKNOWN,
     Size,
@@ -42,40 +43,7 @@ TOPICS = {
 }
 
 
-@dataclass(frozen=True)
-class FactRow:
-    """One fact of both runs."""
-
-    name: str
-    before: str
-    after: str
-    state: str
-    """``same``, ``differs``, ``aside`` (differs, and need not be alike) or ``unknown``."""
-    label: str
-
-
-@dataclass(frozen=True)
-class FactTable:
-    """The facts of one topic."""
-
-    title: str
-    summary: str
-    differs: bool
-    rows: list[FactRow]
-
-
-@dataclass(frozen=True)
-class CostRow:
-    """One thing that each run cost."""
-
-    name: str
-    before: str
-    after: str
-    exact_before: str = ""
-    exact_after: str = ""
-
-
-def fact_tables(facts: Sequence[WorkFact]) -> list[FactTable]:
+def fact_tables(facts: Sequence[WorkFact]) -> list[SimpleNamespace]:
     """Return a table per topic, what differs first in each."""
     tables = []
     for topic, title in TOPICS.items():
@@ -84,7 +52,14 @@ def fact_tables(facts: Sequence[WorkFact]) -> list[FactTable]:
             continue
         differing = [fact for fact in mine if fact.differs]
         rows = [_fact_row(fact) for fact in sorted(mine, key=lambda fact: not fact.differs)]
-        tables.append(FactTable(title, _work_summary(mine, differing), bool(differing), rows))
+        tables.append(
+            SimpleNamespace(
+                title=title,
+                summary=_work_summary(mine, differing),
+                differs=bool(differing),
+                rows=rows,
+            )
+        )
     return tables
 
 
@@ -104,33 +79,49 @@ def _counted(fact: WorkFact) -> str:
     return f"{fact.after} {singular.get(fact.name, fact.name) if fact.after == '1' else fact.name}"
 
 
-def cost_rows(comparison: Comparison) -> list[CostRow]:
+_PEAK = "Process memory at most"
+
+
+def cost_rows(comparison: Comparison) -> list[SimpleNamespace]:
     """Return what each run took, and what measuring it took."""
     sides = (comparison.before_cost, comparison.after_cost)
+    columns: dict[str, Callable[[RunCost], str]] = {
+        "Took": lambda cost: humane_duration(cost.work.duration_s or None),
+        "Per step": _step_time,
+        _PEAK: lambda cost: humane_bytes(cost.peak_bytes),
+        "leakscope's share of the time": _share,
+        "leakscope's own memory": lambda cost: humane_bytes(cost.overhead.peak_bytes),
+        "Longest pause": lambda cost: humane_duration(cost.overhead.longest_pause_s),
+        "Censuses": lambda cost: humane_number(cost.overhead.censuses),
+        "Errors suppressed": lambda cost: humane_number(cost.problems),
+    }
+    exact = [size_of(cost.peak_bytes).exact for cost in sides]
     rows = [
-        _cost("Took", sides, lambda cost: humane_duration(cost.work.duration_s or None)),
-        _cost("Per step", sides, _step_time),
-        CostRow(
-            "Process memory at most",
-            *(humane_bytes(cost.peak_bytes) for cost in sides),
-            *(size_of(cost.peak_bytes).exact for cost in sides),
-        ),
-        _cost("leakscope's share of the time", sides, _share),
-        _cost("leakscope's own memory", sides, lambda c: humane_bytes(c.overhead.peak_bytes)),
-        _cost("Longest pause", sides, lambda c: humane_duration(c.overhead.longest_pause_s)),
-        _cost("Censuses", sides, lambda c: humane_number(c.overhead.censuses)),
-        _cost("Errors suppressed", sides, lambda c: humane_number(c.problems)),
+        SimpleNamespace(
+            name=name,
+            before=describe(sides[0]),
+            after=describe(sides[1]),
+            exact_before=exact[0] if name == _PEAK else "",
+            exact_after=exact[1] if name == _PEAK else "",
+        )
+        for name, describe in columns.items()
     ]
     return [row for row in rows if {row.before, row.after} != {UNKNOWN}]
 
 
-def _fact_row(fact: WorkFact) -> FactRow:
+def _fact_row(fact: WorkFact) -> SimpleNamespace:
     state, label = "same", "alike"
     if fact.differs:
         state, label = ("differs", "differs") if fact.matters else ("aside", "differs, as it may")
     elif not fact.before or not fact.after:
         state, label = "unknown", "one run doesn't tell"
-    return FactRow(fact.name, fact.before or UNKNOWN, fact.after or UNKNOWN, state, label)
+    return SimpleNamespace(
+        name=fact.name,
+        before=fact.before or UNKNOWN,
+        after=fact.after or UNKNOWN,
+        state=state,
+        label=label,
+    )
 
 
 def _work_summary(facts: Sequence[WorkFact], differing: Sequence[WorkFact]) -> str:
@@ -138,10 +129,6 @@ def _work_summary(facts: Sequence[WorkFact], differing: Sequence[WorkFact]) -> s
     if not differing:
         return f"all {len(compared)} alike" if compared else "not reported by both"
     return f"{len(differing)} of {len(compared)} differ"
-
-
-def _cost(name: str, sides: tuple[RunCost, RunCost], describe: Callable[[RunCost], str]) -> CostRow:
-    return CostRow(name, *(describe(cost) for cost in sides))
 
 
 def _step_time(cost: RunCost) -> str:
@@ -156,24 +143,7 @@ def _share(cost: RunCost) -> str:
     return f"{share} (budget {humane_share(budget)})" if over else share
 
 
-@dataclass(frozen=True)
-class ValueRow:
-    """One amount before and after, with its difference."""
-
-    name: str
-    device: str
-    before: Cell
-    after: Cell
-    before_interval: str
-    after_interval: str
-    delta: Size
-    delta_share: str
-    direction: str
-    order: str
-    certain: str
-
-
-def value_rows(changes: Sequence[ValueChange]) -> list[ValueRow]:
+def value_rows(changes: Sequence[ValueChange]) -> list[SimpleNamespace]:
     """Return rows whose bars share one scale per device and unit."""
     tops: dict[tuple[str, str], float] = {}
     for change in changes:
@@ -182,11 +152,11 @@ def value_rows(changes: Sequence[ValueChange]) -> list[ValueRow]:
     return [_value_row(change, tops[change.device, change.unit]) for change in changes]
 
 
-def _value_row(change: ValueChange, top: float) -> ValueRow:
+def _value_row(change: ValueChange, top: float) -> SimpleNamespace:
     before, after = change.before_bytes, change.after_bytes
     delta = None if before is None or after is None else after - before
     is_significant = change.significant is not False and _is_notable(before, after)
-    return ValueRow(
+    return SimpleNamespace(
         name=words.metric_words(change.name).replace("_", " "),
         device=change.device,
         before=_cell(before, change.unit, top, "before"),
@@ -219,31 +189,7 @@ FEW = 16
 MOST_ROWS = 512
 
 
-@dataclass(frozen=True)
-class ProcessRow:
-    """One rank or worker in both runs."""
-
-    name: str
-    peaks: tuple[Size, Size]
-    bars: tuple[Bar, Bar]
-    delta: Size
-    direction: str
-    order: str
-    grows: tuple[str, str]
-    """How it grew, in words."""
-
-
-@dataclass(frozen=True)
-class ProcessTable:
-    """The processes of one kind; ``others`` are shown on demand."""
-
-    rows: list[ProcessRow]
-    others: list[ProcessRow]
-    sentences: list[str]
-    left_out: str = ""
-
-
-def rank_table(comparison: Comparison) -> ProcessTable | None:
+def rank_table(comparison: Comparison) -> SimpleNamespace | None:
     """Return the ranks, None where neither run had several."""
     pairs = comparison.ranks
     if not pairs:
@@ -259,15 +205,18 @@ def rank_table(comparison: Comparison) -> ProcessTable | None:
         if odd is not None
     ]  # fmt: skip
     if len(rows) <= FEW:
-        return ProcessTable(rows, [], sentences)
+        return SimpleNamespace(rows=rows, others=[], sentences=sentences, left_out="")
     moved = sorted(rows, key=lambda row: -abs(float(row.order)))[:FEW]
     left = len(rows) - MOST_ROWS
-    return ProcessTable(
-        moved, rows[:MOST_ROWS], sentences, f"{left:,} more, all in the JSON" if left > 0 else ""
+    return SimpleNamespace(
+        rows=moved,
+        others=rows[:MOST_ROWS],
+        sentences=sentences,
+        left_out=f"{left:,} more, all in the JSON" if left > 0 else "",
     )
 
 
-def worker_table(pairs: Sequence[WorkerPair]) -> ProcessTable | None:
+def worker_table(pairs: Sequence[WorkerPair]) -> SimpleNamespace | None:
     """Return the workers by their place, None where neither run had any."""
     if not pairs:
         return None
@@ -282,10 +231,10 @@ def worker_table(pairs: Sequence[WorkerPair]) -> ProcessTable | None:
         )
         for pair, both in zip(pairs, shares, strict=True)
     ]
-    return ProcessTable(rows[:FEW], rows[FEW:MOST_ROWS], [])
+    return SimpleNamespace(rows=rows[:FEW], others=rows[FEW:MOST_ROWS], sentences=[], left_out="")
 
 
-def _rank_row(pair: RankPair, peaks: tuple[int | None, int | None], top: int) -> ProcessRow:
+def _rank_row(pair: RankPair, peaks: tuple[int | None, int | None], top: int) -> SimpleNamespace:
     return _process_row(
         f"rank {pair.rank}", peaks, top, (_rank_grows(pair.before), _rank_grows(pair.after))
     )
@@ -293,10 +242,10 @@ def _rank_row(pair: RankPair, peaks: tuple[int | None, int | None], top: int) ->
 
 def _process_row(
     name: str, peaks: Sequence[int | None], top: int, grows: tuple[str, str]
-) -> ProcessRow:
+) -> SimpleNamespace:
     before, after = peaks
     delta = None if before is None or after is None else after - before
-    return ProcessRow(
+    return SimpleNamespace(
         name=name,
         peaks=(size_of(before), size_of(after)),
         bars=(bar_of(before, top, "before"), bar_of(after, top, "after")),
