@@ -30,7 +30,7 @@ from leakscope.model.known import EntryError, KnownCulprit, Nature, Own, Recogni
 from leakscope.model.record import HeaderRecord
 from leakscope.model.report import Remedy, Report
 from leakscope.probes.environment import environment
-from leakscope.report.gates.sarif import KINDS
+from leakscope.report.gates.sarif import known_rules
 
 PAGE = Path(__file__).parents[2] / "docs" / "known-culprits.md"
 MAKES_PAGE = PAGE.with_name("catalogue_page.py")
@@ -660,7 +660,7 @@ class TestTheShippedCatalogue:
             assert not known.title.endswith("."), known.id
             match = known.match
             assert match.growth or match.type or match.path or match.finding, known.id
-            assert set(match.finding) <= set(KINDS), known.id
+            assert set(match.finding) <= set(known_rules()), known.id
             assert {*match.gauge, *match.share} <= set(gauge.DESCRIPTIONS), known.id
 
     def test_the_version_of_every_library_is_recorded(self) -> None:

@@ -16,12 +16,12 @@ from leakscope.analysis.compare import compare
 from leakscope.analysis.gate import Allowed, check
 from leakscope.analysis.verdict.headline import headline
 from leakscope.model.report import RunVerdict, Severity, Work
-from leakscope.report.gates.sarif import KINDS, rule_of
+from leakscope.report.gates.sarif import known_rules, rule_of
 
 MB = 1_048_576
 NOTE = Severity.NOTE
 TITLES = [
-    *(rule_of(kind).title for kind in KINDS),
+    *(rule_of(kind).title for kind in known_rules()),
     "Child processes grow",
     "tuple objects that only native code holds",
     "More and more open figures",
