@@ -136,7 +136,8 @@ def draw_timeline(
             _draw_track(view, track, filled=tracks is lines[0])
     if laid_over is not None:
         _draw_track(view, laid_over, dotted=len(laid_over.points) <= FEW)
-    _mark_limit(view, timeline.limit_bytes)
+    if timeline.limit_bytes is not None and timeline.limit_bytes <= view.y[1]:
+        view.ceiling(timeline.limit_bytes, f"limit {humane_bytes(timeline.limit_bytes)}")
     view.uprights(finite_only(timeline.censuses_s), "census", CENSUS_HEIGHT)
     return view.finish(key, "Memory over the run, with its phases shaded")
 
@@ -362,11 +363,6 @@ def _stepped(points: Points) -> list[tuple[float, float]]:
     """Return points as the corners of steps: each value holds until the next."""
     corners = [(x, y) for (_, y), (x, _) in pairwise(points)]
     return [place for both in zip(points, corners, strict=False) for place in both] + [*points[-1:]]
-
-
-def _mark_limit(view: Canvas, limit: int | None) -> None:
-    if limit is not None and limit <= view.y[1]:
-        view.ceiling(limit, f"limit {humane_bytes(limit)}")
 
 
 def _draw_fit(view: Canvas, points: Points, rate: float, interval: tuple[float, float]) -> None:

@@ -14,11 +14,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from leakscope.analysis.processes.endings import ENDINGS
-from leakscope.model.path_pattern import Step, parse_path
+from leakscope.model.path_pattern import parse_path
 from leakscope.model.report import Culprit, Excerpt, Finding, HeldLine, PhaseSpan, Remedy
 from leakscope.report import words
 from leakscope.report.charts import SECONDS, draw_series, is_fitted
-from leakscope.report.svg import Drawing
 from leakscope.report.tables import Bar, percent_of
 from leakscope.report.text import (
     exact_bytes,
@@ -40,18 +39,6 @@ class Piece:
 
     text: str
     code: bool = False
-
-
-@dataclass(frozen=True)
-class ChartView:
-    """A small chart and what its hover read-out needs."""
-
-    key: str
-    drawing: Drawing
-    unit: str
-    axis: str
-    points: list[tuple[float, float]]
-    fitted: bool
 
 
 @dataclass(frozen=True)
@@ -85,8 +72,8 @@ class CulpritView(SuspectView):
     way: list[PathStep] = field(default_factory=list)
     items: str = ""
     holds: list[SimpleNamespace] = field(default_factory=list)
-    excerpts: list[SourceView] = field(default_factory=list)
-    chart: ChartView | None = None
+    excerpts: list[SimpleNamespace] = field(default_factory=list)
+    chart: SimpleNamespace | None = None
 
 
 def culprit_views(
@@ -221,10 +208,10 @@ def _content_rows(holds: Sequence[HeldLine]) -> list[SimpleNamespace]:
     ]
 
 
-def _chart(culprit: Culprit, key: str, spans: Sequence[PhaseSpan]) -> ChartView | None:
+def _chart(culprit: Culprit, key: str, spans: Sequence[PhaseSpan]) -> SimpleNamespace | None:
     if not culprit.chart:
         return None
-    return ChartView(
+    return SimpleNamespace(
         key=key,
         drawing=draw_series(culprit, key, spans),
         axis="time in the run" if culprit.chart_unit == SECONDS else culprit.chart_unit,
@@ -236,7 +223,9 @@ def _chart(culprit: Culprit, key: str, spans: Sequence[PhaseSpan]) -> ChartView 
 
 def anchor_of(kind: str, signature: str, taken: set[str]) -> str:
     """Return an element's name on the page, the same each time; ``taken`` takes it in."""
-    name = signature if re.fullmatch(r"[\w.-]{1,80}", signature, re.ASCII) else _digest(signature)
+    name = signature
+    if not re.fullmatch(r"[\w.-]{1,80}", signature, re.ASCII):
+        name = hashlib.sha256(signature.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     anchor, number = f"{kind}-{name}", 1
     while anchor in taken:
         number += 1
@@ -245,28 +234,17 @@ def anchor_of(kind: str, signature: str, taken: set[str]) -> str:
     return anchor
 
 
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
 MOST_STEPS = 6
 """Between root and culprit; of a longer way the middle is left out."""
-_CAPTIONS = {
-    "attr": "attribute",
-    "key": "key",
-    "index": "item",
-    "any": "each item",
-    "cell": "closed over by it",
-    "default": "default of",
+_STEPS = {
+    "attr": ("attribute", ".{}"),
+    "key": ("key", "[{}]"),
+    "index": ("item", "[{}]"),
+    "any": ("each item", "[*]"),
+    "cell": ("closed over by it", "{}"),
+    "default": ("default of", "{}="),
 }
-_FORMS = {
-    "attr": ".{}",
-    "key": "[{}]",
-    "index": "[{}]",
-    "any": "[*]",
-    "cell": "{}",
-    "default": "{}=",
-}
+"""By kind of step, its caption and how it is written."""
 
 
 @dataclass(frozen=True)
@@ -283,7 +261,9 @@ def path_steps(culprit: Culprit) -> list[PathStep]:
     """Return the boxes from the outermost name to the contents."""
     pattern = parse_path(culprit.path)
     between = [PathStep("step", "variable", pattern.variable)] if pattern.variable else []
-    between += [_step(step) for step in pattern.steps]
+    for step in pattern.steps:
+        caption, form = _STEPS[step.kind]
+        between.append(PathStep("step", caption, form.format(step.value)))
     if not pattern.root or not between:
         between = [PathStep("step", "holder", name) for name in (*culprit.held_by, culprit.name)]
     own = PathStep(
@@ -291,10 +271,6 @@ def path_steps(culprit: Culprit) -> list[PathStep]:
     )
     root = [PathStep("root", _root_words(pattern.root), pattern.root)] if pattern.root else []
     return [*root, *_shortened(between[:-1]), own, *_contents(culprit)]
-
-
-def _step(step: Step) -> PathStep:
-    return PathStep("step", _CAPTIONS[step.kind], _FORMS[step.kind].format(step.value))
 
 
 def _shortened(boxes: Sequence[PathStep]) -> list[PathStep]:
@@ -351,24 +327,6 @@ class Token:
 
 
 @dataclass(frozen=True)
-class SourceLine:
-    """A numbered line of an excerpt."""
-
-    number: int
-    tokens: list[Token]
-    marked: bool
-
-
-@dataclass(frozen=True)
-class SourceView:
-    """An excerpt as shown: its file, where it starts and its lines."""
-
-    file: str
-    place: str
-    lines: list[SourceLine]
-
-
-@dataclass(frozen=True)
 class DiffLine:
     """A line of a diff: ``kind`` is ``added``, ``removed``, ``same``, ``hunk`` or ``file``."""
 
@@ -377,13 +335,16 @@ class DiffLine:
     tokens: list[Token]
 
 
-def excerpt_view(excerpt: Excerpt) -> SourceView:
+def excerpt_view(excerpt: Excerpt) -> SimpleNamespace:
     """Return an excerpt with numbered, coloured lines."""
     marked = set(excerpt.marked)
     numbered = enumerate(coloured(_outdented(excerpt.lines)), excerpt.first_line)
-    lines = [SourceLine(number, tokens, number in marked) for number, tokens in numbered]
+    lines = [
+        SimpleNamespace(number=number, tokens=tokens, marked=number in marked)
+        for number, tokens in numbered
+    ]
     first = min(marked, default=excerpt.first_line)
-    return SourceView(file=excerpt.file, place=f"{excerpt.file}:{first}", lines=lines)
+    return SimpleNamespace(file=excerpt.file, place=f"{excerpt.file}:{first}", lines=lines)
 
 
 def diff_lines(diff: str | None) -> list[DiffLine]:
@@ -450,10 +411,8 @@ def _outdented(lines: list[str]) -> list[str]:
 
 
 def _diff_line(line: str) -> DiffLine:
-    if line.startswith(("+++", "---")):
-        return DiffLine("file", "", [Token(line)])
-    if line.startswith("@@"):
-        return DiffLine("hunk", "", [Token(line)])
-    kind = {"+": "added", "-": "removed"}.get(line[:1], "same")
-    sign = {"added": "+", "removed": "\N{MINUS SIGN}"}.get(kind, " ")
+    if line.startswith(("+++", "---", "@@")):
+        return DiffLine("hunk" if line[0] == "@" else "file", "", [Token(line)])
+    signs = {"+": ("added", "+"), "-": ("removed", "\N{MINUS SIGN}")}
+    kind, sign = signs.get(line[:1], ("same", " "))
     return DiffLine(kind, sign, tokens_of(line[1:]))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
+from types import SimpleNamespace
 from typing import Any
 
 from leakscope.model.device import Figures, MapSegment
@@ -53,17 +54,6 @@ SEAM = 1.2
 _FLAT = PlotFrame(0, 1, 0, 1, (0, 1), (0, 1))
 
 
-@dataclass(frozen=True)
-class MapView:
-    """The map of memory with its legend, and what the script reads out of it."""
-
-    key: str
-    wide: Drawing
-    narrow: Drawing
-    legend: list[LegendEntry]
-    data: dict[str, Any]
-
-
 def map_entry(label: str, kind: str, amount: int) -> LegendEntry:
     """Return the entry of a class of blocks in the legend."""
     return LegendEntry(label, SHADES.get(kind, "map-other"), size_of(amount), key=key_of(kind))
@@ -87,9 +77,9 @@ def map_view(
     key: str,
     legend: list[LegendEntry],
     label_of: Callable[[str], str],
-) -> MapView:
+) -> SimpleNamespace:
     """Return the map at both widths; ``label_of`` says what a class of blocks is called."""
-    return MapView(
+    return SimpleNamespace(
         key=key,
         wide=draw_map(segments, f"{key}-wide", MAP_WIDE),
         narrow=draw_map(segments, f"{key}-narrow", MAP_NARROW),

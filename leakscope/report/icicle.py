@@ -20,6 +20,7 @@ from leakscope.model.run import NodeKind, Retained, RetainedNode, RetainedProces
 from leakscope.model.text import plural
 from leakscope.report.comparison.changes import ChangeView
 from leakscope.report.culprits import CulpritView
+from leakscope.report.tables import direction_of
 from leakscope.report.text import UNKNOWN, Size, clock, humane_bytes, size_of
 
 NOT_NAMED = "not named"
@@ -290,14 +291,9 @@ def table_of(subject: IcicleSubject, change: str) -> SimpleNamespace:
     ``change`` is what the picture of growth is called.
     """
     retained, moments = subject.retained, subject.moments
-    shown = [moments[retained.shown]] if _is_apart(retained) else []
+    shown = [] if retained.shown == retained.last else [moments[retained.shown]]
     columns = [*shown, *(moments[place] for place in subject.ends), change]
     return SimpleNamespace(process=subject.process, columns=columns, rows=_rows(subject))
-
-
-def _is_apart(retained: Retained) -> bool:
-    """Return whether what is looked at first is not the end of the growth."""
-    return retained.shown != retained.last
 
 
 def _rows(subject: IcicleSubject) -> list[SimpleNamespace]:
@@ -311,7 +307,7 @@ def _rows(subject: IcicleSubject) -> list[SimpleNamespace]:
         SimpleNamespace(
             name=retained.nodes[place].name,
             sizes=[
-                *([_size_text(shown[place])] if _is_apart(retained) else []),
+                *([] if retained.shown == retained.last else [_size_text(shown[place])]),
                 _size_text(first[place]),
                 _size_text(last[place]),
                 _change_size(first[place], last[place], change.bytes[place]),
@@ -457,7 +453,7 @@ def _box(subject: IcicleSubject, box: IcicleBox, whole: str, mode: str) -> Simpl
     own = box.kind == node.kind.value
     return SimpleNamespace(
         kind=box.kind,
-        direction=_direction(box.bytes) if mode == GROWTH else "",
+        direction=(direction_of(box.bytes) or "even") if mode == GROWTH else "",
         left=f"{100 * box.left:.3f}%",
         width=f"{100 * box.width:.3f}%",
         row=box.row,
@@ -468,10 +464,6 @@ def _box(subject: IcicleSubject, box: IcicleBox, whole: str, mode: str) -> Simpl
         size=size,
         mark=subject.marks.get(box.node) if own else None,
     )
-
-
-def _direction(change: int) -> str:
-    return "up" if change > 0 else "down" if change < 0 else "even"
 
 
 def _data(subject: IcicleSubject, mode: str) -> dict[str, Any]:

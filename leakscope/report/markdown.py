@@ -17,52 +17,50 @@ MOST_ROWS, MOST_CONTENTS = 12, 2
 _MARKUP = re.compile(r"([\\`*\[\]<>|~])")
 
 
-def culprit_markdown(culprit: Culprit, run: RunFacts | None = None) -> str:
-    """Return title, facts, remedy and run; names can't break out of their code spans."""
-    facts = [
-        ("severity", _severity(culprit)),
-        ("rate", _rate_with_interval(culprit)),
-        ("share", share_words(culprit.share, culprit.growth)),
-        ("retained at most when looked at", humane_bytes(culprit.total_bytes)),
-        ("known", _known(culprit.known)),
-        ("forecast", one_line(culprit.forecast.text) if culprit.forecast else ""),
-        *_doubt(culprit),
-        ("process", _running(", ".join(culprit.processes))),
-        ("fed at", ", ".join(map(code_span, culprit.fed_at))),
-        ("defined at", code_span(culprit.defined_at) if culprit.defined_at else ""),
-        ("path", code_span(culprit.path)),
-        ("holds", ", ".join(map(_content_text, culprit.holds[:MOST_CONTENTS]))),
-        ("signature", code_span(culprit.signature)),
-        *_of_run(run),
-    ]  # fmt: skip
-    lines = [
-        f"### {_title(culprit)}: {code_span(culprit.name)}",
-        "",
-        one_line(culprit.sentence),
-        "",
-    ]
-    lines += [f"- **{label}:** {value}" for label, value in facts if value]
-    return "\n".join([*lines, *_remedy(culprit.remedy)]) + "\n"
-
-
-def finding_markdown(finding: Finding, run: RunFacts | None = None) -> str:
-    """Return title, text, facts and remedy of what is no container, and of which run it is."""
-    share = share_words(finding.share, finding.growth) if finding.unit else ""
-    facts = [
-        ("severity", _severity(finding)),
-        ("rate", _rate_with_interval(finding) if finding.unit else ""),
-        ("share", share),
-        ("bytes at most", humane_bytes(finding.total_bytes) if finding.total_bytes else ""),
-        *_doubt(finding),
-        ("fed at", ", ".join(map(code_span, finding.fed_at))),
-        ("defined at", code_span(finding.defined_at) if finding.defined_at else ""),
-        ("allocated at", ", ".join(map(code_span, finding.allocated_at))),
-        ("signature", code_span(finding.signature)),
+def suspect_markdown(suspect: Culprit | Finding, run: RunFacts | None = None) -> str:
+    """Return title, text, facts, remedy and run; names can't break out of their code spans."""
+    if isinstance(suspect, Culprit):
+        title, text = f"{_title(suspect)}: {code_span(suspect.name)}", one_line(suspect.sentence)
+        facts = [
+            ("rate", _rate_with_interval(suspect)),
+            ("share", share_words(suspect.share, suspect.growth)),
+            ("retained at most when looked at", humane_bytes(suspect.total_bytes)),
+            ("known", _known(suspect.known)),
+            ("forecast", one_line(suspect.forecast.text) if suspect.forecast else ""),
+        ]
+        processes = suspect.processes
+        details = [
+            ("path", code_span(suspect.path)),
+            ("holds", ", ".join(map(_content_text, suspect.holds[:MOST_CONTENTS]))),
+        ]
+    else:
+        title, text = _running(suspect.title), _running(suspect.text)
+        facts = [
+            ("rate", _rate_with_interval(suspect) if suspect.unit else ""),
+            ("share", share_words(suspect.share, suspect.growth) if suspect.unit else ""),
+            ("bytes at most", humane_bytes(suspect.total_bytes) if suspect.total_bytes else ""),
+        ]
+        processes = []
+        details = [("allocated at", ", ".join(map(code_span, suspect.allocated_at)))]
+    meaning = words.SEVERITY_MEANINGS[suspect.severity]
+    severity = f"{suspect.severity.value}: {meaning[0].lower()}{meaning[1:].rstrip('.')}"
+    falsifier = suspect.falsifier
+    rows = [
+        ("severity", severity),
+        *facts,
+        ("evidence", words.evidence(suspect)),
+        ("falsifier", _running(falsifier.text) if falsifier else ""),
+        ("tried", _running(words.tried_words(falsifier))),
+        ("process", _running(", ".join(processes))),
+        ("fed at", ", ".join(map(code_span, suspect.fed_at))),
+        ("defined at", code_span(suspect.defined_at) if suspect.defined_at else ""),
+        *details,
+        ("signature", code_span(suspect.signature)),
         *_of_run(run),
     ]
-    lines = [f"### {_running(finding.title)}", "", _running(finding.text), ""]
-    lines += [f"- **{label}:** {value}" for label, value in facts if value]
-    return "\n".join([*lines, *_remedy(finding.remedy)]) + "\n"
+    lines = [f"### {title}", "", text, ""]
+    lines += [f"- **{label}:** {value}" for label, value in rows if value]
+    return "\n".join([*lines, *_remedy(suspect.remedy)]) + "\n"
 
 
 def _content_text(content: HeldLine) -> str:
@@ -89,21 +87,6 @@ def _title(culprit: Culprit) -> str:
     if culprit.growth != "within":
         return "Memory leak"
     return f"Memory {'peak in' if culprit.falls_back else 'climbs through'} {through}"
-
-
-def _severity(suspect: Culprit | Finding) -> str:
-    meaning = words.SEVERITY_MEANINGS[suspect.severity]
-    return f"{suspect.severity.value}: {meaning[0].lower()}{meaning[1:].rstrip('.')}"
-
-
-def _doubt(suspect: Culprit | Finding) -> list[tuple[str, str]]:
-    """Return how sure it is, what would prove it wrong, and what came of trying that."""
-    falsifier = suspect.falsifier
-    return [
-        ("evidence", words.evidence(suspect)),
-        ("falsifier", _running(falsifier.text) if falsifier else ""),
-        ("tried", _running(words.tried_words(falsifier))),
-    ]
 
 
 def _rate_with_interval(suspect: Culprit | Finding) -> str:

@@ -6,20 +6,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import PurePath
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 
-from leakscope.model.report import Culprit, Finding, Report, RunFacts, Severity, Work
+from leakscope.model.report import Culprit, Report, RunFacts, Severity, Work
 from leakscope.model.text import plural
 from leakscope.report import words
 from leakscope.report.culprits import CulpritView, Piece, SuspectView, culprit_views, finding_views
 from leakscope.report.icicle import icicle_view
 from leakscope.report.json import render_json
-from leakscope.report.markdown import culprit_markdown, finding_markdown
+from leakscope.report.markdown import suspect_markdown
 from leakscope.report.measuring import assurance_view, decision_rows, measuring_view, noise_words
 from leakscope.report.processes import named_in_workers, processes_view, ranks_view, worker_rows
 from leakscope.report.sections import compiled_view, device_views, kinds_view, shortage_view
@@ -59,12 +58,16 @@ def report_page(report: Report) -> SimpleNamespace:
     culprits, findings = culprit_views(report.culprits, spans), finding_views(report.findings)
     laid = overlaid_culprits(report, culprits)
     timeline = timeline_view(report.timeline, beginning, next((o for o in laid if o.on), None))
-    icicle = _icicle(report, culprits)
+    processes = report.work.processes
+    icicle = icicle_view(report.retained, culprits, processes, report.retained_elsewhere)
+    places = icicle.places if icicle else None
     suspects: list[SuspectView] = [*culprits, *findings]
-    ranks = ranks_view(report, icicle.places if icicle else None)
+    ranks = ranks_view(report, places)
     devices = device_views(report.devices)
     in_workers = named_in_workers(report.culprits)
-    leading = _leading(suspects)
+    leading = next((s for s in suspects if s.severity != Severity.NOTE.value), None)
+    # Of several with one signature the first counts.
+    anchors = {suspect.subject.signature: suspect.anchor for suspect in reversed(suspects)}
     verdict = words.verdict_words(report.verdict, ran_out=report.out_of_memory is not None)
     headline = _headline(report.headline or verdict, leading)
     return SimpleNamespace(
@@ -79,7 +82,7 @@ def report_page(report: Report) -> SimpleNamespace:
         deadline=deadline_words(report),
         together=together_words(report),
         assurance=assurance_view(report, leading.anchor if leading else ""),
-        kinds=kinds_view(report, _anchors(report, suspects)),
+        kinds=kinds_view(report, anchors),
         others=[suspect for suspect in suspects if suspect is not leading][:OTHERS],
         timeline=timeline,
         icicle=icicle,
@@ -95,7 +98,7 @@ def report_page(report: Report) -> SimpleNamespace:
         has_long_words=_has_long_words(report),
         of_rank=f"rank {report.rank}" if report.rank is not None else report.process,
         ranks=ranks,
-        workers=worker_rows(report.workers, icicle.places if icicle else None),
+        workers=worker_rows(report.workers, places),
         processes=processes_view(report),
         compiled=compiled_view(report.compiled_code),
         components=component_rows(report.components),
@@ -112,24 +115,6 @@ def report_page(report: Report) -> SimpleNamespace:
         | {"icicles": {icicle.key: icicle.data} if icicle else {}}
         | {"maps": {d.memory_map.key: d.memory_map.data for d in devices}},
     )
-
-
-def _anchors(report: Report, suspects: Sequence[SuspectView]) -> dict[str, str]:
-    """Return where each culprit and finding stands, by signature; the first of several alike."""
-    concluded: list[Culprit | Finding] = [*report.culprits, *report.findings]
-    found: dict[str, str] = {}
-    for suspect, conclusion in zip(suspects, concluded, strict=True):
-        found.setdefault(conclusion.signature, suspect.anchor)
-    return found
-
-
-def _leading(suspects: Sequence[SuspectView]) -> SuspectView | None:
-    return next((s for s in suspects if s.severity != Severity.NOTE.value), None)
-
-
-def _icicle(report: Report, culprits: Sequence[CulpritView]) -> SimpleNamespace | None:
-    processes = report.work.processes
-    return icicle_view(report.retained, culprits, processes, report.retained_elsewhere)
 
 
 def _has_long_words(report: Report) -> bool:
@@ -230,15 +215,10 @@ def _data(
 ) -> dict[str, Any]:
     charts |= {ranks.chart.key: ranks.chart.data} if ranks and ranks.chart else {}
     charts |= {c.chart.key: chart_data(c.chart) for c in culprits if c.chart}
-    copies = {
-        f"{view.anchor}-markdown": culprit_markdown(culprit, report.run)
-        for view, culprit in zip(culprits, report.culprits, strict=True)
-    }
     suspects: list[SuspectView] = [*culprits, *findings]
+    run = report.run
+    copies = {f"{c.anchor}-markdown": suspect_markdown(c.subject, run) for c in culprits}
     copies |= {f"{s.anchor}-diff": s.remedy.raw_diff for s in suspects if s.remedy.raw_diff}
-    concluded: list[Culprit | Finding] = [*report.culprits, *report.findings]
-    for suspect, conclusion in zip(suspects, concluded, strict=True):
-        copies[f"{suspect.anchor}-json"] = render_json(conclusion)
-    for view, finding in zip(findings, report.findings, strict=True):
-        copies[f"{view.anchor}-markdown"] = finding_markdown(finding, report.run)
+    copies |= {f"{s.anchor}-json": render_json(s.subject) for s in suspects}
+    copies |= {f"{f.anchor}-markdown": suspect_markdown(f.subject, run) for f in findings}
     return {"charts": charts, "copies": copies}

@@ -19,7 +19,7 @@ from leakscope.model.report import (
 )
 from leakscope.model.text import plural
 from leakscope.report import words
-from leakscope.report.device_map import SHADES, MapView, free_entries, map_entry, map_view
+from leakscope.report.device_map import SHADES, free_entries, map_entry, map_view
 from leakscope.report.snapshot import figure_facts, parts_of, pool_views
 from leakscope.report.tables import Fact, size_facts
 from leakscope.report.text import humane_number, size_of
@@ -79,7 +79,7 @@ def _device_facts(device: DeviceMemory) -> list[Fact]:
     return size_facts((label, amount) for label, amount in sizes if amount)
 
 
-def _map(device: DeviceMemory, anchor: str) -> MapView:
+def _map(device: DeviceMemory, anchor: str) -> SimpleNamespace:
     legend = [map_entry(role_words(row.role), _kind(row.role), row.bytes) for row in device.roles]
     legend += free_entries(device.figures)
     return map_view(device.memory_map, f"{anchor}-blocks", legend, role_words)

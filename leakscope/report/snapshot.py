@@ -18,14 +18,7 @@ from leakscope.model.explanation import (
 )
 from leakscope.model.text import plural
 from leakscope.report import words
-from leakscope.report.device_map import (
-    MapView,
-    curve_data,
-    curve_view,
-    free_entries,
-    map_entry,
-    map_view,
-)
+from leakscope.report.device_map import curve_data, curve_view, free_entries, map_entry, map_view
 from leakscope.report.tables import Bar, Fact, size_facts
 from leakscope.report.text import humane_bytes, humane_duration, humane_number
 
@@ -117,7 +110,7 @@ def _moments(device: DeviceExplanation) -> list[Fact]:
     return size_facts([("Peak of the history", device.peak.live_bytes)] if device.peak else [])
 
 
-def _map(device: DeviceExplanation, key: str, figures: Figures) -> MapView | None:
+def _map(device: DeviceExplanation, key: str, figures: Figures) -> SimpleNamespace | None:
     if not device.memory_map:
         return None
     legend = [

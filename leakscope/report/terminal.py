@@ -18,7 +18,6 @@ from leakscope.model.report import (
     Effect,
     Finding,
     Forecast,
-    NativeContents,
     PeakMemory,
     Point,
     ProcessMemory,
@@ -27,7 +26,6 @@ from leakscope.model.report import (
     Work,
 )
 from leakscope.model.text import clipped, one_line, plural, printable
-from leakscope.report import words
 from leakscope.report import words as wording
 from leakscope.report.explaining import next_steps
 from leakscope.report.measuring import budget_words, is_mostly_postponed, postponed_words
@@ -112,7 +110,9 @@ def _foot(report: Report, suspect: Culprit | Finding | None, paper: Paper) -> li
     """Return what stands below the culprits."""
     foot = spaced([*_findings(report, suspect, paper), *_whereto(report, paper)])
     foot += spaced(_cures(report.cures, paper))
-    foot += spaced([*_cleared(report, suspect, paper), *_settle(report, paper)])
+    settling = [f"to settle it: {text}" for text in wording.further_evidence(report)]
+    settle = [line for text in settling for line in paper.wrap(text)]
+    foot += spaced([*_cleared(report, suspect, paper), *settle])
     return [*foot, *_cost(report, paper), *_problems(report, paper)]
 
 
@@ -162,8 +162,8 @@ def advice_lines(advice: Sequence[Advice], paper: Paper) -> list[str]:
 
 def _verdict(report: Report, paper: Paper) -> list[str]:
     verdict = report.verdict.value
-    words = wording.verdict_words(report.verdict, ran_out=report.out_of_memory is not None)
-    return paper.titled(f"{wording.MARKS[verdict]} {words}", verdict, report.headline)
+    name = wording.verdict_words(report.verdict, ran_out=report.out_of_memory is not None)
+    return paper.titled(f"{wording.MARKS[verdict]} {name}", verdict, report.headline)
 
 
 def _curve(report: Report, paper: Paper) -> list[str]:
@@ -171,28 +171,19 @@ def _curve(report: Report, paper: Paper) -> list[str]:
     if not lines or not lines[0].points:
         return []
     values = [y for _, y in lines[0].points]
-    label = clipped(lines[0].label, 16) + (
-        f", rank {report.rank}" if report.rank is not None else _subject(report)
-    )
+    process = report.process if report.rank is None else f"rank {report.rank}"
+    label = clipped(lines[0].label, 16) + (f", {process}" if process else "")
     room = max(10, min(60, paper.width - _AMOUNTS - max(22, len(label) + 6)))
     return [paper.clip(f"{label} {curve_with_ends(values, room)}")]
-
-
-def _subject(report: Report) -> str:
-    return f", {report.process}" if report.process else ""
 
 
 def _processes(report: Report, paper: Paper, indent: str = "") -> list[str]:
     """Return a line for each process, those that decide first where they are many."""
     shown = report.processes
     if len(shown) > MOST_PROCESSES:
-        order = sorted(
-            shown, key=lambda process: (process.verdict != "leak", -(process.peak_bytes or 0))
-        )
-        chosen = order[: MOST_PROCESSES - 1]
-        shown = [
-            process for process in report.processes if any(process is other for other in chosen)
-        ]
+        order = sorted(shown, key=lambda p: (p.verdict != "leak", -(p.peak_bytes or 0)))
+        chosen = {id(process) for process in order[: MOST_PROCESSES - 1]}
+        shown = [process for process in shown if id(process) in chosen]
     room = paper.width - len(indent)
     lines = [paper.clip(_process(process, room), indent) for process in shown]
     left = len(report.processes) - len(shown)
@@ -260,20 +251,20 @@ def _leading(report: Report, suspect: Culprit | Finding | None, paper: Paper) ->
     device = f" on {suspect.device}" if suspect.device != "host" else ""
     rate = f"{wording.whole_rate_words(suspect)}{device}"
     share = wording.share_words(suspect.share, suspect.growth)
-    text = f"{rate}, 95 % interval {humane_interval(suspect.interval)}; {share}"
-    return [
-        f"{suspect.rank}. {name}  {paper.paint(severity, severity)}",
-        paper.clip(text, "   "),
-        paper.clip(_course(suspect, paper), "   "),
-        *([_native_line(suspect.native, paper)] if suspect.native else []),
-        *([_fed_at(suspect, paper, "   ")] if wording.source_place(suspect) else []),
-        *known_lines(suspect.known, paper, "   "),
-        *(
-            [paper.clip(_forecast(suspect.forecast, report.work, paper), "   ")]
-            if suspect.forecast
-            else []
-        ),
-    ]
+    texts = [f"{rate}, 95 % interval {humane_interval(suspect.interval)}; {share}"]
+    texts.append(_course(suspect, paper))
+    if native := suspect.native:
+        size = humane_bytes(native.gained_bytes)
+        at = f"{native.library} at {native.allocated_at}"
+        texts.append(f"items keep {size} of native memory: {at}")
+    if place := wording.source_place(suspect):
+        texts.append(f"{_fed(suspect)}{place}")
+    lines = [f"{suspect.rank}. {name}  {paper.paint(severity, severity)}"]
+    lines += [paper.clip(text, "   ") for text in texts]
+    lines += known_lines(suspect.known, paper, "   ")
+    if suspect.forecast:
+        lines.append(paper.clip(_forecast(suspect.forecast, report.work, paper), "   "))
+    return lines
 
 
 def _forecast(forecast: Forecast, work: Work, paper: Paper) -> str:
@@ -325,12 +316,6 @@ def _course(culprit: Culprit, paper: Paper) -> str:
     return f"{curve}{humane_bytes(culprit.total_bytes)} at most when looked at, grows {grows}"
 
 
-def _native_line(native: NativeContents, paper: Paper) -> str:
-    size = humane_bytes(native.gained_bytes)
-    text = f"items keep {size} of native memory: {native.library} at {native.allocated_at}"
-    return paper.clip(text, "   ")
-
-
 def _remedy(
     suspect: Culprit | Finding | None, paper: Paper, most: int = SHOWN_DIFF_LINES
 ) -> list[str]:
@@ -358,11 +343,9 @@ def _what_next(suspect: Culprit | Finding, paper: Paper, indent: str) -> list[st
     """Return when memory runs out, where that is near, and what to change, in a line each."""
     is_near = suspect.severity is Severity.CRITICAL
     forecast = getattr(suspect, "forecast", None) if is_near else None
-    lines = [paper.clip(forecast.text, indent)] if forecast else []
-    return [
-        *lines,
-        *([paper.clip(f"→ {suspect.remedy.title}", indent)] if suspect.remedy.title else []),
-    ]
+    remedy = f"→ {suspect.remedy.title}" if suspect.remedy.title else ""
+    texts = [forecast.text if forecast else "", remedy]
+    return [paper.clip(text, indent) for text in texts if text]
 
 
 def _noted(report: Report, paper: Paper, indent: str = "") -> list[str]:
@@ -386,7 +369,7 @@ def _short(culprit: Culprit, paper: Paper, indent: str = "", *, has_room: bool =
     whole = f"{share}, {_fed(culprit)}{one_line(place)}" if place else share
     fits = len(inner) + len(whole) <= paper.width
     parts = [paper.clip(whole if fits else share, inner)]
-    parts += [] if fits or not place else [_fed_at(culprit, paper, inner)]
+    parts += [] if fits or not place else [paper.clip(f"{_fed(culprit)}{place}", inner)]
     room = paper.width - len(head) - len(rate) - 2
     if room < _SHORTEST_NAME:
         parts, rate, room = [paper.clip(rate, inner), *parts], "", paper.width - len(head)
@@ -397,10 +380,6 @@ def _short(culprit: Culprit, paper: Paper, indent: str = "", *, has_room: bool =
 
 def _fed(culprit: Culprit) -> str:
     return "fed at " if culprit.fed_at else "at "
-
-
-def _fed_at(culprit: Culprit, paper: Paper, indent: str) -> str:
-    return paper.clip(f"{_fed(culprit)}{wording.source_place(culprit)}", indent)
 
 
 def _findings(report: Report, suspect: Culprit | Finding | None, paper: Paper) -> list[str]:
@@ -476,23 +455,14 @@ def _cleared(report: Report, suspect: Culprit | Finding | None, paper: Paper) ->
     shown = report.cleared[:SHOWN_CLEARED]
     left = len(report.cleared) - len(shown)
     if suspect is None:
-        marks = ["?" if cleared.kind == "open" else "✓" for cleared in shown]
         lines = [
-            paper.clip(f"{mark} {cleared.name}: {cleared.reason}")
-            for mark, cleared in zip(marks, shown, strict=True)
+            paper.clip(f"{'?' if each.kind == 'open' else '✓'} {each.name}: {each.reason}")
+            for each in shown
         ]
         return [*lines, *([f"✓ and {left:,} more"] if left > 0 else [])]
     names = ", ".join(clipped(cleared.name, 40) for cleared in shown)
     more = f" and {left:,} more" if left > 0 else ""
     return [paper.clip(f"✓ looked at and fine: {names}{more}")] if shown else []
-
-
-def _settle(report: Report, paper: Paper) -> list[str]:
-    return [
-        line
-        for text in wording.further_evidence(report)
-        for line in paper.wrap(f"to settle it: {text}")
-    ]
 
 
 def _cost(report: Report, paper: Paper) -> list[str]:
@@ -557,9 +527,9 @@ def known_lines(
     if known is None:
         return []
     if not has_room:
-        return [paper.clip(f"{words.known_words(known)}: see report.html", indent)]
+        return [paper.clip(f"{wording.known_words(known)}: see report.html", indent)]
     return [
-        *paper.wrap(f"{words.known_words(known)}: {known.title}", indent, SHOWN_LINES),
+        *paper.wrap(f"{wording.known_words(known)}: {known.title}", indent, SHOWN_LINES),
         f"{indent}{one_line(known.link)}",
     ]
 

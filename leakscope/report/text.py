@@ -77,6 +77,11 @@ def humane_rate(bytes_per_unit: float | None, unit: str) -> str:
     return f"{humane_bytes(bytes_per_unit)} per {unit}" if unit else humane_bytes(bytes_per_unit)
 
 
+def rate_or_none(bytes_per_unit: float | None) -> str:
+    """Return a rate without its unit, ``none`` where nothing grew."""
+    return "none" if bytes_per_unit is None else humane_bytes(bytes_per_unit)
+
+
 def humane_share(share: float | None) -> str:
     """Return a part of one as per cent, as sentences have it: ``83 %``, ``< 1 %``."""
     if not _known(share):

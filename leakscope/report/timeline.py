@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 
-from leakscope.model.report import Culprit, Line, PhaseSpan, Point, Report, Severity, Timeline
+from leakscope.model.report import Culprit, Line, PhaseSpan, Report, Severity, Timeline
 from leakscope.report.charts import (
     MOST_EPOCHS,
     NARROW,
@@ -34,8 +35,8 @@ from leakscope.report.charts import (
     shown_stretch,
     too_short,
 )
-from leakscope.report.culprits import ChartView, CulpritView
-from leakscope.report.svg import Drawing, PlotFrame
+from leakscope.report.culprits import CulpritView
+from leakscope.report.svg import Drawing
 from leakscope.report.text import Size, clock, humane_bytes, humane_duration, size_of
 
 OUTSIDE = "outside any phase"
@@ -105,7 +106,12 @@ def timeline_view(
         return None
     timeline = msgspec.structs.replace(timeline, lines=shown_lines(timeline))
     over = PlotLine(laid.points, laid.shade, laid.dash) if laid else None
-    lines = [*timeline.lines, *([_as_line(laid)] if laid else [])]
+    lines = [*timeline.lines]
+    laid_over = None
+    if laid:
+        lines.append(Line(label=laid.label, metric=laid.key, points=laid.points))
+        peak = peak_of(laid.points)
+        laid_over = LegendEntry(laid.label, laid.shade, key=laid.key, dash=laid.dash, peak=peak)
     return TimelineView(
         key="timeline",
         wide=draw_timeline(timeline, "timeline-wide", WIDE, over),
@@ -127,17 +133,8 @@ def timeline_view(
         note=" ".join(filter(None, [beginning, _note(timeline)])),
         summary=" ".join(_summary(line) for line in lines),
         zooms=True,
-        laid_over=_entry(laid) if laid else None,
+        laid_over=laid_over,
     )
-
-
-def _as_line(laid: OverlaidCulprit) -> Line:
-    return Line(label=laid.label, metric=laid.key, points=laid.points)
-
-
-def _entry(laid: OverlaidCulprit) -> LegendEntry:
-    peak = peak_of(laid.points)
-    return LegendEntry(laid.label, laid.shade, key=laid.key, dash=laid.dash, peak=peak)
 
 
 def shown_lines(timeline: Timeline) -> list[Line]:
@@ -150,10 +147,20 @@ def timeline_data(view: TimelineView | None, timeline: Timeline | None) -> dict[
     """Return what the read-out of the timeline needs, as plain values."""
     if view is None or timeline is None:
         return {}
+    lines = shown_lines(timeline)
     return {
-        view.key: _readout(
-            view, shown_lines(timeline), [e.label for e in view.lines], timeline.spans
-        )
+        view.key: {
+            "frames": {"wide": asdict(view.wide.frame), "narrow": asdict(view.narrow.frame)},
+            "x": "clock",
+            "lines": [
+                line_data(entry.label, line, moments_of(lines))
+                for entry, line in zip(view.lines, lines, strict=True)
+            ],
+            "spans": [
+                [s.phase, s.epoch + 1, round(s.start_s, 2), round(s.end_s, 2)]
+                for s in timeline.spans
+            ],
+        }
     }
 
 
@@ -162,10 +169,10 @@ def peak_of(points: Sequence[tuple[float, float]]) -> Size | None:
     return size_of(max(y for _, y in finite(points))) if finite(points) else None
 
 
-def chart_data(chart: ChartView) -> dict[str, Any]:
+def chart_data(chart: SimpleNamespace) -> dict[str, Any]:
     """Return what the read-out of a culprit's chart needs, as plain values."""
     return {
-        "frames": {"only": _frame(chart.drawing.frame)},
+        "frames": {"only": asdict(chart.drawing.frame)},
         "x": chart.unit or "x",
         "lines": [{"label": "retained", "points": compact(chart.points)}],
         "spans": [],
@@ -177,24 +184,6 @@ def line_data(label: str, line: Line, moments: Sequence[float]) -> dict[str, Any
     points = finite(line.points)
     begins = restarts_of(points, moments)
     return {"label": label, "points": compact(points)} | ({"begins": begins} if begins else {})
-
-
-def _readout(
-    view: TimelineView, lines: Sequence[Line], labels: Sequence[str], spans: Sequence[PhaseSpan]
-) -> dict[str, Any]:
-    return {
-        "frames": {"wide": _frame(view.wide.frame), "narrow": _frame(view.narrow.frame)},
-        "x": "clock",
-        "lines": [
-            line_data(label, line, moments_of(lines))
-            for label, line in zip(labels, lines, strict=True)
-        ],
-        "spans": [[s.phase, s.epoch + 1, round(s.start_s, 2), round(s.end_s, 2)] for s in spans],
-    }
-
-
-def _frame(frame: PlotFrame) -> dict[str, Any]:
-    return asdict(frame)
 
 
 def compact(points: Sequence[tuple[float, float]]) -> list[list[float]]:
@@ -316,16 +305,11 @@ def _placed(culprit: Culprit, timeline: Timeline) -> list[tuple[float, float]]:
     if culprit.workers and not culprit.chart_s:
         return []
     when = {moment.boundary: moment.time_s for moment in timeline.moments}
-    seconds = culprit.chart_s or [_second(p, culprit.chart_unit, when) for p in culprit.chart]
+    in_seconds = culprit.chart_unit == SECONDS
+    seconds = culprit.chart_s or [
+        point.x if in_seconds else when.get(point.boundary, math.nan) for point in culprit.chart
+    ]
     return sorted(finite(zip(seconds, (point.y for point in culprit.chart), strict=False)))
-
-
-def _second(point: Point, unit: str, when: dict[int, float]) -> float:
-    return point.x if unit == SECONDS else when.get(point.boundary, float("nan"))
-
-
-_DIGITS = 3
-"""Of seconds: a step of a millisecond has a place of its own."""
 
 
 def exploring_data(
@@ -351,31 +335,23 @@ def exploring_data(
     unspanned = sorted({moment.phase for moment in timeline.moments} - {*phases})
     number = {phase: place for place, phase in enumerate([*phases, *unspanned])}
     epochs = epoch_starts(timeline)
+    culprits = [_culprit_line(line) for line in laid]
     return {
         view.key: data
         | {
             "zooms": True,
             "lines": lines,
-            "laidOver": [
-                *_further_lines(timeline, len(lines) + MOST_CULPRITS),
-                *map(_culprit_line, laid),
-            ],
+            "laidOver": [*_further_lines(timeline, len(lines) + MOST_CULPRITS), *culprits],
             "phases": [
                 *phase_data(timeline.spans, shown_stretch(shown_lines(timeline))),
                 *({"label": phase or OUTSIDE, "shade": ""} for phase in unspanned),
             ],
-            "spans": [_span(span, number, bool(epochs)) for span in timeline.spans],
+            "spans": [span_data(span, number, bool(epochs)) for span in timeline.spans],
             "epochs": [[_moment(start), epoch] for start, epoch in epochs],
             "moments": [
-                [
-                    _moment(m.time_s),
-                    m.step,
-                    m.epoch + 1 if epochs else None,
-                    number[m.phase],
-                    m.boundary,
-                ]
+                [_moment(at), m.step, m.epoch + 1 if epochs else None, number[m.phase], m.boundary]
                 for m in timeline.moments
-                if math.isfinite(m.time_s)
+                if math.isfinite(at := m.time_s)
             ],
             "censuses": [_moment(moment) for moment in finite_only(timeline.censuses_s)],
             "limit": timeline.limit_bytes,
@@ -409,14 +385,14 @@ def _culprit_line(line: OverlaidCulprit) -> dict[str, Any]:
     }
 
 
-def _span(span: PhaseSpan, number: dict[str, int], has_epochs: bool) -> list[float | None]:
+def span_data(span: PhaseSpan, number: dict[str, int], has_epochs: bool) -> list[float | None]:
     """Return a phase as plain values, its epoch only where there is a second one."""
     epoch = span.epoch + 1 if has_epochs else None
     return [number[span.phase], epoch, _moment(span.start_s), _moment(span.end_s)]
 
 
 def _moment(seconds: float) -> float:
-    return round(seconds, _DIGITS)
+    return round(seconds, 3)
 
 
 def from_first_phase(timeline: Timeline) -> Timeline:
@@ -429,15 +405,13 @@ def from_first_phase(timeline: Timeline) -> Timeline:
     last = max((x for line in timeline.lines for x, _ in finite(line.points)), default=0.0)
     if not start or start < NEAR_ZERO * last:
         return timeline
-    lines = [msgspec.structs.replace(line, points=_since(line, start)) for line in timeline.lines]
+    lines = _since(timeline.lines, start)
     if not any(len(line.points) > 1 for line in lines):
         return timeline
     return msgspec.structs.replace(
         timeline,
         lines=lines,
-        further=[
-            msgspec.structs.replace(line, points=_since(line, start)) for line in timeline.further
-        ],
+        further=_since(timeline.further, start),
         moments=[moment for moment in timeline.moments if moment.time_s >= start],
         censuses_s=[moment for moment in timeline.censuses_s if moment >= start],
     )
@@ -461,5 +435,8 @@ def _first_phase(timeline: Timeline) -> float:
     return min((span.start_s for span in timeline.spans), default=0.0)
 
 
-def _since(line: Line, start: float) -> list[tuple[float, float]]:
-    return [(x, y) for x, y in line.points if x >= start]
+def _since(lines: Sequence[Line], start: float) -> list[Line]:
+    return [
+        msgspec.structs.replace(line, points=[(x, y) for x, y in line.points if x >= start])
+        for line in lines
+    ]

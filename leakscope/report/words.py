@@ -449,11 +449,7 @@ def missing_rate(change: CulpritChange) -> str:
 
 def worst_first(changes: Sequence[CulpritChange]) -> list[CulpritChange]:
     """Return changes as they are shown: notes last, what is new or worse before what is fixed."""
-    return sorted(changes, key=lambda c: (c.severity is Severity.NOTE, _order_of_change(c)))
-
-
-def _order_of_change(change: CulpritChange) -> int:
-    return WORST_FIRST.index(change.change)
+    return sorted(changes, key=lambda c: (c.severity is Severity.NOTE, WORST_FIRST.index(c.change)))
 
 
 def rate_words(suspect: Culprit | Finding) -> str:
@@ -500,17 +496,10 @@ def significance_words(change: CulpritChange | ValueChange) -> str:
         return ""
     if change.significant:
         return "not certain" if culprit and culprit.doubt else "real"
-    return (
-        f"at most {humane_share(NOTABLE_DIFFERENCE)}" if _are_apart(change) else "within the noise"
-    )
-
-
-def _are_apart(change: CulpritChange | ValueChange) -> bool:
-    """Return whether the intervals of both rates don't overlap."""
     before, after = change.before_interval, change.after_interval
-    if before is None or after is None:
-        return False
-    return before[1] < after[0] or after[1] < before[0]
+    if before and after and (before[1] < after[0] or after[1] < before[0]):
+        return f"at most {humane_share(NOTABLE_DIFFERENCE)}"
+    return "within the noise"
 
 
 def headline_after(word: str, headline: str) -> str:
@@ -526,8 +515,12 @@ def undecided(comparison: Comparison) -> list[str]:
 
 def is_noise(value: ValueChange) -> bool:
     """Return whether a rate seems to have changed, but not by more than its intervals."""
-    before, after = value.before_bytes, value.after_bytes
-    if value.significant is not False or before is None or after is None:
+    return value.significant is False and is_notable(value.before_bytes, value.after_bytes)
+
+
+def is_notable(before: float | None, after: float | None) -> bool:
+    """Return whether two amounts are known and count as different."""
+    if before is None or after is None:
         return False
     return abs(after - before) > NOTABLE_DIFFERENCE * max(abs(before), abs(after))
 

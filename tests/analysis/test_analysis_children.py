@@ -13,7 +13,7 @@ from leakscope.model import gauge
 from leakscope.model.record import EndRecord, HeaderRecord, ProcessEndRecord
 from leakscope.model.report import Report, RunVerdict, Severity
 from leakscope.model.run import Measurement, Recording, Run
-from leakscope.report.markdown import culprit_markdown
+from leakscope.report.markdown import suspect_markdown
 from leakscope.report.page import report_page
 from leakscope.report.terminal import render_summary, render_text
 
@@ -224,7 +224,7 @@ def test_every_form_of_the_report_has_the_processes():
     for text in (render_text(report), render_summary(report, report_path="report.html")):
         assert "child 2 of 2 (rollout, 102)" in text
         assert "leak: RolloutWorker.frames" in text
-    assert "- **process:** child 2 of 2" in culprit_markdown(report.culprits[0])
+    assert "- **process:** child 2 of 2" in suspect_markdown(report.culprits[0])
 
 
 def worker_of_a_pool(

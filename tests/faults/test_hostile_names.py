@@ -23,7 +23,7 @@ from leakscope.report import (
     render_summary,
     render_text,
 )
-from leakscope.report.markdown import culprit_markdown
+from leakscope.report.markdown import suspect_markdown
 
 NAMES = (
     "</script><img src=x onerror=alert(1)>",
@@ -136,7 +136,7 @@ def test_json_is_json_for_everybody(report: Report) -> None:
 
 def test_markdown_keeps_names_inside_their_code(report: Report) -> None:
     for culprit in report.culprits:
-        text = culprit_markdown(culprit)
+        text = suspect_markdown(culprit)
         assert not CONTROL.search(text)
         title = text.splitlines()[0]
         fence = re.match(r"### [A-Za-z ]+: (`+)", title)

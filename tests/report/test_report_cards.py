@@ -21,7 +21,7 @@ from leakscope.report.culprits import (
     finding_views,
     path_steps,
 )
-from leakscope.report.markdown import culprit_markdown, finding_markdown
+from leakscope.report.markdown import suspect_markdown
 
 MIB = 1 << 20
 
@@ -133,14 +133,14 @@ def test_markdown_is_titled_by_what_kind_of_growth_it_is_and_how_grave(
     culprit = msgspec.structs.replace(
         samples.boxes_culprit(), severity=severity, growth=growth, falls_back=falls_back
     )
-    lines = culprit_markdown(culprit).splitlines()
+    lines = suspect_markdown(culprit).splitlines()
     assert lines[0] == f"### {title}: `Trainer.all_pred_boxes`"
     assert any(line.startswith(f"- **severity:** {severity.value}: ") for line in lines)
 
 
 def test_markdown_tells_who_holds_it_and_what_it_holds() -> None:
     culprit = samples.boxes_culprit()
-    lines = culprit_markdown(culprit).splitlines()
+    lines = suspect_markdown(culprit).splitlines()
     assert f"- **path:** `{culprit.path}`" in lines
     (holding,) = (line for line in lines if line.startswith("- **holds:** "))
     first = culprit.holds[0]
@@ -149,7 +149,7 @@ def test_markdown_tells_who_holds_it_and_what_it_holds() -> None:
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_markdown_tells_how_sure_a_verdict_is_and_what_would_prove_it_wrong(attack: str) -> None:
-    lines = culprit_markdown(samples.boxes_culprit()).splitlines()
+    lines = suspect_markdown(samples.boxes_culprit()).splitlines()
     assert "- **evidence:** it grew through 14 readings" in lines
     shown = {line.partition(":** ")[0]: line.partition(":** ")[2] for line in lines}
     falsifier = samples.boxes_culprit().falsifier
@@ -159,11 +159,11 @@ def test_markdown_tells_how_sure_a_verdict_is_and_what_would_prove_it_wrong(atta
         samples.slack_finding(), falsifier=Falsifier(text="One more epoch.")
     )
     assert "- **falsifier:** One more epoch.\n- **tried:** not tried in this run" in (
-        finding_markdown(untried)
+        suspect_markdown(untried)
     )
     for text in (
-        culprit_markdown(infested(samples.boxes_culprit(), attack)),
-        finding_markdown(infested(samples.slack_finding(), attack)),
+        suspect_markdown(infested(samples.boxes_culprit(), attack)),
+        suspect_markdown(infested(samples.slack_finding(), attack)),
     ):
         (line,) = [line for line in text.splitlines() if line.startswith("- **falsifier")]
         assert not re.search(r"(?<!\\)[<\[]", line)
@@ -196,7 +196,7 @@ def test_a_finding_is_handed_over_as_markdown_too() -> None:
     text = next(
         text for key, text in copies.items() if key.startswith("finding-") and "###" in text
     )
-    assert text == finding_markdown(finding, report.run)
+    assert text == suspect_markdown(finding, report.run)
     assert text.startswith(f"### {finding.title}\n")
     assert "per epoch (95 % interval" in text
     assert f"**{finding.remedy.title}**" in text
@@ -204,7 +204,7 @@ def test_a_finding_is_handed_over_as_markdown_too() -> None:
 
 def test_no_name_breaks_out_of_a_findings_markdown() -> None:
     finding = infested(samples.slack_finding(), "\n# `<b>`")
-    text = finding_markdown(finding)
+    text = suspect_markdown(finding)
     headings = [line for line in text.splitlines() if line.startswith("#")]
     assert len(headings) == 1
     assert "\n# " not in text

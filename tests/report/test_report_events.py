@@ -10,7 +10,7 @@ from page_reader import read_page
 
 from leakscope.model.report import EventGrowth, EventRate, MetricGrowth, Report
 from leakscope.report import render_html, render_json, render_summary, render_text
-from leakscope.report.markdown import culprit_markdown
+from leakscope.report.markdown import suspect_markdown
 
 MIB = 1 << 20
 PER_SAVE = "18 MiB per save (31 saves)"
@@ -35,7 +35,7 @@ def forms(report: Report) -> list[str]:
         read_page(render_html(report)).text,
         render_text(report),
         render_summary(report, report_path="report.html"),
-        culprit_markdown(report.culprits[0]),
+        suspect_markdown(report.culprits[0]),
     ]
 
 

@@ -24,7 +24,7 @@ from leakscope.report import (
     render_text,
 )
 from leakscope.report.gates import FORMS, render_check
-from leakscope.report.markdown import change_markdown, culprit_markdown, render_comparison_markdown
+from leakscope.report.markdown import change_markdown, render_comparison_markdown, suspect_markdown
 
 LINK = "https://github.com/huggingface/accelerate/pull/3391"
 FAULT = Recognised(
@@ -82,7 +82,7 @@ class TestEveryForm:
         assert (shown["link"], shown["version"]) == (LINK, "1.3.0")
 
     def test_markdown_of_a_culprit(self, nature: Nature, words: str) -> None:
-        text = culprit_markdown(report(nature=nature).culprits[0])
+        text = suspect_markdown(report(nature=nature).culprits[0])
         assert f"- **known:** {words}: {FAULT.title}, <{LINK}>" in text
 
     @pytest.mark.parametrize("form", FORMS)
@@ -164,7 +164,7 @@ def test_a_link_that_is_no_address_is_never_one_to_follow(link: str) -> None:
     (shown,) = re.findall(r'<aside class="known.*?</aside>', page, re.DOTALL)
     assert "<a " not in shown
     assert "<script>alert" not in page
-    assert f"<{link}>" not in culprit_markdown(report(link=link).culprits[0])
+    assert f"<{link}>" not in suspect_markdown(report(link=link).culprits[0])
     assert f"<{link}>" not in checked("markdown", link=link)
 
 

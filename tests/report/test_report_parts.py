@@ -31,7 +31,7 @@ from leakscope.report.culprits import (
     remedy_view,
     tokens_of,
 )
-from leakscope.report.markdown import culprit_markdown
+from leakscope.report.markdown import suspect_markdown
 from leakscope.report.page import report_page
 from leakscope.report.tables import ledger_view
 
@@ -208,11 +208,7 @@ def test_training_is_shaded_neutrally_whatever_came_before_it() -> None:
         return PhaseSpan(phase=phase, occurrence=0, epoch=0, start_s=start, end_s=start + 1)
 
     spans = [span(phase, float(at)) for at, phase in enumerate(("sanity check", "train", "test"))]
-    assert phase_shades(spans) == {
-        "sanity check": "phase-2",
-        "train": "phase-1",
-        "test": "phase-3",
-    }
+    assert phase_shades(spans) == {"sanity check": "phase-2", "train": "phase-1", "test": "phase-3"}
     many = phase_shades([span(f"part {number}", float(number)) for number in range(9)])
     assert "phase-1" not in many.values()
 
@@ -228,7 +224,7 @@ def test_markdown_cannot_leave_its_code_spans() -> None:
     culprit = msgspec.structs.replace(
         samples.boxes_culprit(), name="a`b``c", signature="`", sentence="x\n# y"
     )
-    text = culprit_markdown(culprit)
+    text = suspect_markdown(culprit)
     assert "### Memory leak: ```a`b``c```" in text
     assert "x\\n# y" in text
     assert "```diff\n--- a/src" in text

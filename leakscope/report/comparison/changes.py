@@ -38,6 +38,7 @@ from leakscope.report.text import (
     humane_bytes,
     humane_interval,
     humane_rate,
+    rate_or_none,
     size_of,
 )
 from leakscope.report.timeline import (
@@ -47,6 +48,7 @@ from leakscope.report.timeline import (
     peak_of,
     phase_data,
     shown_lines,
+    span_data,
     unshaded_words,
 )
 from leakscope.report.words import metric_words
@@ -148,15 +150,7 @@ def overlay_data(overlay: Overlay) -> dict[str, Any]:
             for name, line in zip(overlay.lines, _lines(overlay.lines), strict=True)
         ],
         "phases": phase_data(overlay.spans, overlay.view.wide.frame.x),
-        "spans": [
-            [
-                number[span.phase],
-                span.epoch + 1 if overlay.epochs else None,
-                round(span.start_s, 3),
-                round(span.end_s, 3),
-            ]
-            for span in overlay.spans
-        ],
+        "spans": [span_data(span, number, bool(overlay.epochs)) for span in overlay.spans],
         "epochs": [[round(start, 3), epoch] for start, epoch in overlay.epochs],
         "moments": [],
         "censuses": [],
@@ -182,12 +176,6 @@ def _placed(change: CulpritChange, shared: SharedAxis) -> list[Points] | None:
     before = shared.of_boundaries(0, change.before_chart)
     after = shared.of_boundaries(1, change.after_chart)
     return None if before is None or after is None else [finite(before), finite(after)]
-
-
-def _counted(shared: SharedAxis) -> str:
-    if shared.unit == STEP:
-        return "steps"
-    return "epochs done, for those of one run have more steps"
 
 
 def _rounded(steps: Points) -> list[list[float]]:
@@ -250,10 +238,13 @@ def _note(
     bare: str,
     thinned: bool,
 ) -> str:
+    counted = "steps"
+    if shared is not None and shared.unit != STEP:
+        counted = "epochs done, for those of one run have more steps"
     marked = "; those at the top, epochs" if 0 < len(epochs) <= MOST_EPOCHS else ""
     notes = [
         NO_CLOCK if shared is None and wanted == STEP else "",
-        f"Numbers below count {_counted(shared)}{marked}." if shared is not None else "",
+        f"Numbers below count {counted}{marked}." if shared is not None else "",
         WIDENED if shared is not None and shared.has_pauses else "",
         f"{bare}." if bare else "",
         "Thinned; peaks are kept." if thinned else "",
@@ -459,9 +450,5 @@ def _ranks(change: CulpritChange) -> str:
     ranks = sorted({**first, **second}, key=lambda rank: (len(rank), rank))
     if len(ranks) > FEW_RANKS:
         return f"grew in {plural(len(first), 'rank')} before, in {len(second):,} after"
-    rates = [f"{rank}: {_rate(first.get(rank))} → {_rate(second.get(rank))}" for rank in ranks]
+    rates = [f"{r}: {rate_or_none(first.get(r))} → {rate_or_none(second.get(r))}" for r in ranks]
     return "; ".join(rates)
-
-
-def _rate(rate: float | None) -> str:
-    return "none" if rate is None else humane_bytes(rate)

@@ -7,17 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
-from leakscope.model.comparison import (
-    NOTABLE_DIFFERENCE,
-    Comparison,
-    RankPair,
-    RunCost,
-    Topic,
-    ValueChange,
-    WorkerPair,
-    WorkFact,
-)
+from leakscope.model.comparison import Comparison, RunCost, Topic, ValueChange, WorkerPair, WorkFact
 from leakscope.model.report import RankMemory, WorkerMemory
 from leakscope.model.text import plural
 from leakscope.report import words
@@ -155,7 +147,7 @@ def value_rows(changes: Sequence[ValueChange]) -> list[SimpleNamespace]:
 def _value_row(change: ValueChange, top: float) -> SimpleNamespace:
     before, after = change.before_bytes, change.after_bytes
     delta = None if before is None or after is None else after - before
-    is_significant = change.significant is not False and _is_notable(before, after)
+    is_significant = change.significant is not False and words.is_notable(before, after)
     return SimpleNamespace(
         name=words.metric_words(change.name).replace("_", " "),
         device=change.device,
@@ -169,12 +161,6 @@ def _value_row(change: ValueChange, top: float) -> SimpleNamespace:
         order=str(delta or 0),
         certain=words.significance_words(change),
     )
-
-
-def _is_notable(before: float | None, after: float | None) -> bool:
-    if before is None or after is None:
-        return False
-    return abs(after - before) > NOTABLE_DIFFERENCE * max(abs(before), abs(after))
 
 
 def _cell(amount: float | None, unit: str, top: float, side: str) -> Cell:
@@ -194,9 +180,9 @@ def rank_table(comparison: Comparison) -> SimpleNamespace | None:
     pairs = comparison.ranks
     if not pairs:
         return None
-    peaks = [(_peak(pair.before), _peak(pair.after)) for pair in pairs]
-    top = max((peak or 0 for both in peaks for peak in both), default=0)
-    rows = [_rank_row(pair, both, top) for pair, both in zip(pairs, peaks, strict=True)]
+    rows = _process_rows(
+        pairs, lambda pair: f"rank {pair.rank}", lambda rank: rank.peak_bytes, _rank_grows
+    )
     sentences = [
         f"{side}: {odd.sentence}"
         for side, odd in (
@@ -220,44 +206,35 @@ def worker_table(pairs: Sequence[WorkerPair]) -> SimpleNamespace | None:
     """Return the workers by their place, None where neither run had any."""
     if not pairs:
         return None
-    shares = [
-        tuple(None if worker is None else worker.pss_bytes for worker in (pair.before, pair.after))
-        for pair in pairs
-    ]
-    top = max((share or 0 for both in shares for share in both), default=0)
-    rows = [
-        _process_row(
-            _worker_name(pair), both, top, (_worker_grows(pair.before), _worker_grows(pair.after))
-        )
-        for pair, both in zip(pairs, shares, strict=True)
-    ]
+    rows = _process_rows(pairs, _worker_name, lambda worker: worker.pss_bytes, _worker_grows)
     return SimpleNamespace(rows=rows[:FEW], others=rows[FEW:MOST_ROWS], sentences=[], left_out="")
 
 
-def _rank_row(pair: RankPair, peaks: tuple[int | None, int | None], top: int) -> SimpleNamespace:
-    return _process_row(
-        f"rank {pair.rank}", peaks, top, (_rank_grows(pair.before), _rank_grows(pair.after))
-    )
-
-
-def _process_row(
-    name: str, peaks: Sequence[int | None], top: int, grows: tuple[str, str]
-) -> SimpleNamespace:
-    before, after = peaks
-    delta = None if before is None or after is None else after - before
-    return SimpleNamespace(
-        name=name,
-        peaks=(size_of(before), size_of(after)),
-        bars=(bar_of(before, top, "before"), bar_of(after, top, "after")),
-        delta=size_of(delta, signed=True),
-        direction=direction_of(delta),
-        order=str(delta or 0),
-        grows=grows,
-    )
-
-
-def _peak(rank: RankMemory | None) -> int | None:
-    return None if rank is None else rank.peak_bytes
+def _process_rows(
+    pairs: Sequence[Any],
+    name_of: Callable[[Any], str],
+    size_in: Callable[[Any], int | None],
+    grows_in: Callable[[Any], str],
+) -> list[SimpleNamespace]:
+    """Return one row a process; of each of the two runs a size, and what grows in it."""
+    sides = [(pair.before, pair.after) for pair in pairs]
+    sizes = [tuple(None if s is None else size_in(s) for s in both) for both in sides]
+    top = max((size or 0 for both in sizes for size in both), default=0)
+    rows = []
+    for pair, (before, after) in zip(pairs, sizes, strict=True):
+        delta = None if before is None or after is None else after - before
+        rows.append(
+            SimpleNamespace(
+                name=name_of(pair),
+                peaks=(size_of(before), size_of(after)),
+                bars=(bar_of(before, top, "before"), bar_of(after, top, "after")),
+                delta=size_of(delta, signed=True),
+                direction=direction_of(delta),
+                order=str(delta or 0),
+                grows=(grows_in(pair.before), grows_in(pair.after)),
+            )
+        )
+    return rows
 
 
 def _rank_grows(rank: RankMemory | None) -> str:

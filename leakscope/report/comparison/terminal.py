@@ -19,6 +19,7 @@ from leakscope.report.text import (
     humane_interval,
     humane_share,
     peaks_of,
+    rate_or_none,
     settled,
     sparkline,
 )
@@ -155,7 +156,8 @@ def _both(before: Sequence[Point], after: Sequence[Point]) -> str:
 
 def _rates(change: CulpritChange) -> str:
     """Return ``2 MiB → none per step``, or ``2 MiB per step → not seen``."""
-    before, after = _rate(change.before_bytes_per_unit), _rate(change.after_bytes_per_unit)
+    rates = (change.before_bytes_per_unit, change.after_bytes_per_unit)
+    before, after = map(rate_or_none, rates)
     unit = one_line(change.unit)
     if wording.is_missing(change):
         missing = wording.missing_rate(change)
@@ -163,10 +165,6 @@ def _rates(change: CulpritChange) -> str:
             return f"{missing} → {after} per {unit}"
         return f"{before} per {unit} → {missing}"
     return f"{before} → {after} per {unit}"
-
-
-def _rate(bytes_per_unit: float | None) -> str:
-    return "none" if bytes_per_unit is None else humane_bytes(bytes_per_unit)
 
 
 def _values(comparison: Comparison, paper: Paper, most: int) -> list[str]:
