@@ -15,7 +15,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import AsyncGeneratorType, CoroutineType, FrameType, GeneratorType, TracebackType
 from typing import ParamSpec, TypeVar
 
@@ -240,19 +240,19 @@ class OutOfMemory:
     """``host``, ``cuda:0``, or ``device`` where the device is unknown."""
     verdict: str
     """``capacity``, ``fragmentation`` or ``unknown``."""
-    requested: int | None
-    allocated: int | None
+    requested: int | None = None
+    allocated: int | None = None
     """Live on the device; on the host, what was resident."""
-    holes: int | None
+    holes: int | None = None
     """Reserved by torch between live blocks."""
-    free: int | None
+    free: int | None = None
     """Free on the device for everybody; on the host, the headroom."""
-    total: int | None
+    total: int | None = None
     """Of the device; on the host, the limit of the container or batch job if there is one."""
-    others: int | None
+    others: int | None = None
     """Used on the device by other processes."""
-    live: LiveTensors
-    advice: tuple[str, ...]
+    live: LiveTensors = field(default_factory=LiveTensors)
+    advice: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         lines = [self.headline, *(f"  {line}" for line in self.live.lines(self.place))]
@@ -289,9 +289,7 @@ def explain(error: BaseException) -> OutOfMemory:
         return _on_device(kind, message, live_tensors())
     except Exception:
         place = "device" if is_of_device(error) else HOST
-        return OutOfMemory(
-            kind, place, UNKNOWN, None, None, None, None, None, None, LiveTensors(), ()
-        )
+        return OutOfMemory(kind, place, UNKNOWN)
 
 
 def judged(requested: int | None, free: int | None, holes: int | None) -> str:
@@ -310,20 +308,13 @@ def _on_device(kind: str, message: OutOfMemoryMessage, live: LiveTensors) -> Out
     allocated, holes = message.allocated, message.holes
     if allocated is None and level is not None:
         allocated, holes = level.allocated, level.reserved - level.allocated
+    verdict = judged(message.requested, message.free, holes)
+    others = _used_by_others(message)
     failure = OutOfMemory(
-        kind,
-        place,
-        judged(message.requested, message.free, holes),
-        message.requested,
-        allocated,
-        holes,
-        message.free,
-        message.total,
-        _used_by_others(message),
-        live,
-        (),
-    )
-    return _with(failure, _advice_for_device(failure, message.allowed))
+        kind, place, verdict, message.requested, allocated, holes, message.free, message.total,
+        others, live,
+    )  # fmt: skip
+    return replace(failure, advice=tuple(_advice_for_device(failure, message.allowed)))
 
 
 def _used_by_others(message: OutOfMemoryMessage) -> int | None:
@@ -342,14 +333,9 @@ def _on_host(kind: str, requested: int | None, live: LiveTensors) -> OutOfMemory
     if requested is not None and host.headroom is not None and requested > host.headroom:
         verdict = CAPACITY
     failure = OutOfMemory(
-        kind, "host", verdict, requested, host.rss, None, host.headroom, host.cgroup_limit, None,
-        live, (),
-    )  # fmt: skip
-    return _with(failure, _advice_for_host(failure, host))
-
-
-def _with(failure: OutOfMemory, advice: list[str]) -> OutOfMemory:
-    return replace(failure, advice=tuple(advice))
+        kind, HOST, verdict, requested, host.rss, None, host.headroom, host.cgroup_limit, None, live
+    )
+    return replace(failure, advice=tuple(_advice_for_host(failure, host)))
 
 
 def _advice_for_device(failure: OutOfMemory, allowed: int | None) -> list[str]:
@@ -431,7 +417,10 @@ def drop_locals(error: BaseException, outer: int = 0) -> None:
     """
     for frame in _frames(error, outer):
         if not _is_paused(frame):
-            _clear(frame)
+            try:
+                frame.clear()
+            except RuntimeError:
+                pass  # it still runs
 
 
 def _frames(error: BaseException, outer: int) -> Iterator[FrameType]:
@@ -447,13 +436,6 @@ def _frames(error: BaseException, outer: int) -> Iterator[FrameType]:
             yield traceback.tb_frame
             traceback = traceback.tb_next
         pending += [behind.__cause__, behind.__context__]
-
-
-def _clear(frame: FrameType) -> None:
-    try:
-        frame.clear()
-    except RuntimeError:
-        pass  # it still runs
 
 
 def _is_paused(frame: FrameType) -> bool:

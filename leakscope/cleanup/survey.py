@@ -305,6 +305,8 @@ def _facts(process: psutil.Process) -> ProcessFacts:
     command = one_line(" ".join(words))
     parent = _answer_or(process.parent, None)
     parent_name = _answer_or(parent.name, "") if parent is not None else ""
+    # A Python that is a container's first process may be the launcher.
+    is_init = parent is not None and (parent.pid == 1 or parent_name in _INITS)
     thread = _read(process.pid, "comm").strip()
     program = words[0].rpartition("/")[2]
     return ProcessFacts(
@@ -318,17 +320,12 @@ def _facts(process: psutil.Process) -> ProcessFacts:
         status=_answer_or(process.status, ""),
         parent=parent.pid if parent is not None else 0,
         parent_name=one_line(parent_name),
-        is_adopted=parent is not None and _adopts(parent, parent_name),
+        is_adopted=is_init and not _PYTHON.match(parent_name),
         is_service=_is_service(_read(process.pid, "cgroup")),
         ignores_hangup=_ignores_hangup(_read(process.pid, "status")),
         launcher=_launcher(process, command, thread),
         holds_gpu=holds_gpu(process.pid),
     )
-
-
-def _adopts(parent: psutil.Process, name: str) -> bool:
-    """Whether it is an init; a Python that is a container's first process may be the launcher."""
-    return (parent.pid == 1 or name in _INITS) and not _PYTHON.match(name)
 
 
 def _launcher(process: psutil.Process, command: str, thread: str) -> str | None:

@@ -148,7 +148,8 @@ def _record(
         visits = [_begin(stack, pid, options, seconds=seconds, wait=wait)]
         for child in _descendants(pid) if children else ():
             with _explained("The others are recorded."):
-                own = _options_for_child(options, child)
+                out = options.out and options.out.with_name(f"{options.out.name}-{child}")
+                own = replace(options, out=out)
                 visits.append(_begin(stack, child, own, seconds=seconds, wait=wait))
         try:
             while not all(visit.attachment.is_over for visit in visits):
@@ -198,7 +199,7 @@ def _begin(
     once: bool = False,
 ) -> _Visit:
     from leakscope.capture.attach import Attachment, look_at
-    from leakscope.capture.run_directory import RUNS
+    from leakscope.capture.run_directory import RUNS, make_run_directory
 
     target = look_at(pid)
     for remark in target.remarks():
@@ -214,7 +215,8 @@ def _begin(
         snapshot_signal="off",
     )
     if options.out is not None and not target.shares_user:
-        _refuse_existing(options)
+        # Refuse before anything is recorded what could not be brought there.
+        (make_run_directory(options) / "run.json").unlink()
     attachment = Attachment(target)
     stack.callback(attachment.close)
     state = attachment.begin(inside, seconds=seconds, once=once, patience=wait)
@@ -227,14 +229,6 @@ def _begin(
         until = "" if seconds is None else f" for {seconds:g} s"
         notify(f"recording process {pid}{until}; Ctrl-C ends it and leaves the process as it was.")
     return _Visit(attachment, run, options.out or runs / run.name)
-
-
-def _refuse_existing(options: SessionOptions) -> None:
-    """Refuse before anything is recorded what could not be brought to where it is wanted."""
-    from leakscope.capture.run_directory import make_run_directory
-
-    made = make_run_directory(options)
-    (made / "run.json").unlink()
 
 
 def _end(visit: _Visit, *, quiet: bool) -> Path:
@@ -279,11 +273,6 @@ def _descendants(pid: int) -> list[int]:
             continue
         found.append(child.pid)
     return found
-
-
-def _options_for_child(options: SessionOptions, pid: int) -> SessionOptions:
-    out = options.out
-    return options if out is None else replace(options, out=out.with_name(f"{out.name}-{pid}"))
 
 
 def _watch(

@@ -77,16 +77,6 @@ Exit codes:
 """
 
 
-@dataclass(frozen=True)
-class _Sinks:
-    """Where the outcome of a check is written, and in which form."""
-
-    form: str
-    out: Path | None
-    also: tuple[Path, ...]
-    job_summary: bool
-
-
 def to_forms(
     _: click.Context | None, __: click.Parameter | None, paths: tuple[Path, ...]
 ) -> tuple[Path, ...]:
@@ -146,7 +136,11 @@ def check(
     if written is not None:
         _write_baseline(checked, report, allowed, written)
         return EXIT_OK
-    _write_check(checked, _Sinks(form, out, also, job_summary), repository)
+    for path in also:
+        write_text(path, _rendered(checked, _SUFFIXES[path.suffix.lower()], path, repository))
+    _write_check(checked, form, out, repository)
+    if job_summary:
+        _add_to_summary(_rendered(checked, "markdown", None, repository))
     return EXIT_OK if checked.passes else EXIT_THRESHOLD
 
 
@@ -280,18 +274,14 @@ def _write_baseline(checked: Check, report: Report, allowed: Allowed, path: Path
     click.echo(f"leakscope: {plural(len(baseline.culprits), 'known culprit')} in {path}")
 
 
-def _write_check(checked: Check, sinks: _Sinks, repository: Repository) -> None:
+def _write_check(checked: Check, form: str, out: Path | None, repository: Repository) -> None:
     from leakscope.report.gates import log_line
 
-    for path in sinks.also:
-        write_text(path, _rendered(checked, _SUFFIXES[path.suffix.lower()], path, repository))
-    write_output(_rendered(checked, sinks.form, sinks.out, repository), sinks.out, sinks.form)
-    if not is_stdout(sinks.out):
-        click.echo(f"leakscope: {log_line(checked.headline)}\nleakscope: check in {sinks.out}")
-    elif sinks.form != "text":
+    write_output(_rendered(checked, form, out, repository), out, form)
+    if not is_stdout(out):
+        click.echo(f"leakscope: {log_line(checked.headline)}\nleakscope: check in {out}")
+    elif form != "text":
         notify(log_line(checked.headline))
-    if sinks.job_summary:
-        _add_to_summary(_rendered(checked, "markdown", None, repository))
 
 
 def _add_to_summary(text: str) -> None:

@@ -86,7 +86,9 @@ def analyse_in_parallel(
     many: ManyRanks, processes: int | None = None, catalogue: Catalogue | None = None
 ) -> Iterator[RankSummary]:
     """Yield the summary of each of the other ranks as soon as it is there."""
-    count = processes or max(1, min(_cores(), len(many.others) // RANKS_PER_JUDGE))
+    has_affinity = hasattr(os, "sched_getaffinity")
+    cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+    count = processes or max(1, min(cores, len(many.others) // RANKS_PER_JUDGE))
     main = find_attempts(many.run).run.main
     main_recording = Recording(main.header, sources=main.sources, titles=main.titles)
     shared = Run(many.run.path, many.run.manifest, [main_recording], outcomes=many.run.outcomes)
@@ -124,10 +126,6 @@ def _leading_of(group: Sequence[Sketch]) -> Sketch:
     ranks = _ranks(group) or list(group)
     usual = median(rank.bytes for rank in ranks)
     return next(rank for rank in ranks if rank.bytes >= LEAST_LEADING_SHARE * usual)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class _AnalysisWorker:

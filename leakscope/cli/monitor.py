@@ -235,11 +235,9 @@ def _watch(
 
 
 def _ending(code: int) -> ProgramEnding:
-    return (
-        ProgramEnding(code)
-        if code >= 0
-        else ProgramEnding(128 - code, signal=signal.Signals(-code))
-    )
+    if code >= 0:
+        return ProgramEnding(code)
+    return ProgramEnding(128 - code, signal=signal.Signals(-code))
 
 
 REMEMBERED = 120
@@ -261,7 +259,8 @@ class LiveLine:
     ) -> None:
         self._limit = limit
         self._refreshed = refreshed
-        self._width = width or (_columns() if refreshed else LOGGED)
+        columns = shutil.get_terminal_size().columns - 1 if refreshed else LOGGED
+        self._width = width or min(LOGGED, columns)
         self._known: deque[tuple[float, float]] = deque(maxlen=REMEMBERED)
         self._quiet = quiet
         self._is_open = False
@@ -330,10 +329,6 @@ class LiveLine:
             done=float(minutes[-1]),
         )
         return parts + ([f"· {ahead.text}"] if ahead is not None else [])
-
-
-def _columns() -> int:
-    return min(LOGGED, shutil.get_terminal_size().columns - 1)
 
 
 def _details(gauges: dict[str, int]) -> list[str]:

@@ -78,16 +78,13 @@ class ProgramEnding:
 
     def outcome(self) -> dict[str, str | int]:
         """Return what a run directory keeps of it."""
-        found: dict[str, str | int] = {"exit_code": self.exit_code}
-        if self.signal is not None:
-            found["signal"] = self.signal
-        if self.is_oom_killed:
-            found["oom_killed"] = 1
-        if self.oom_kills:
-            found["oom_kills"] = self.oom_kills
-        if self.limit_hits:
-            found["limit_hits"] = self.limit_hits
-        return found
+        counts = {
+            "signal": self.signal or 0,
+            "oom_killed": int(self.is_oom_killed),
+            "oom_kills": self.oom_kills,
+            "limit_hits": self.limit_hits,
+        }
+        return {"exit_code": self.exit_code, **{name: n for name, n in counts.items() if n}}
 
 
 def supervise(command: list[str], on_start: Callable[[int], None] | None = None) -> ProgramEnding:

@@ -190,15 +190,11 @@ def leave_outcome(directory: RunDirectory, world: World, ending: ProgramEnding) 
     Nothing else would show that: a kill leaves no closing record. A signal with which the launcher
     ends a rank is no kill.
     """
-    seen = ending.outcome() | _attempt_of(world)
+    seen = ending.outcome() | ({"attempt": world.attempt} if world.attempt else {})
     if world.leads:
         directory.write_outcome(seen)
     elif ending.is_killed:
         directory.write_outcome(seen, rank=world.rank)
-
-
-def _attempt_of(world: World) -> dict[str, str | int]:
-    return {"attempt": world.attempt} if world.attempt else {}
 
 
 def _is_not_recorded(program: Program) -> bool:

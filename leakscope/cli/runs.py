@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,7 +40,7 @@ from leakscope.cli.report import (
     read_report,
     write_reports,
 )
-from leakscope.model.comparison import ChangeKind, Comparison, CulpritChange
+from leakscope.model.comparison import ChangeKind, Comparison
 from leakscope.model.documents import ListedRun, LiveLeak, RunList, RunStatus
 from leakscope.model.errors import EXIT_OK, EXIT_THRESHOLD, NoRunError
 from leakscope.model.report import Severity
@@ -96,8 +96,9 @@ def list_runs(directory: Path, order: str = "newest") -> RunList:
     try:
         require_shelf(directory)
         shelf = _Shelf(directory)
-        for folder in sorted(filter(_is_folder, directory.iterdir())):
-            shelf.look_into(folder, DEEPEST)
+        for folder in sorted(directory.iterdir()):
+            if folder.is_dir() and not folder.name.startswith("."):
+                shelf.look_into(folder, DEEPEST)
     except OSError as fault:
         reason = fault.strerror or fault
         raise NoRunError(f"{directory} can't be read: {reason}.", slug="no-run") from fault
@@ -173,10 +174,6 @@ def _folders_in(folder: Path) -> list[Path]:
         return []
     kept = [e for e in found if not e.name.startswith(".") and e.is_dir(follow_symlinks=False)]
     return sorted(folder / entry.name for entry in kept)
-
-
-def _is_folder(path: Path) -> bool:
-    return path.is_dir() and not path.name.startswith(".")
 
 
 def _listed(folder: Path, name: str) -> ListedRun | None:
@@ -518,15 +515,11 @@ def compare(
     write_output(_rendered_comparison(comparison, form, out, reports), out, form)
     if not is_stdout(out):
         print_text(f"leakscope: {comparison.headline}\nleakscope: comparison in {out}")
-    matching = [change for change in comparison.culprits if is_failing(change, fail_on)]
+    grave = [change for change in comparison.culprits if change.severity is not Severity.NOTE]
+    matching = [change for change in grave if change.change in fail_on]
     for change in matching:
         notify(f"--fail-on is met: {change.name} is {change.change.value}.")
     return EXIT_THRESHOLD if matching else EXIT_OK
-
-
-def is_failing(change: CulpritChange, fail_on: Collection[ChangeKind]) -> bool:
-    """Return whether a culprit's change is among those that fail; notes never are."""
-    return change.change in fail_on and change.severity is not Severity.NOTE
 
 
 def existing_page(out: Path | None, run: Path) -> str:

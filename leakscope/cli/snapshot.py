@@ -199,15 +199,12 @@ def as_plain(answer: CensusTaken) -> dict[str, Any]:
     taken = answer.snapshot
     census = taken.census
     names = {device: biggest(taken, device) for device in (HOST, *devices_of(taken))}
+    moment = ("time_s", "phase", "epoch", "step", "batch")
     return {
         "pid": answer.recorded.pid,
         "rank": answer.recorded.header.rank,
         "run": str(answer.run),
-        "time_s": taken.boundary.time_s,
-        "phase": taken.boundary.phase,
-        "epoch": taken.boundary.epoch,
-        "step": taken.boundary.step,
-        "batch": taken.boundary.batch,
+        **{name: getattr(taken.boundary, name) for name in moment},
         "at_once": taken.at_once,
         "seconds": taken.seconds,
         "objects": None if census is None else census.objects,

@@ -89,20 +89,25 @@ class Setting:
         return not self.name.startswith(f"{CHECK}.")
 
 
+def _number_of(value: object, unit: str) -> float | None:
+    """Return a number, or what a text says with or without this unit; None where it is none."""
+    if isinstance(value, str):
+        try:
+            return float(value.strip().removesuffix(unit))
+        except ValueError:
+            return None
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if is_number else None  # type: ignore[arg-type]
+
+
 def _to_part(value: object) -> float:
     """Return a part of one, written ``0.02``, ``"0.02"`` or ``"2%"``: 0 or more."""
-    part = value
-    if isinstance(value, str):
-        number = value.strip().removesuffix("%")
-        try:
-            part = float(number) / (1 if number == value.strip() else 100)
-        except ValueError:
-            part = None
-    if isinstance(part, bool) or not isinstance(part, (int, float)):
+    number = _number_of(value, "%")
+    if number is None:
         raise UnreadableError('a share such as 0.02 or "2%"')
-    if not math.isfinite(part) or part < 0:
+    if not math.isfinite(number) or number < 0:
         raise UnreadableError('a share such as 0.02 or "2%", 0 or more')
-    return float(part)
+    return number / 100 if isinstance(value, str) and value.strip().endswith("%") else number
 
 
 def _to_share(value: object) -> float:
@@ -125,17 +130,12 @@ def _size_from(least: int, takes: str) -> Callable[[object], int]:
 
 
 def _to_milliseconds(value: object) -> float:
-    number = value
-    if isinstance(value, str):
-        try:
-            number = float(value.strip().removesuffix("ms"))
-        except ValueError:
-            number = None
-    if isinstance(number, bool) or not isinstance(number, (int, float)):
+    number = _number_of(value, "ms")
+    if number is None:
         raise UnreadableError("milliseconds such as 100")
     if not (math.isfinite(number) and number > 0):
         raise UnreadableError("milliseconds above 0, such as 100")
-    return float(number)
+    return number
 
 
 def _to_flag(value: object) -> bool:

@@ -123,7 +123,7 @@ def _folder() -> Path:
 def _written(section: Section, found: Configuration) -> Iterator[tuple[str, object]]:
     """Yield the names and values that a section holds, those of tables within it after a dot."""
     for key, value in section.table.items():
-        if key == SUPPRESS or is_known_culprits(key):
+        if key == SUPPRESS or key in _SPELLINGS:
             continue
         if key != CHECK:
             yield key, value
@@ -238,11 +238,6 @@ def _parse(path: Path, text: bytes) -> Section | None:
     if not isinstance(table, dict):
         return Section(path, remarks=[f"tool.leakscope in {path} is not read: it is no table."])
     return Section(path, table)
-
-
-def is_known_culprits(key: str) -> bool:
-    """Return whether a key of the section is that of the entries."""
-    return key in _SPELLINGS
 
 
 def read_known_culprits(section: Section) -> Own:

@@ -101,9 +101,6 @@ def _was_called_with(frame: FrameType, value: FrameType) -> bool:
     known = frame.f_locals
     if any(known.get(name) is value for name in names):
         return True
-    rest = (
-        known.get(code.co_varnames[code.co_argcount + code.co_kwonlyargcount], ())
-        if gathers
-        else ()
-    )
+    at = code.co_argcount + code.co_kwonlyargcount
+    rest = known.get(code.co_varnames[at]) if gathers else None
     return type(rest) is tuple and any(argument is value for argument in rest)

@@ -104,14 +104,7 @@ MAPPING_KINDS = (
     MAPPED_DEVICES,
 )
 """Together they are resident memory, divided by what is mapped."""
-OWN_KINDS = (
-    MAPPED_HEAP,
-    MAPPED_ARENAS,
-    MAPPED_STACKS,
-    MAPPED_LIBRARIES,
-    MAPPED_ANONYMOUS,
-    MAPPED_DEVICES,
-)
+OWN_KINDS = tuple(k for k in MAPPING_KINDS if k not in (MAPPED_FILES, MAPPED_SHARED))
 """Those that are private memory."""
 
 DEVICE_OUTSIDE = "outside"

@@ -169,8 +169,12 @@ def table_lines(table: Table, width: int) -> list[str]:
     lines = _lines(table, sys.maxsize)
     if max(map(len, lines)) > width:
         table = _without(table, [i for i, column in enumerate(table.columns) if column.repeats])
-        while _least_width(table) > width and (spare := _optional(table)):
-            table = _without(table, spare[-1:])
+        while _least_width(table) > width:
+            spare = [i for i, column in enumerate(table.columns) if column.optional]
+            if not spare:
+                break
+            last = max(spare, key=lambda i: (table.columns[i].optional, i))
+            table = _without(table, [last])
         lines = _lines(table, width)
     return lines
 
@@ -181,12 +185,6 @@ def _wrapped(lines: Sequence[str], width: int) -> list[str]:
         for line in lines
         for part in textwrap.wrap(one_line(line), width, subsequent_indent=_GAP) or [""]
     ]
-
-
-def _optional(table: Table) -> list[int]:
-    """Return the columns that may be left out, the first to go last."""
-    found = [i for i, column in enumerate(table.columns) if column.optional]
-    return sorted(found, key=lambda i: table.columns[i].optional)
 
 
 def _without(table: Table, dropped: Sequence[int]) -> Table:

@@ -194,11 +194,7 @@ REGISTRIES = (
         "linecache.clearcache() empties it; code that is made at run time is best given one name.",
     ),
     CountedRegistry(
-        "patterns",
-        "compiled patterns",
-        ("re:_cache", "re:_cache2"),
-        is_bounded=True,
-        capacity=512,
+        "patterns", "compiled patterns", ("re:_cache", "re:_cache2"), is_bounded=True, capacity=512
     ),
     CountedRegistry(
         "warning-filters",
@@ -261,11 +257,7 @@ REGISTRIES = (
     CountedRegistry(
         "foreign-types",
         "types of pointers and functions",
-        (
-            "_ctypes:_pointer_type_cache",
-            "ctypes:_c_functype_cache",
-            "ctypes:_win_functype_cache",
-        ),
+        ("_ctypes:_pointer_type_cache", "ctypes:_c_functype_cache", "ctypes:_win_functype_cache"),
         ("ctypes.POINTER", ".POINTER", "ctypes.CFUNCTYPE", ".CFUNCTYPE", "ctypes.pointer"),
         "Define structures and prototypes once, outside of functions.",
     ),
@@ -307,10 +299,7 @@ REGISTRIES = (
     CountedRegistry(
         "tree-nodes",
         "classes registered as nodes of trees",
-        (
-            "torch.utils._pytree:SUPPORTED_NODES",
-            "torch.utils._pytree:SUPPORTED_SERIALIZED_TYPES",
-        ),
+        ("torch.utils._pytree:SUPPORTED_NODES", "torch.utils._pytree:SUPPORTED_SERIALIZED_TYPES"),
         ("*.register_pytree_node", ".register_pytree_node", "*.register_dataclass"),
         "Define each class once and register it there.",
     ),

@@ -36,7 +36,8 @@ def human_bytes(value: float) -> str:
         unit += 1
     if sign and round(size, 1) == 0:
         sign = ""
-    return f"{sign}{_digits(size, whole=unit == 0)} {_UNITS[unit]}"
+    digits = f"{size:.0f}" if unit == 0 or size >= 99.95 else f"{size:.1f}".removesuffix(".0")
+    return f"{sign}{digits} {_UNITS[unit]}"
 
 
 def to_bytes(text: str) -> float | None:
@@ -80,13 +81,6 @@ def plural(count: float, noun: str) -> str:
     else:
         ending = "es" if noun.endswith(("s", "x", "tch", "sh")) else "s"
     return f"{human_count(round(count))} {noun}{ending}"
-
-
-def _digits(size: float, *, whole: bool) -> str:
-    if whole or size >= 99.95:
-        return f"{size:.0f}"
-    text = f"{size:.1f}"
-    return text.removesuffix(".0")
 
 
 UNSEEN = (

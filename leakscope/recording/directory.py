@@ -273,18 +273,14 @@ def _what_instead(path: Path) -> str:
         return f"{path} does not exist. Give the run directory that `leakscope run` printed."
     if not path.is_dir():
         return f"{path} is a file that belongs to no run. Give a run directory."
-    runs = _newest_runs(path)
+    runs = [child for child in path.iterdir() if child.is_dir() and holds_run(child)]
+    runs.sort(key=lambda run: run.stat().st_mtime, reverse=True)
     if runs:
         names = ", ".join(str(run) for run in runs[:5])
         return f"{path} is no run but holds {len(runs)}. Name one; the newest: {names}."
     if not any(path.iterdir()):
         return f"{path} is empty. Give a run directory, or record one: leakscope run train.py."
     return f"{path} holds no run (neither {MANIFEST} nor a journal). Give a run directory."
-
-
-def _newest_runs(folder: Path) -> list[Path]:
-    runs = [child for child in folder.iterdir() if child.is_dir() and holds_run(child)]
-    return sorted(runs, key=lambda run: run.stat().st_mtime, reverse=True)
 
 
 REDACTED = "<redacted>"

@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 
@@ -77,8 +77,10 @@ def read_frames(stream: BinaryIO) -> Iterator[JournalFrame | Gap]:
     """
     window = _Window(stream)
     gap_from, reason, is_cut_off, wasted, total = -1, "", False, 0, 0
-    while window.holds(1) and total <= _admitted(window.offset) and wasted <= _MAX_WASTED:
+    while window.holds(1) and wasted <= _MAX_WASTED:
         offset = window.offset
+        if total > min(MAX_TOTAL, _ALWAYS + _MAX_RATIO * offset):
+            break
         payload = _take(window)
         if isinstance(payload, bytes):
             if gap_from >= 0:
@@ -95,10 +97,6 @@ def read_frames(stream: BinaryIO) -> Iterator[JournalFrame | Gap]:
         yield Gap(gap_from, window.offset - gap_from, reason, is_cut_off)
     if window.holds(1):
         yield Gap(window.offset, 0, "reading stopped here: the file is larger than any real one")
-
-
-def _admitted(read: int) -> int:
-    return min(MAX_TOTAL, _ALWAYS + _MAX_RATIO * read)
 
 
 class _Failure(NamedTuple):
@@ -199,7 +197,6 @@ UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 
 _encoder = msgspec.json.Encoder(enc_hook=str)
 _decoder = msgspec.json.Decoder(Record)
-_T = TypeVar("_T")
 
 
 class UnknownRecordError(Exception):
@@ -266,11 +263,6 @@ def encode(value: Any) -> bytes:
         return _encoder.encode(value)
     except UnicodeEncodeError:
         return _encoder.encode(_valid_text(msgspec.to_builtins(value, enc_hook=str)))
-
-
-def decode(data: bytes, form: type[_T]) -> _T:
-    """Return JSON as a value of the given type; raises one of :data:`UNREADABLE`."""
-    return msgspec.json.decode(data, type=form)
 
 
 def _versioned(struct: HeaderRecord | RunManifest) -> dict[str, Any]:

@@ -67,7 +67,6 @@ from leakscope.recording.format import (
     Gap,
     JournalFrame,
     UnknownRecordError,
-    decode,
     decode_manifest,
     decode_record,
     encode,
@@ -174,7 +173,7 @@ def _read_manifest(path: Path, damage: list[Damage]) -> RunManifest:
 
 def _read_outcome(path: Path, damage: list[Damage]) -> Outcome:
     try:
-        return decode(_read_bounded(path), Outcome)
+        return msgspec.json.decode(_read_bounded(path), type=Outcome)
     except FileNotFoundError:
         return {}
     except (OSError, *UNREADABLE) as fault:
@@ -214,20 +213,13 @@ def _read_journal(path: Path, *, headers_only: bool) -> _RecordingDraft:
     try:
         with path.open("rb", buffering=0) as stream:
             for piece in read_frames(stream):
-                if (
-                    isinstance(piece, JournalFrame)
-                    and headers_only
-                    and not is_tagged(piece.payload, _HEADER)
-                ):
+                if isinstance(piece, Gap):
+                    reason = f"{piece.reason}; {plural(piece.length, 'byte')} skipped"
+                    draft.lose(piece.offset, reason, is_gap=not piece.is_cut_off)
+                elif headers_only and not is_tagged(piece.payload, _HEADER):
                     draft.is_readable = True
-                elif isinstance(piece, JournalFrame):
-                    draft.add(piece)
                 else:
-                    draft.lose(
-                        piece.offset,
-                        f"{piece.reason}; {plural(piece.length, 'byte')} skipped",
-                        is_gap=not piece.is_cut_off,
-                    )
+                    draft.add(piece)
     except NewerSchemaError as fault:
         raise NewerSchemaError(f"{path.parent}: {fault}", slug=fault.slug) from fault
     except OSError as fault:
@@ -346,8 +338,10 @@ class _RecordingDraft:
             case SourceRecord():
                 recording.sources[record.path] = record.text
                 recording.titles |= {record.path: record.title} if record.title else {}
-            case OverheadRecord() | CompiledCodeRecord():
-                self._replace(record)
+            case OverheadRecord():
+                recording.overhead = record
+            case CompiledCodeRecord():
+                recording.compiled_code = record
             case (
                 OutOfMemoryRecord(census=Census() as census)
                 | SnapshotRecord(census=Census() as census)
@@ -355,18 +349,11 @@ class _RecordingDraft:
                 self._share_names(census)
             case EndRecord():
                 recording.end = record
-                if record.is_cut_off:
-                    recording.notes.append(_CUT_OFF)
+                recording.notes += [_CUT_OFF] if record.is_cut_off else []
             case HeaderRecord():
                 # A rank that knew its number only later recorded it in another one.
                 self._header = self._header or record
                 recording.header = record
-
-    def _replace(self, record: OverheadRecord | CompiledCodeRecord) -> None:
-        if isinstance(record, OverheadRecord):
-            self._recording.overhead = record
-        else:
-            self._recording.compiled_code = record
 
     def _keep_blocks(self, record: BlockListRecord) -> None:
         """Keep of each device the list with most live bytes and the last: lists are large."""
@@ -494,7 +481,12 @@ def merge_runs(paths: Sequence[Path], out: Path, *, force: bool = False) -> RunD
     """
     folders = [find_run(path) for path in paths]
     runs = [open_headers(folder) for folder in folders]
-    _refuse_single_run(runs)
+    if len(runs) < 2:
+        first_path = f" with {runs[0].path}" if runs else ""
+        raise LeakscopeError(
+            f"There is nothing to merge{first_path}: name the directories of all machines.",
+            slug="nothing-to-merge",
+        )
     _refuse_strangers(runs)
     _refuse_two_of_a_rank(runs)
     first = min(runs, key=lambda run: run.main.header.rank)
@@ -507,16 +499,6 @@ def merge_runs(paths: Sequence[Path], out: Path, *, force: bool = False) -> RunD
     if first.outcome:
         target.write_outcome(first.outcome)
     return target
-
-
-def _refuse_single_run(runs: list[Run]) -> None:
-    if len(runs) < 2:
-        raise LeakscopeError(
-            f"There is nothing to merge with {runs[0].path}: name the directories of all machines."
-            if runs
-            else "There is nothing to merge: name the directories of all machines.",
-            slug="nothing-to-merge",
-        )
 
 
 def _refuse_strangers(runs: list[Run]) -> None:

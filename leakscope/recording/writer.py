@@ -319,11 +319,10 @@ class _Index:
             scope = self._scope[1] if self._scope[0] == at.index else ""
             what, key = _BOUNDARY, f"{at.kind.value} {at.phase} {at.label} {scope}"
             boundary, time = at.index, at.time_s
-        elif isinstance(record, CensusRecord):
-            self._scope = record.boundary, record.census.scope.value
+        elif isinstance(record, CensusRecord | DeviceSnapshotRecord):
             what, boundary = _OF_BOUNDARY, record.boundary
-        elif isinstance(record, DeviceSnapshotRecord):
-            what, boundary = _OF_BOUNDARY, record.boundary
+            if isinstance(record, CensusRecord):
+                self._scope = boundary, record.census.scope.value
         elif isinstance(record, NativeAllocationsRecord):
             what, key = _NATIVE, "native"
         elif isinstance(record, BlockListRecord | CleaningCallsRecord | RegistryEntriesRecord):

@@ -13,6 +13,7 @@ import unittest
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -126,30 +127,20 @@ def _call(item: pytest.Function, arguments: Mapping[str, Any], number: int) -> N
         result = test(**arguments)
     except (Exception, pytest.fail.Exception):
         if number > 1:
-            item.add_report_section("call", "leakscope", _explain_later_call(number))
+            item.add_report_section("call", "leakscope", _LATER_CALL.format(number))
         raise
     if hasattr(result, "__await__") or hasattr(result, "__aiter__"):
         fail_as_async()
     if result is not None and number == 1:
-        warnings.warn(_returned_value_warning(item, result), stacklevel=2)
+        text = f"Test functions should return None, but {item.nodeid} returned {type(result)!r}."
+        warnings.warn(pytest.PytestReturnNotNoneWarning(text), stacklevel=2)
 
 
-def _explain_later_call(number: int) -> str:
-    return (
-        f"The test passed when it was called first; this was call {number}. leak_free calls it "
-        "again and again, while its fixtures, also those of function scope, are set up once around "
-        "all calls: undo in the test what a second call would stumble over."
-    )
-
-
-def _returned_value_warning(
-    item: pytest.Function, result: object
-) -> pytest.PytestReturnNotNoneWarning:
-    return pytest.PytestReturnNotNoneWarning(
-        f"Test functions should return None, but {item.nodeid} returned {type(result)!r}."
-    )
-
-
+_LATER_CALL = (
+    "The test passed when it was called first; this was call {}. leak_free calls it "
+    "again and again, while its fixtures, also those of function scope, are set up once around "
+    "all calls: undo in the test what a second call would stumble over."
+)
 _LONGEST_NAME = 120
 
 
@@ -223,10 +214,10 @@ class RepeatedTest:
         others = [code for code in tests_of(vars(item.module).values()) if code is not own]
         reach = ScenarioCode(own, others)
         if not self._with_fixtures:
-            return KnownNames({}, reach=reach)
+            return KnownNames(reach=reach)
         code = getattr(item.obj, "__code__", None)
         return KnownNames(
-            _Fixtures(item),
+            partial(_fixtures_of, item),
             Owner(
                 kind="function",
                 name=getattr(item.obj, "__qualname__", item.originalname),
@@ -238,31 +229,16 @@ class RepeatedTest:
         )
 
 
-class _Fixtures(Mapping[str, Any]):
-    """What a test's fixtures are now, and its instance, by the names that the test has for them.
+def _fixtures_of(item: pytest.Function) -> dict[str, Any]:
+    """Return what a test's fixtures are now, and its instance, by the names that it has for them.
 
     Those that it asks for while it runs come later: ``request.getfixturevalue("server")``.
     """
-
-    def __init__(self, item: pytest.Function) -> None:
-        self._item = item
-
-    def __getitem__(self, name: str) -> Any:
-        return self._values()[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values())
-
-    def __len__(self) -> int:
-        return len(self._values())
-
-    def _values(self) -> dict[str, Any]:
-        item = self._item
-        definitions = getattr(getattr(item, "_request", None), "_fixture_defs", {})
-        results = {name: getattr(made, "cached_result", None) for name, made in definitions.items()}
-        values = {name: result[0] for name, result in results.items() if result is not None}
-        values |= item.funcargs
-        return values if item.instance is None else {**values, "self": item.instance}
+    definitions = getattr(getattr(item, "_request", None), "_fixture_defs", {})
+    results = {name: getattr(made, "cached_result", None) for name, made in definitions.items()}
+    values = {name: result[0] for name, result in results.items() if result is not None}
+    values |= item.funcargs
+    return values if item.instance is None else {**values, "self": item.instance}
 
 
 def plan_of(arguments: tuple[Any, ...], options: dict[str, Any], name: str) -> Plan:

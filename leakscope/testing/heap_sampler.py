@@ -18,7 +18,7 @@ import sys
 import tracemalloc
 import types
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from io import StringIO
@@ -117,7 +117,8 @@ _MOST_OBJECTS = 10_000
 class KnownNames:
     """What a scenario works on, such as the fixtures of a test, and whose it is."""
 
-    values: Mapping[str, object]
+    values: Callable[[], Mapping[str, object]] = dict
+    """Returns what it works on now, by name."""
     owner: Owner | None = None
     reach: ScenarioCode = field(default_factory=ScenarioCode)
 
@@ -272,7 +273,7 @@ class HeapSampler:
                 f"{shown}.{name}",
                 None if owner is None else msgspec.structs.replace(owner, variable=name),
             )
-            for name, value in dict(self._known_names.values).items()
+            for name, value in self._known_names.values().items()
             if not (is_made_by_runner(value) or _is_ours(value))
         ]
         at = roots.user_count
@@ -350,11 +351,6 @@ class Plan:
     """Growth per call that is no fault."""
     ignore: tuple[str, ...]
     """Patterns of names or paths that may grow."""
-
-
-def _is_alike(gained: int, before: int) -> bool:
-    """Return whether two rounds of the same length brought about as much of a kind."""
-    return min(gained, before) >= _ALIKE * max(gained, before)
 
 
 def to_plan(
@@ -467,7 +463,8 @@ class Rounds:
         more = self._last.grown_since(before)
         earlier, self._grown = self._grown, {} if is_first else more
         if earlier:
-            self._grown = {k: n for k, n in more.items() if _is_alike(n, earlier.get(k, 0))}
+            both = ((kind, n, earlier.get(kind, 0)) for kind, n in more.items())
+            self._grown = {k: n for k, n, was in both if min(n, was) >= _ALIKE * max(n, was)}
 
     def _round(self, calls: int) -> Iterator[int]:
         for _ in range(calls):

@@ -89,7 +89,8 @@ def with_classes_once(
     """
     left = list(growers)
     for made in [g for g in growers if table.latest[g.path].path in paths]:
-        alike = [g for g in left if g is not made and _gathers_as_many(table, g, made)]
+        others = [g for g in left if g is not made]
+        alike = [g for g in others if _items_less_classes(table, g, made) == 0]
         keeper = next((g for g in alike if not _is_native(table, g)), None)
         native = [g for g in left if _is_native(table, g) and _lists(table, g, made)]
         left = [g for g in left if g not in native]
@@ -118,10 +119,6 @@ def _merged_classes(keeper: Grower, made: Grower) -> Grower:
 
 def _is_native(table: RowTable, grower: Grower) -> bool:
     return table.latest[grower.path].root is RootKind.NATIVE
-
-
-def _gathers_as_many(table: RowTable, grower: Grower, made: Grower) -> bool:
-    return _items_less_classes(table, grower, made) == 0
 
 
 def _lists(table: RowTable, grower: Grower, made: Grower) -> bool:

@@ -62,7 +62,7 @@ def find_growth(
     """
     plan = to_plan(steps, warmup, allow, ignore)
     root = Path.cwd() if project_root is None else Path(project_root).resolve()
-    looker = HeapSampler(str(root), KnownNames({}, reach=ScenarioCode(code_of(scenario))))
+    looker = HeapSampler(str(root), KnownNames(reach=ScenarioCode(code_of(scenario))))
     rounds = Rounds(looker, plan)
     try:
         with closing(iter(rounds)) as calls:

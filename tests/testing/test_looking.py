@@ -20,7 +20,7 @@ for _number in range(300):
 
 
 def test_what_an_object_retains_is_the_same_whatever_was_looked_up_last() -> None:
-    looker = HeapSampler(str(HERE), KnownNames({}))
+    looker = HeapSampler(str(HERE), KnownNames())
 
     def retained() -> int:
         rows = looker.census(10_000).rows
