@@ -8,29 +8,10 @@ has two entries: ``read`` never raises, ``gauges`` raises the faults of the prob
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Protocol
 
 import psutil
 
 from leakscope.model.errors import ours
-
-
-class Probe(Protocol):
-    """Reads gauges from one source."""
-
-    @property
-    def name(self) -> str:
-        """What the source is called in the overhead and in faults."""
-
-    @property
-    def slow(self) -> bool:
-        """True: read only now and then. False: cheap enough for every boundary."""
-
-    def read(self) -> dict[str, int]:
-        """Return gauges by their names in :mod:`leakscope.model.gauge`; never raises."""
-
-    def gauges(self) -> dict[str, int]:
-        """Return the same; raises what is a fault of the probe's and no missing source."""
 
 
 class GuardedProbe(ABC):
@@ -49,10 +30,10 @@ class GuardedProbe(ABC):
     def gauges(self) -> dict[str, int]:
         """Return the gauges that can be read just now; raises what no missing source explains."""
         try:
-            return self.measure()
+            return self._measure()
         except ours(OSError, psutil.Error):
             return {}
 
     @abstractmethod
-    def measure(self) -> dict[str, int]:
+    def _measure(self) -> dict[str, int]:
         """Return the gauges; may raise whatever the source raises."""

@@ -43,8 +43,6 @@ _RAW_DOMAIN = 0
 
 
 class _Allocator(ctypes.Structure):
-    """``PyMemAllocatorEx``, five pointers since Python 3.5."""
-
     _fields_ = [(name, ctypes.c_void_p) for name in ("ctx", "malloc", "calloc", "realloc", "free")]
 
 
@@ -72,7 +70,7 @@ _Totals = dict[_Traceback, list[int]]
 
 
 class AllocationWindow:
-    """Traces allocations from :meth:`open` to :meth:`close`.
+    """Traces ``frames`` of each stack from :meth:`open` to :meth:`close`, after ``before()``.
 
     If the program traces by itself its tracing is used and left alone; what was alive before is
     subtracted.
@@ -83,7 +81,6 @@ class AllocationWindow:
     """Whether tracing was ended before the window is closed: then it has seen nothing."""
 
     def __init__(self, frames: int = 8, before: Callable[[], None] = lambda: None) -> None:
-        """Prepare to trace ``frames`` of each stack; ``before`` is called right before that."""
         self.is_open = False
         self._begins = before
         self._frames = frames
@@ -109,13 +106,10 @@ class AllocationWindow:
             self._is_ours = False  # what traces from now on is the program's
 
     def close(self, top: int = 60, project_root: str = "") -> tuple[list[Site], int]:
-        """End, and return the lines that allocated most of what still lives, and all such bytes.
+        """End, and return the ``top`` lines that allocated most of what lives, and all such bytes.
 
-        Args:
-            top: How many lines; with 0 nothing is read, and only tracing ends.
-            project_root: Blocks are charged to the innermost line below this folder that is not
-                installed there; where there is none, to the innermost line of all.
-
+        Blocks are charged to the innermost line of the project's own, else to the innermost of all.
+        With ``top`` 0 nothing is read.
         """
         if not self.is_open:
             return [], 0
@@ -136,8 +130,6 @@ class AllocationWindow:
 
 
 class _Attribution:
-    """Finds the line that a block is charged to."""
-
     _wrappers = f"{OUR_FILES}capture{os.sep}"
     _noise = ("<frozen importlib", tracemalloc.__file__)
     _standard = tuple(
@@ -216,7 +208,7 @@ def read_traces() -> list[_Trace] | None:
 
 
 def summed(traces: list[_Trace] | None) -> _Totals | None:
-    """Bytes and blocks by traceback."""
+    """Return bytes and blocks by traceback."""
     if traces is None:
         return None
     # By identity first: hashing a traceback costs ten times more, and those that are equal are
@@ -255,16 +247,6 @@ def _stop() -> None:
     _traces_for_us = False
 
 
-def _stop_in_child() -> None:
-    # A worker forked inside a window would otherwise pay for tracing as long as it lives.
-    if _traces_for_us:
-        _stop()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_stop_in_child)
-
-
 _SAMPLE = 2000
 """Objects made in a round of the calibration, a block each."""
 _ROUNDS = 3
@@ -300,9 +282,7 @@ class AllocationCounter:
             _counting.stop()
 
     def counted(self) -> int:
-        """Return how many blocks were handed out while it counted; only differences mean
-        something.
-        """
+        """Return how many blocks were handed out while it counted: only differences tell."""
         return _counting.counted() if self.is_counting else 0
 
     def arm(self, more: int, function: Callable[[], object]) -> None:
@@ -366,11 +346,13 @@ def _round() -> tuple[float, float]:
     return middle - began + perf_counter() - released, read - middle
 
 
-def _count_in_no_child() -> None:
-    # Nobody would end it there, nor what it may call.
+def _stop_in_child() -> None:
+    # A worker forked inside a window would pay for tracing and counting as long as it lives.
+    if _traces_for_us:
+        _stop()
     if _counting is not None:
         _counting.stop()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_count_in_no_child)
+    os.register_at_fork(after_in_child=_stop_in_child)

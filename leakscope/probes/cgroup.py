@@ -28,8 +28,7 @@ class CgroupProbe(GuardedProbe):
     def __init__(self) -> None:
         self._group = limiting_group()
 
-    def measure(self) -> dict[str, int]:
-        """Return the group's use, and its limit where it has one."""
+    def _measure(self) -> dict[str, int]:
         if self._group is None:
             return {}
         gauges = {gauge.CGROUP_USED: self._group.used()}
@@ -63,7 +62,7 @@ def memory_events(proc: Path = Path("/proc/self")) -> MemoryEvents:
 
     Kills of the whole machine (``/proc/vmstat``) where no group counts them.
     """
-    group = _own_group(proc)
+    group = next(iter(_accounting(proc)), None)
     found = MemoryEvents() if group is None else group.events()
     if found.oom_kills is None:
         machine = _counters(proc.parent / "vmstat").get("oom_kill")
@@ -97,10 +96,7 @@ class MemoryGroup:
         return None if limit is None or limit >= _UNLIMITED else limit
 
     def events(self) -> MemoryEvents:
-        """Return ``memory.events`` (version 2), or ``memory.oom_control`` and ``memory.failcnt``.
-
-        Version 1 counts kills since Linux 4.13.
-        """
+        """Return what ``memory.events`` counts; version 1 counts kills since Linux 4.13."""
         if self.version == 2:
             counted = _counters(self.path / "memory.events")
             return MemoryEvents(counted.get("oom_kill"), counted.get("max"))
@@ -119,21 +115,14 @@ def limiting_group(proc: Path = Path("/proc/self")) -> MemoryGroup | None:
     Limits apply to whole subtrees: a batch system limits the job, and the process sits in a step
     below it. Without any limit it is the process's own group; None where memory is not accounted.
     """
+    groups = _accounting(proc)
     try:
-        groups = _accounting(proc)
         limited = [(limit, group) for group in groups if (limit := group.limit()) is not None]
-    except ours(OSError, ValueError, IndexError):
+    except ours(OSError, ValueError):
         return None
     if limited:
         return min(limited, key=lambda pair: pair[0])[1]
     return groups[0] if groups else None
-
-
-def _own_group(proc: Path) -> MemoryGroup | None:
-    try:
-        return next(iter(_accounting(proc)), None)
-    except ours(OSError, ValueError, IndexError):
-        return None
 
 
 def _counters(path: Path) -> dict[str, int]:
@@ -146,21 +135,19 @@ def _counters(path: Path) -> dict[str, int]:
 
 
 def _accounting(proc: Path) -> list[MemoryGroup]:
-    return [group for group in _ancestry(proc) if group.exists()]
-
-
-def _ancestry(proc: Path) -> list[MemoryGroup]:
-    """The process's memory group and those above it that are visible here, innermost first."""
-    lines = (proc / "cgroup").read_text().splitlines()
-    entries = [line.split(":", 2) for line in lines]
+    """Return the process's memory group and those above it that are visible, innermost first."""
     found: list[MemoryGroup] = []
-    for version, mounted_at, root in _mounts(proc):
-        for _, controllers, path in entries:
-            if ("memory" in controllers.split(",")) if version == 1 else not controllers:
-                inside = _below(path, root)
-                folders = [inside, *inside.parents]
-                found += [MemoryGroup(mounted_at / folder, version) for folder in folders]
-    return found
+    try:
+        entries = [line.split(":", 2) for line in (proc / "cgroup").read_text().splitlines()]
+        for version, mounted_at, root in _mounts(proc):
+            for _, controllers, path in entries:
+                if ("memory" in controllers.split(",")) if version == 1 else not controllers:
+                    inside = _below(path, root)
+                    folders = [inside, *inside.parents]
+                    found += [MemoryGroup(mounted_at / folder, version) for folder in folders]
+        return [group for group in found if group.exists()]
+    except ours(OSError, ValueError, IndexError):
+        return []
 
 
 def _mounts(proc: Path) -> list[tuple[int, Path, str]]:

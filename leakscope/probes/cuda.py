@@ -105,8 +105,7 @@ class CudaProbe(GuardedProbe):
     def __init__(self) -> None:
         self._devices = DevicesInUse("cuda")
 
-    def measure(self) -> dict[str, int]:
-        """Return the allocator's figures per device."""
+    def _measure(self) -> dict[str, int]:
         cuda = awake_cuda()
         if cuda is None:
             return {}
@@ -115,13 +114,15 @@ class CudaProbe(GuardedProbe):
 
 
 class DeviceProbe(GuardedProbe):
-    """Device memory used by all processes, and page-locked host memory that torch keeps."""
+    """Device memory used by all processes, and page-locked host memory that torch keeps.
+
+    Read where CUDA is awake and no graph is being captured.
+    """
 
     name = "device"
     slow = True
 
-    def measure(self) -> dict[str, int]:
-        """Return them where CUDA is awake and no graph is being captured."""
+    def _measure(self) -> dict[str, int]:
         cuda = awake_cuda()
         if cuda is None or cuda.is_current_stream_capturing():
             return {}
@@ -134,10 +135,10 @@ class DeviceProbe(GuardedProbe):
         return gauges
 
 
-def device_snapshots(boundary: int = 0) -> list[DeviceSnapshotRecord]:
+def device_snapshots() -> list[DeviceSnapshotRecord]:
     """Return a summary of the allocator's segments per device; empty without CUDA."""
     try:
-        return summarise(_segments_now(), boundary=boundary)
+        return summarise(_segments_now())
     except ours(Exception):
         return []
 
@@ -155,10 +156,9 @@ def summarise(
     pools: set[tuple[int, tuple[int, ...]]] = set()
     for segment in segments:
         device = segment.get("device", 0)
-        record = records.get(device)
-        if record is None:
-            record = DeviceSnapshotRecord(boundary=boundary, device=f"cuda:{device}")
-            records[device] = record
+        if device not in records:
+            records[device] = DeviceSnapshotRecord(boundary=boundary, device=f"cuda:{device}")
+        record = records[device]
         _add(record, segment)
         pool = (device, pool_of(segment))
         if pool[1] != DEFAULT_POOL:
@@ -208,11 +208,8 @@ def _add(record: DeviceSnapshotRecord, segment: Mapping[str, Any]) -> None:
 
 def awake_cuda() -> Any | None:
     """Return ``torch.cuda`` if this process has used it; a forked child of such a one has not."""
-    torch = sys.modules.get("torch")
-    cuda = getattr(torch, "cuda", None)
-    if cuda is None or not cuda.is_initialized():
-        return None
-    return cuda
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    return cuda if cuda is not None and cuda.is_initialized() else None
 
 
 def figures_of(statistics: Mapping[str, Any]) -> dict[str, int]:
@@ -247,22 +244,19 @@ def allocator_segments() -> list[dict[str, Any]]:
     """Return the block list, without the history of allocations where that can be had.
 
     Before Python 3.12 the call that leaves the history out takes away references to 0 and False
-    that it doesn't own. The other call is harmless, but copies a history that the program records.
+    that it doesn't own. The other call copies a history that the program records.
     """
     memory = sys.modules["torch.cuda.memory"]
     can_omit = "include_traces" in signature(memory.memory_snapshot).parameters
     if can_omit and sys.version_info >= _IMMORTAL_INTEGERS:
-        segments: list[dict[str, Any]] = memory.memory_snapshot(include_traces=False)
-    elif _records_history() and not own_history:
-        segments = []
-    else:
-        segments = memory._snapshot()["segments"]
-    return segments
+        return list(memory.memory_snapshot(include_traces=False))
+    if _records_history() and not own_history:
+        return []
+    return list(memory._snapshot()["segments"])
 
 
 def _records_history() -> bool:
-    native = sys.modules["torch"]._C
-    is_recording = getattr(native, "_cuda_isHistoryEnabled", None)
+    is_recording = getattr(sys.modules["torch"]._C, "_cuda_isHistoryEnabled", None)
     return bool(is_recording and is_recording())
 
 
@@ -280,7 +274,6 @@ def device_memory(*, with_blocks: bool) -> list[DeviceSnapshotRecord | BlockList
 
 
 def _segments_now() -> list[dict[str, Any]]:
-    """Return the segments; none where CUDA isn't in use or a graph is being captured."""
     cuda = awake_cuda()
     is_readable = cuda is not None and not cuda.is_current_stream_capturing()
     return allocator_segments() if is_readable else []
@@ -324,8 +317,6 @@ def allocator_settings() -> dict[str, str]:
 
 
 class _SegmentDraft:
-    """The list of one device while it is made; equal stacks are kept once."""
-
     def __init__(self) -> None:
         self.segments: list[SegmentRow] = []
         self.stacks: list[list[FrameRow]] = []
@@ -388,15 +379,10 @@ class AllocationHistory:
         A torch that can't say whether it records (before 2.1) is left alone too.
         """
         cuda = awake_cuda()
-        is_recording = (
-            getattr(sys.modules["torch"]._C, "_cuda_isHistoryEnabled", None) if cuda else None
-        )
-        if (
-            cuda is None
-            or is_recording is None
-            or is_recording()
-            or cuda.is_current_stream_capturing()
-        ):
+        if cuda is None or cuda.is_current_stream_capturing():
+            return False
+        is_recording = getattr(sys.modules["torch"]._C, "_cuda_isHistoryEnabled", None)
+        if is_recording is None or is_recording():
             return False
         cuda.memory._record_memory_history("state", context="state", stacks="python")
         self._set_open(True)
@@ -428,8 +414,7 @@ class AcceleratorProbe(GuardedProbe):
     def __init__(self) -> None:
         self._devices: DevicesInUse | None = None
 
-    def measure(self) -> dict[str, int]:
-        """Return the allocator's figures per device."""
+    def _measure(self) -> dict[str, int]:
         torch = _awake_torch()
         if torch is None:
             return {}
@@ -452,8 +437,7 @@ class AcceleratorDeviceProbe(GuardedProbe):
     name = "accelerator_device"
     slow = True
 
-    def measure(self) -> dict[str, int]:
-        """Return it for each device on which torch's allocator holds memory."""
+    def _measure(self) -> dict[str, int]:
         torch = _awake_torch()
         if torch is None:
             return {}

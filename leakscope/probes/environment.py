@@ -22,84 +22,30 @@ from leakscope.probes.cgroup import limiting_group, memory_events, memory_limit
 from leakscope.probes.malloc import MallocProbe
 
 _LIBRARIES = (
-    "torch",
-    "numpy",
-    "transformers",
-    "lightning",
-    "pytorch-lightning",
-    "accelerate",
-    "torchmetrics",
-    "pytorch-ignite",
-    "keras",
-    "peft",
-    "wandb",
-    "pillow",
-    "matplotlib",
-    "aiohttp",
-    "beautifulsoup4",
-    "bokeh",
-    "faker",
-    "fsspec",
-    "gymnasium",
-    "hyperopt",
-    "ipywidgets",
-    "jinja2",
-    "kombu",
-    "langchain-core",
-    "langgraph-checkpoint",
-    "loguru",
-    "lxml",
-    "marshmallow",
-    "markdown",
-    "numba",
-    "openpyxl",
-    "opentelemetry-sdk",
-    "optuna",
-    "prometheus-client",
-    "redis",
-    "requests-mock",
-    "responses",
-    "rich",
-    "sqlalchemy",
-    "tensorboard",
-    "tensorboardx",
-    "xlsxwriter",
-    "zarr",
-)
+    "torch", "numpy", "transformers", "lightning", "pytorch-lightning", "accelerate",
+    "torchmetrics", "pytorch-ignite", "keras", "peft", "wandb", "pillow", "matplotlib", "aiohttp",
+    "beautifulsoup4", "bokeh", "faker", "fsspec", "gymnasium", "hyperopt", "ipywidgets", "jinja2",
+    "kombu", "langchain-core", "langgraph-checkpoint", "loguru", "lxml", "marshmallow", "markdown",
+    "numba", "openpyxl", "opentelemetry-sdk", "optuna", "prometheus-client", "redis",
+    "requests-mock", "responses", "rich", "sqlalchemy", "tensorboard", "tensorboardx",
+    "xlsxwriter", "zarr",
+)  # fmt: skip
 """Packages that are reported with their versions, where they are installed."""
 
 _SETTINGS = (
-    "PYTHONMALLOC",
-    "MALLOC_ARENA_MAX",
-    "MALLOC_TRIM_THRESHOLD_",
-    "MALLOC_MMAP_THRESHOLD_",
-    "MALLOC_TOP_PAD_",
-    "GLIBC_TUNABLES",
-    "MALLOC_CONF",
-    "TCMALLOC_RELEASE_RATE",
-    "MIMALLOC_PURGE_DELAY",
-    "LD_PRELOAD",
-    "PYTORCH_ALLOC_CONF",
-    "PYTORCH_CUDA_ALLOC_CONF",
-    "PYTORCH_NO_CUDA_MEMORY_CACHING",
-    "CUDA_VISIBLE_DEVICES",
-    "CUDA_LAUNCH_BLOCKING",
-    "OMP_NUM_THREADS",
-    "RANK",
-    "LOCAL_RANK",
-    "WORLD_SIZE",
-    "SLURM_JOB_ID",
-)
+    "PYTHONMALLOC", "MALLOC_ARENA_MAX", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_",
+    "MALLOC_TOP_PAD_", "GLIBC_TUNABLES", "MALLOC_CONF", "TCMALLOC_RELEASE_RATE",
+    "MIMALLOC_PURGE_DELAY", "LD_PRELOAD", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_NO_CUDA_MEMORY_CACHING", "CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING",
+    "OMP_NUM_THREADS", "RANK", "LOCAL_RANK", "WORLD_SIZE", "SLURM_JOB_ID",
+)  # fmt: skip
 """Variables that change how memory is allocated or who shares it. No others are recorded."""
 
 
 def environment(more: Iterable[str] = (), project: str = "") -> dict[str, str]:
     """Return versions, platform and the settings that bear on memory; imports none of them.
 
-    Args:
-        more: Further distributions whose versions are recorded: a project knows something of them.
-        project: The folder of the program, whose commit is recorded.
-
+    The versions of ``more`` distributions are recorded too, and the commit of the ``project``.
     """
     facts = {
         "python": platform.python_version(),
@@ -231,7 +177,6 @@ def _mimalloc() -> str:
 
 
 def _gpus() -> dict[str, str]:
-    """Names of the devices, where the program has woken CUDA already."""
     try:
         cuda = getattr(sys.modules.get("torch"), "cuda", None)
         if cuda is None or not cuda.is_initialized():
@@ -255,11 +200,30 @@ _COSTLY = {
 def memory_abilities(proc: Path = Path("/proc/self")) -> list[Item]:
     """Return what can be measured of memory here; asks nothing of torch or of a GPU."""
     facts = environment()
+    rollup, page_map = proc / "smaps_rollup", proc / "pagemap"
     return [
         _limit(),
-        _kills(),
-        _shared(proc),
-        _page_map(proc),
+        _ability(
+            "kills for memory",
+            memory_events().oom_kills is not None,
+            "the kernel counts them",
+            "the kernel doesn't count them",
+            "A kill for want of memory looks like any other.",
+        ),
+        _ability(
+            "own and shared",
+            _is_read(rollup),
+            f"{rollup} tells",
+            f"no {rollup}",
+            "What processes share counts for each of them. Linux 4.14 has it.",
+        ),
+        _ability(
+            "page map",
+            _is_read(page_map),
+            f"{page_map} tells",
+            f"{page_map} can't be read",
+            "Copies of forked workers can't be distinguished from leaks: mount /proc.",
+        ),
         _c_heap(facts),
         _huge_pages(_HUGE_PAGES),
         Item(name="processors", state=State.OK, text=facts.get("processors", "unknown")),
@@ -285,38 +249,6 @@ def _limit() -> Item:
     return Item(name="memory limit", state=State.OK, text=text)
 
 
-def _kills() -> Item:
-    return _ability(
-        "kills for memory",
-        memory_events().oom_kills is not None,
-        "the kernel counts them",
-        "the kernel doesn't count them",
-        "A kill for want of memory looks like any other.",
-    )
-
-
-def _shared(proc: Path) -> Item:
-    path = proc / "smaps_rollup"
-    return _ability(
-        "own and shared",
-        _is_read(path),
-        f"{path} tells",
-        f"no {path}",
-        "What processes share counts for each of them. Linux 4.14 has it.",
-    )
-
-
-def _page_map(proc: Path) -> Item:
-    path = proc / "pagemap"
-    return _ability(
-        "page map",
-        _is_read(path),
-        f"{path} tells",
-        f"{path} can't be read",
-        "Copies of forked workers can't be distinguished from leaks: mount /proc.",
-    )
-
-
 def _ability(name: str, is_there: bool, there: str, missing: str, advice: str) -> Item:
     if is_there:
         return Item(name=name, state=State.OK, text=there)
@@ -324,16 +256,14 @@ def _ability(name: str, is_there: bool, there: str, missing: str, advice: str) -
 
 
 def _c_heap(facts: dict[str, str]) -> Item:
-    name, libc = "C heap", facts.get("libc", "")
     allocator = facts.get("allocator", "")
-    allocator = libc if allocator in {"", "glibc"} else allocator
-    if MallocProbe().read():
-        return Item(name=name, state=State.OK, text=f"{allocator} tells what it keeps free")
-    return Item(
-        name=name,
-        state=State.MISSING,
-        text=f"{allocator or 'this C library'} doesn't tell what it keeps free",
-        advice="Growth by fragmentation shows as unexplained. Run once with glibc's malloc.",
+    allocator = facts.get("libc", "") if allocator in {"", "glibc"} else allocator
+    return _ability(
+        "C heap",
+        bool(MallocProbe().read()),
+        f"{allocator} tells what it keeps free",
+        f"{allocator or 'this C library'} doesn't tell what it keeps free",
+        "Growth by fragmentation shows as unexplained. Run once with glibc's malloc.",
     )
 
 
@@ -348,15 +278,10 @@ def _chosen_huge_pages(path: Path) -> str:
 
 def _huge_pages(path: Path) -> Item:
     chosen = _chosen_huge_pages(path) or "unknown"
-    always = chosen == "always"
-    return Item(
-        name="huge pages",
-        state=State.NOTE if always else State.OK,
-        text=chosen,
-        advice="Resident memory grows in steps of whole huge pages, often ahead of what is used."
-        if always
-        else "",
-    )
+    if chosen != "always":
+        return Item(name="huge pages", state=State.OK, text=chosen)
+    advice = "Resident memory grows in steps of whole huge pages, often ahead of what is used."
+    return Item(name="huge pages", state=State.NOTE, text=chosen, advice=advice)
 
 
 def _variables(facts: dict[str, str]) -> list[Item]:

@@ -44,8 +44,7 @@ class GarbageProbe(GuardedProbe):
 
     name = "gc"
 
-    def measure(self) -> dict[str, int]:
-        """Return the counters, summed over the generations."""
+    def _measure(self) -> dict[str, int]:
         generations = gc.get_stats()
         long_lived = None if _counting is None else _counting.long_lived()
         pending, old = long_lived or (None, None)
@@ -77,13 +76,7 @@ class CollectionTimes:
         self._is_on = False
 
     def start(self, starts: tuple[str, ...], parts: tuple[str, ...]) -> None:
-        """Start from zero.
-
-        Args:
-            starts: What the names of files begin with that are not the user's.
-            parts: What else stands in such names.
-
-        """
+        """Start from zero; files that begin with ``starts`` or have ``parts`` aren't the user's."""
         self._last_sums = {}
         self._is_on = _counting is not None and _counting.watch_collections(starts, parts)
 
@@ -152,8 +145,7 @@ class FiguresProbe(GuardedProbe):
 
     name = "figures"
 
-    def measure(self) -> dict[str, int]:
-        """Return the number of figures that pyplot's registry holds."""
+    def _measure(self) -> dict[str, int]:
         helpers = sys.modules.get("matplotlib._pylab_helpers")
         if helpers is None:
             return {}
@@ -172,8 +164,7 @@ class RegistriesProbe(GuardedProbe):
         """By place, how many entries lay there when its registry was first counted."""
         self._changing: set[str] = set()
 
-    def measure(self) -> dict[str, int]:
-        """Return the number of entries of each registry that is new or has ever changed."""
+    def _measure(self) -> dict[str, int]:
         gauges = {}
         for registry in REGISTRIES:
             count = entries_of(registry)
@@ -194,13 +185,8 @@ class RegistriesProbe(GuardedProbe):
 
         Of a set, which has no order, they are any; of what only C code counts there are none.
         """
-        found = {}
-        for registry in REGISTRIES:
-            if registry.name in self._changing:
-                names = self._latest_of(registry)
-                if names:
-                    found[registry.name] = names
-        return found
+        grown = (registry for registry in REGISTRIES if registry.name in self._changing)
+        return {registry.name: names for registry in grown if (names := self._latest_of(registry))}
 
     def _latest_of(self, registry: CountedRegistry) -> list[str]:
         names: dict[str, None] = {}
@@ -219,7 +205,6 @@ _LONGEST_NAME = 60
 
 
 def _lengths(registry: CountedRegistry) -> dict[str, int]:
-    """Return how many entries lie at each place of a registry that can be looked into."""
     return _counts(registry) if registry.counting is Counting.LENGTH else {}
 
 
@@ -248,8 +233,6 @@ def _newest(container: Any, most: int, is_first: bool) -> list[Any]:
 
 
 class _Item(NamedTuple):
-    """Of a dict."""
-
     key: Any
     value: Any
 
@@ -324,14 +307,9 @@ def entries_of(registry: CountedRegistry) -> int | None:
 
 
 def _counts(registry: CountedRegistry) -> dict[str, int]:
-    """Return the number of entries by place, of a thing with two places at the first of them."""
-    counts: dict[str, int] = {}
     seen: set[int] = set()
-    for place in registry.places:
-        count = _count(place, registry.counting, seen)
-        if count is not None:
-            counts[place] = count
-    return counts
+    counted = {place: _count(place, registry.counting, seen) for place in registry.places}
+    return {place: count for place, count in counted.items() if count is not None}
 
 
 def _count(place: str, counting: Counting, seen: set[int]) -> int | None:
@@ -370,7 +348,6 @@ def _waiting_for(modules: tuple[str, ...]) -> int | None:
 
 
 def _served(thread: Any, modules: tuple[str, ...]) -> dict[int, int]:
-    """Return the length of each queue that a thread of these modules serves, by its address."""
     try:
         target = object.__getattribute__(thread, "__dict__").get("_target")
         owners = [thread, target.__self__] if type(target) is MethodType else [thread]
@@ -389,7 +366,6 @@ def _is_of(kind: type, modules: tuple[str, ...]) -> bool:
 
 
 def _queued(attributes: dict[str, Any]) -> dict[int, int]:
-    """Return the length of each queue among an object's attributes, by its address."""
     found = {}
     for value in list(attributes.values()):
         if type(value) is SimpleQueue:
@@ -438,8 +414,7 @@ class BatchProbe(GuardedProbe):
         if self._count <= FIRST or self._count % EVERY == 0:
             self._largest = max(self._largest, batch_bytes(batch))
 
-    def measure(self) -> dict[str, int]:
-        """Return the largest batch, once there was one."""
+    def _measure(self) -> dict[str, int]:
         return {gauge.BATCH: self._largest} if self._count else {}
 
 

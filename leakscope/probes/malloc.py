@@ -25,27 +25,16 @@ class MallocProbe(GuardedProbe):
     def __init__(self) -> None:
         self._source = _source()
 
-    def measure(self) -> dict[str, int]:
-        """Return bytes in use, free but kept, and in mappings of their own."""
+    def _measure(self) -> dict[str, int]:
         return self._source()
 
 
 class _Mallinfo2(ctypes.Structure):
-    _fields_ = [
-        (name, ctypes.c_size_t)
-        for name in (
-            "arena",
-            "ordblks",
-            "smblks",
-            "hblks",
-            "hblkhd",
-            "usmblks",
-            "fsmblks",
-            "uordblks",
-            "fordblks",
-            "keepcost",
-        )
-    ]
+    _names = (
+        "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks",
+        "fordblks", "keepcost",
+    )  # fmt: skip
+    _fields_ = [(name, ctypes.c_size_t) for name in _names]
 
 
 def _source() -> Callable[[], dict[str, int]]:

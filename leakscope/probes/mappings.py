@@ -110,22 +110,17 @@ _OWN_KINDS = (
 
 
 class _KernelSums(NamedTuple):
-    """Resident bytes as the kernel adds them up for a process."""
-
     anonymous: int
     of_files: int
     shared: int
 
 
 class _Reading(NamedTuple):
-    """What a reading of everything has found."""
-
     gauges: dict[str, int]
     sums: _KernelSums
     changed_in_files: int
     """Bytes of pages of files that the process has changed: its own, and not read by pages."""
     age: float
-    """Seconds since the recording began."""
 
 
 class MappingKindsProbe(GuardedProbe):
@@ -137,10 +132,9 @@ class MappingKindsProbe(GuardedProbe):
     def __init__(self) -> None:
         self._reported: set[str] = set()
         self._last: _Reading | None = None
-        """The latest reading of everything."""
         self._began = monotonic()
 
-    def measure(self) -> dict[str, int]:
+    def _measure(self) -> dict[str, int]:
         """Return the sum of each kind, and of the largest files mapped.
 
         A reading of everything also has what is shared with others. The other readings have files

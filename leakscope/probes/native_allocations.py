@@ -57,12 +57,7 @@ class Named(NamedTuple):
 
 
 class NativeNames:
-    """Names addresses of this process, once each.
-
-    Args:
-        symbols: returns the names of functions at offsets in a file, as ``_sampling.symbols`` does.
-
-    """
+    """Names addresses of this process, once each, by ``_sampling.symbols`` or its like."""
 
     def __init__(self, symbols: Callable[[str, list[int]], dict[int, str | None]]) -> None:
         self._symbols = symbols
@@ -75,12 +70,9 @@ class NativeNames:
     def name(
         self, addresses: Iterable[int], libraries: Iterable[tuple[str, int, int, int]]
     ) -> dict[int, Named]:
-        """Return the names of return addresses.
+        """Return the names of return addresses, where the call lies right before each.
 
-        Args:
-            addresses: return addresses: the call lies right before each.
-            libraries: path, base, begin and end of each that is loaded.
-
+        Of ``libraries`` path, base, begin and end.
         """
         if len(self._known) > MOST_KNOWN:
             self._known.clear()
@@ -285,7 +277,6 @@ class _RustSymbol:
         return value + 1
 
     def _again(self, read: Callable[[], _Read]) -> _Read:
-        """Read what stands at an earlier place."""
         self._back += 1
         if self._back > _MOST_BACK:
             raise ValueError(self._text)
@@ -317,8 +308,9 @@ def shortened(name: str) -> str:
         return name
     kept: list[str] = []
     depth = 0
-    text = name.replace("(anonymous namespace)", "\0").replace("operator()", "\1")
-    text = text.replace("operator<<", "\2").replace("operator<", "\3").replace("operator->", "\4")
+    text = name
+    for mark, original in _MARKS.items():
+        text = text.replace(original, mark)
     for letter in text:
         if letter in "(<":
             depth += 1
@@ -370,24 +362,15 @@ RISEN = 1.05
 """A new height of resident memory is looked at when it is so many times the one looked at last:
 a run sees as many of them as the logarithm of what it grows by."""
 STACK_ROWS = 12
-"""Functions kept of a row's stack."""
 
 MOST_STACKS = 4096
-"""Stacks whose lines and functions are remembered from one look to the next."""
 _BYTES_PER_NAME = 200
 _BYTES_PER_STACK = 600
 _KINDS = (NativeKind.BLOCK, NativeKind.MAPPING)
 
 _RUNTIMES = (
-    "libc.so",
-    "libc-2",
-    "libstdc++",
-    "libc++",
-    "libgcc_s",
-    "ld-linux",
-    "libpthread",
-    "libffi",
-)
+    "libc.so", "libc-2", "libstdc++", "libc++", "libgcc_s", "ld-linux", "libpthread", "libffi",
+)  # fmt: skip
 _PLUMBING = (
     "c10::alloc_cpu",
     "c10::DefaultCPUAllocator",
@@ -429,8 +412,6 @@ _AWAITED = "<awaited>"
 
 
 class _SiteKey(NamedTuple):
-    """What a row is known by."""
-
     library: str
     function: str
     file: str
@@ -441,16 +422,12 @@ class _SiteKey(NamedTuple):
 
 
 class _Stack(NamedTuple):
-    """A stack by which something was allocated, with what it is charged to."""
-
     key: _SiteKey
     caller: str
     functions: list[Named]
 
 
 class _SiteSums:
-    """Groups of samples with the same key."""
-
     def __init__(self, caller: str) -> None:
         self.caller = caller
         self.samples = 0
@@ -548,14 +525,7 @@ class NativeProfile:
     def record(
         self, boundary: int, resident: int, *, with_census: bool
     ) -> NativeAllocationsRecord | None:
-        """Return what is live at a boundary: with a census, and at new heights of memory.
-
-        Args:
-            boundary: its index.
-            resident: resident memory there.
-            with_census: whether a census was taken.
-
-        """
+        """Return what is live at a boundary: with a census, and at new heights of ``resident``."""
         if self._pid != os.getpid():
             return None
         is_highest = resident > self._highest * RISEN
@@ -569,23 +539,16 @@ class NativeProfile:
 
     def blocks_of(self, objects: list[object], addresses: list[int]) -> list[SampledBlock]:
         """Return the sampled ones among the blocks of objects, the tables of containers, and what
-        lies at addresses.
-
-        Of what the interpreter takes from its lists of free objects nothing is returned.
+        lies at addresses; none that came from the interpreter's lists of free objects.
         """
         if self._pid != os.getpid():
             return []
-        rows = _sampling.blocks_of(objects, addresses, deque)
         return [
-            SampledBlock(bool(is_table), self._user_lines(lines), size, blocks)
-            for is_table, lines, size, blocks in rows
+            SampledBlock(bool(is_table), [self._place(s)[:2] for s in sites], size, blocks)
+            for is_table, sites, size, blocks in _sampling.blocks_of(objects, addresses, deque)
         ]
 
-    def _user_lines(self, sites: Sequence[int]) -> list[tuple[str, int]]:
-        return [(place.file, place.line) for place in map(self._place, sites)]
-
     def _small_sites(self) -> list[NativeSite]:
-        """Return the lines that made most of the small objects that are alive."""
         sums: dict[_Place, _SiteSums] = {}
         for sites, (samples, estimate, variance) in _sampling.blocks_live().items():
             place = self._place(sites[0])
@@ -742,17 +705,13 @@ def _owner(stack: list[Named], place: _Place) -> tuple[Named, NativeOwner]:
         return requester, NativeOwner.TENSOR
     if "_multiarray_umath" in first.library:
         return requester, NativeOwner.ARRAY
-    if _is_interpreter(first.library):
+    if first.library.startswith(("libpython3", "python3")) or first.library == "python":
         return requester, NativeOwner.INTERPRETER
     return requester, NativeOwner.LIBRARY
 
 
 def _is_plumbing(named: Named) -> bool:
     return named.library.startswith(_RUNTIMES) or named.function.startswith(_PLUMBING)
-
-
-def _is_interpreter(library: str) -> bool:
-    return library.startswith(("libpython3", "python3")) or library == "python"
 
 
 def _origins(project_root: str) -> list[tuple[str, int]]:

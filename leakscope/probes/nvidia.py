@@ -11,7 +11,7 @@ import os
 import re
 import subprocess
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -100,12 +100,7 @@ def _read_nvidia_smi() -> tuple[Gpu, ...]:
 
 
 def _query_nvidia_smi(query: str) -> str:
-    """Return its output.
-
-    Raises:
-        RuntimeError: it failed, or didn't answer in time.
-
-    """
+    """Return its output; raises RuntimeError where it failed, or didn't answer in time."""
     process = subprocess.Popen(
         ["nvidia-smi", query, _CSV],
         stdin=subprocess.DEVNULL,
@@ -141,8 +136,7 @@ class DeviceOwnersProbe(GuardedProbe):
         self._nvml: Any = None
         self._is_missing = False
 
-    def measure(self) -> dict[str, int]:
-        """Return it for each device in use, where CUDA is awake and no graph is being captured."""
+    def _measure(self) -> dict[str, int]:
         cuda = awake_cuda()
         if cuda is None or self._is_missing or cuda.is_current_stream_capturing():
             return {}
@@ -259,8 +253,5 @@ def _sentence(fault: Exception) -> str:
         return "the module pynvml is not installed"
     if isinstance(fault, FileNotFoundError):
         return "it is not installed"
-    return " ".join(_lines(str(fault))) or type(fault).__name__
-
-
-def _lines(text: str) -> Iterable[str]:
-    return (line.strip() for line in text.splitlines() if line.strip())
+    lines = (line.strip() for line in str(fault).splitlines())
+    return " ".join(filter(None, lines)) or type(fault).__name__

@@ -72,9 +72,7 @@ class OutOfMemoryMessage:
     allocated: int | None = None
     """Live in torch's tensors."""
     reserved: int | None = None
-    """Held by torch's allocator."""
     holes: int | None = None
-    """Reserved and not allocated."""
     free: int | None = None
     total: int | None = None
     process: int | None = None
@@ -95,12 +93,10 @@ def is_out_of_memory(error: BaseException) -> bool:
 def is_of_device(error: BaseException) -> bool:
     """Return whether it was a device's memory that ran out."""
     torch = sys.modules.get("torch")
-    kind = getattr(torch, "OutOfMemoryError", None) or getattr(
-        getattr(torch, "cuda", None), "OutOfMemoryError", None
-    )
-    if kind is not None and isinstance(error, kind):
-        return True
-    return isinstance(error, RuntimeError) and _mentions(error, _OF_DEVICES)
+    of_cuda = getattr(getattr(torch, "cuda", None), "OutOfMemoryError", None)
+    kind = getattr(torch, "OutOfMemoryError", None) or of_cuda
+    is_of_kind = kind is not None and isinstance(error, kind)
+    return is_of_kind or (isinstance(error, RuntimeError) and _mentions(error, _OF_DEVICES))
 
 
 def shortage_behind(error: BaseException) -> BaseException | None:
@@ -179,10 +175,8 @@ class Room:
 def host_room() -> Room:
     """Return resident memory, address space, and the least that any limit leaves."""
     resident, space = _resident_and_space()
-    limits, left = {}, []
     memory = psutil.virtual_memory()
-    limits["machine"] = int(memory.total)
-    left.append(int(memory.available))
+    limits, left = {"machine": int(memory.total)}, [int(memory.available)]
     soft = resource.getrlimit(resource.RLIMIT_AS)[0]
     if soft != resource.RLIM_INFINITY and space is not None:
         limits["address_space"] = soft
@@ -208,14 +202,13 @@ def device_room(
         return Room(free=free)
     segments_listed = [] if cuda.is_current_stream_capturing() else allocator_segments()
     segments = [s for s in segments_listed if s.get("device", 0) == device]
-    snapshot = next(iter(summarise(segments)), None)
     return Room(
         allocated=int(cuda.memory_allocated(device)),
         reserved=int(cuda.memory_reserved(device)),
         free=free,
         limits={} if total is None else {"device": total},
         largest_hole=_largest_hole(segments, requested) if segments else None,
-        snapshot=snapshot,
+        snapshot=next(iter(summarise(segments)), None),
     )
 
 

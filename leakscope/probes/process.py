@@ -17,7 +17,7 @@ import psutil
 from leakscope.model import gauge
 from leakscope.model.errors import ours
 from leakscope.probes import GuardedProbe
-from leakscope.probes.cgroup import MemoryEvents, MemoryGroup, limiting_group, memory_events
+from leakscope.probes.cgroup import MemoryEvents, limiting_group, memory_events
 
 _IS_LINUX = sys.platform.startswith("linux")
 _STATM_FIELDS = 7
@@ -52,8 +52,7 @@ class ProcessProbe(GuardedProbe):
         self._peak = PeakReader()
         self._swaps = _IS_LINUX and machine_swaps()
 
-    def measure(self) -> dict[str, int]:
-        """Return the resident set, and on Linux its highest so far and what of it maps files."""
+    def _measure(self) -> dict[str, int]:
         if not _IS_LINUX:
             return {gauge.RSS: psutil.Process().memory_info().rss}
         resident, mapped = self._pages()
@@ -105,12 +104,14 @@ def machine_swaps(table: Path = Path("/proc/swaps")) -> bool:
 
 
 def swapped_bytes(status: Path) -> int | None:
-    """Return what of a process's own memory is swapped out, ``VmSwap`` of its status file; None
-    where the kernel doesn't report it.
-    """
+    """Return what of a process's own memory is swapped out; None where the kernel doesn't tell."""
+    return _in_status(status, b"VmSwap:")
+
+
+def _in_status(status: Path, field: bytes) -> int | None:
     try:
         for line in status.read_bytes().splitlines():
-            if line.startswith(b"VmSwap:"):
+            if line.startswith(field):
                 return int(line.split()[1]) * 1024
     except ours(OSError, ValueError, IndexError):
         pass
@@ -145,13 +146,7 @@ def peak_resident() -> int | None:
 
     ``VmHWM`` in ``/proc/self/status``, elsewhere ``getrusage``.
     """
-    try:
-        for line in _STATUS.read_bytes().splitlines():
-            if line.startswith(b"VmHWM:"):
-                return int(line.split()[1]) * 1024
-    except ours(OSError, ValueError, IndexError):
-        pass
-    return _peak_by_getrusage() or None
+    return _in_status(_STATUS, b"VmHWM:") or _peak_by_getrusage() or None
 
 
 def _peak_by_getrusage() -> int:
@@ -172,8 +167,7 @@ class MappingProbe(GuardedProbe):
     name = "mappings"
     slow = True
 
-    def measure(self) -> dict[str, int]:
-        """Return proportional, private and shared resident memory."""
+    def _measure(self) -> dict[str, int]:
         return divided(read_rollup("self"))
 
 
@@ -188,8 +182,7 @@ class SystemProbe(GuardedProbe):
         self._older: set[str] = set()
         """Files in shared memory that were there before, or are somebody else's."""
 
-    def measure(self) -> dict[str, int]:
-        """Return what this platform reports of them."""
+    def _measure(self) -> dict[str, int]:
         gauges = {
             gauge.THREADS: _threads(),
             gauge.SYSTEM_AVAILABLE: psutil.virtual_memory().available,
@@ -221,12 +214,9 @@ def divided(rollup: dict[str, int]) -> dict[str, int]:
 
 
 def _threads() -> int:
-    return _entries("/proc/self/task") if _IS_LINUX else threading.active_count()
-
-
-def _entries(folder: str) -> int:
-    with os.scandir(folder) as entries:
-        return sum(1 for _ in entries)
+    if not _IS_LINUX:
+        return threading.active_count()
+    return len(os.listdir("/proc/self/task"))  # noqa: PTH208
 
 
 def open_files(links: Mapping[str, str]) -> dict[str, int]:
@@ -308,7 +298,6 @@ def _own_files_of_torch(since: float) -> dict[_File, int]:
 
 
 def _mapped_shared_files() -> Iterator[_File]:
-    """Yield the files in shared memory of which this process has mapped a part."""
     with _MAPS.open("rb") as mappings:
         for line in mappings:
             if b"/dev/shm/" in line or b"/memfd:" in line:
@@ -344,10 +333,7 @@ def _is_mounted() -> bool:
 
 
 def _files_made(since: float, older: set[str] | None) -> int:
-    """Return the bytes of this user's named files; other programs of the same user may have made
-    some. Names given by torch show the process: those of a program that runs alongside this one are
-    left out.
-    """
+    """Return the bytes of this user's named files, less those of programs that run alongside."""
     user, total = os.geteuid(), 0
     known, passed_over = older or set(), set()
     with os.scandir(_SHM) as files:
@@ -392,8 +378,7 @@ class ChildCountProbe(GuardedProbe):
     name = "child count"
     slow = True
 
-    def measure(self) -> dict[str, int]:
-        """Return how many there are."""
+    def _measure(self) -> dict[str, int]:
         if _has_none():
             return {gauge.CHILDREN: 0}
         return {gauge.CHILDREN: len(psutil.Process().children(recursive=True))}
@@ -405,16 +390,14 @@ class ChildrenProbe(GuardedProbe):
     name = "children"
     slow = True
 
-    def measure(self) -> dict[str, int]:
-        """Return what they hold together."""
+    def _measure(self) -> dict[str, int]:
         if _has_none():
             return {gauge.CHILDREN_PSS: 0}
         children = psutil.Process().children(recursive=True)
-        return {gauge.CHILDREN_PSS: sum(proportional_bytes(child) for child in children)}
+        return {gauge.CHILDREN_PSS: sum(divided_bytes(child)[0] for child in children)}
 
 
 def _has_none() -> bool:
-    """Return whether the kernel reports that no thread of this process has a child."""
     try:
         with os.scandir(_TASKS) as tasks:
             return not any(Path(task.path, "children").read_bytes() for task in tasks)
@@ -422,13 +405,11 @@ def _has_none() -> bool:
         return False
 
 
-def proportional_bytes(child: psutil.Process) -> int:
-    """Return proportional memory, or resident where that is unknown; 0 once it has ended."""
-    return divided_bytes(child)[0]
-
-
 def divided_bytes(child: psutil.Process) -> tuple[int, int]:
-    """Return the same, and how much of it are pages of files, as far as the kernel reports it."""
+    """Return proportional memory, and how much of it are pages of files, as far as it is known.
+
+    Resident memory where the kernel doesn't tell; 0 once the process has ended.
+    """
     try:
         rollup = read_rollup(child.pid)
         return rollup["Pss"], rollup.get("Pss_File", 0)
@@ -466,12 +447,7 @@ class OutsideProcess:
     """
 
     def __init__(self, pid: int, since: float) -> None:
-        """Attach to a process; ``since`` is the time from which on its files count as made.
-
-        Raises:
-            psutil.NoSuchProcess: there is none of that number.
-
-        """
+        """Attach to a process; raises ``NoSuchProcess``. Its files are made after ``since``."""
         self._process = psutil.Process(pid)
         self._since = since
         self._proc = Path("/proc") / str(pid)
@@ -498,7 +474,7 @@ class OutsideProcess:
 
     def events(self) -> MemoryEvents:
         """Return what the kernel counts of its control group, also when the process is gone."""
-        return memory_events(self._proc) if self._group is None else _events(self._group)
+        return memory_events(self._proc) if self._group is None else self._group.events()
 
     def gauges(self) -> dict[str, int]:
         """Return what can be read of it now; empty once it is gone."""
@@ -552,10 +528,3 @@ class OutsideProcess:
         except ours(OSError, ValueError):
             return {}
         return found if limit is None else {**found, gauge.CGROUP_LIMIT: limit}
-
-
-def _events(group: MemoryGroup) -> MemoryEvents:
-    try:
-        return group.events()
-    except ours(OSError, ValueError):
-        return MemoryEvents()

@@ -40,14 +40,14 @@ MB = 1 << 20
 class Broken(GuardedProbe):
     name = "broken"
 
-    def measure(self):
+    def _measure(self):
         raise RuntimeError("the source is gone")
 
 
 class Missing(GuardedProbe):
     name = "missing"
 
-    def measure(self):
+    def _measure(self):
         raise psutil.AccessDenied
 
 
