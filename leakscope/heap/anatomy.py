@@ -16,6 +16,7 @@ import os
 import sys
 import threading
 import types
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType, MethodDescriptorType
@@ -23,56 +24,42 @@ from typing import Any
 
 from leakscope.model.errors import ours
 
-_inline_attributes: Callable[[object], dict[str, Any] | None] | None
+_native: Any
 try:
-    from leakscope.heap._native import inline_attributes as _inline_attributes
-except ImportError:  # nothing was compiled, or a version whose instances need no help
-    _inline_attributes = None
-
-_classes_in: Callable[[dict[str, Any]], list[type]] | None
-try:
-    from leakscope.heap._native import classes_in as _classes_in
+    from leakscope.heap import _native
 except ImportError:  # nothing was compiled
-    _classes_in = None
+    _native = None
 
-_read_variables: Callable[[FrameType], list[tuple[str, object]]] | None
-try:
-    from leakscope.heap._native import frame_locals as _read_variables
-except ImportError:  # nothing was compiled, or 3.13 and newer, which need no help
-    _read_variables = None
+# Where a version of Python needs no help, the native module has none of these.
+_inline_attributes: Callable[[object], dict[str, Any] | None] | None = getattr(
+    _native, "inline_attributes", None
+)
+_classes_in: Callable[[dict[str, Any]], list[type]] | None = getattr(_native, "classes_in", None)
+_read_variables: Callable[[FrameType], list[tuple[str, object]]] | None = getattr(
+    _native, "frame_locals", None
+)
 
 
 MISSING: Any = object()
 """What :func:`class_attribute` and :func:`slot_value` return where there is nothing."""
 
-_mro = type.__dict__["__mro__"].__get__
+mro: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
+"""Returns the classes that a class inherits from, itself first."""
+class_dict: Callable[[type], Mapping[str, Any]] = type.__dict__["__dict__"].__get__
+"""Returns the names defined in the class itself."""
+qualname: Callable[[type], str] = type.__dict__["__qualname__"].__get__
+"""Returns the class's own qualified name, without its module."""
+module_dict: Callable[[types.ModuleType], dict[str, Any]] = vars(types.ModuleType)[
+    "__dict__"
+].__get__
+"""Returns the globals of a module, also of one that loads lazily."""
 _module = type.__dict__["__module__"].__get__
-_qualname = type.__dict__["__qualname__"].__get__
-_type_dict = type.__dict__["__dict__"].__get__
-_module_dict: Any = vars(types.ModuleType)["__dict__"].__get__
-
-
-def mro(cls: type) -> tuple[type, ...]:
-    """Return the classes that ``cls`` inherits from, itself first."""
-    classes: tuple[type, ...] = _mro(cls)
-    return classes
-
-
-def class_dict(cls: type) -> Mapping[str, Any]:
-    """Return the names defined in the class itself."""
-    names: Mapping[str, Any] = _type_dict(cls)
-    return names
+_flags_of = type.__dict__["__flags__"].__get__
 
 
 def class_items(cls: type) -> list[tuple[str, Any]]:
     """Return what is defined in the class itself at this moment; other threads may add to it."""
     return list(class_dict(cls).items())
-
-
-def module_dict(module: types.ModuleType) -> dict[str, Any]:
-    """Return the globals of a module, also of one that loads lazily."""
-    names: dict[str, Any] = _module_dict(module)
-    return names
 
 
 def classes_in(names: dict[str, Any]) -> list[type]:
@@ -113,10 +100,9 @@ def qualified_name(cls: type) -> str:
     return qualname(cls) if module in {"", "builtins"} else f"{module}.{qualname(cls)}"
 
 
-def qualname(cls: type) -> str:
-    """Return the class's own qualified name, without its module."""
-    name: str = _qualname(cls)
-    return name
+def without_locals(name: str) -> str:
+    """Return a qualified name as a person says it."""
+    return name.replace("<locals>.", "")
 
 
 def is_instance(obj: object, cls: type) -> bool:
@@ -205,16 +191,8 @@ def plain_length(obj: object) -> int | None:
     return None
 
 
-def _lengths() -> dict[int, Any]:
-    from collections import deque
-
-    return {
-        id(cls): cls.__dict__["__len__"]
-        for cls in (list, dict, tuple, set, frozenset, deque, str, bytes, bytearray)
-    }
-
-
-_LENGTHS = _lengths()
+_SIZED: tuple[Any, ...] = (list, dict, tuple, set, frozenset, deque, str, bytes, bytearray)
+_LENGTHS = {id(cls): cls.__dict__["__len__"] for cls in _SIZED}
 
 
 _HEAP = __file__.rpartition(os.sep)[0] + os.sep
@@ -275,33 +253,18 @@ _HEADER_BYTES = 16
 _HEAP_TYPE_FLAG = 1 << 9
 _IMMUTABLE_FLAG = 1 << 8
 _TRUSTED = frozenset(
-    {
-        "builtins",
-        "collections",
-        "array",
-        "_io",
-        "re",
-        "_struct",
-        "decimal",
-        "itertools",
-        "_pickle",
-        "xml.etree.ElementTree",
-    }
-)
+    {"builtins", "collections", "array", "_io", "re", "_struct", "decimal", "itertools", "_pickle",
+     "xml.etree.ElementTree"}
+)  # fmt: skip
 """Modules of the standard library whose C types size themselves. Of others none is called, for it
 might do anything; those whose memory matters have an adapter. What no method tells stays unknown:
 the state of ``zlib`` and ``hashlib``, what ``sqlite3`` keeps, hash tables of pandas' indexes."""
 
-mro_of = type.__dict__["__mro__"].__get__
-dict_of = type.__dict__["__dict__"].__get__
-_flags_of = type.__dict__["__flags__"].__get__
-_module_of = type.__dict__["__module__"].__get__
-
 
 def sizer_of(kind: type) -> Any:
     """Return the C method that sizes instances: the interpreter's own, never an override's."""
-    for base in mro_of(kind):
-        method = dict_of(base).get("__sizeof__")
+    for base in mro(kind):
+        method = class_dict(base).get("__sizeof__")
         if type(method) is MethodDescriptorType and method.__objclass__ is base and _trusted(base):
             return method
     return object.__sizeof__
@@ -309,7 +272,7 @@ def sizer_of(kind: type) -> Any:
 
 def _trusted(base: type) -> bool:
     made_at_run_time = _flags_of(base) & _HEAP_TYPE_FLAG and not _flags_of(base) & _IMMUTABLE_FLAG
-    return not made_at_run_time and _module_of(base) in _TRUSTED
+    return not made_at_run_time and _module(base) in _TRUSTED
 
 
 def header_bytes(kind: type) -> int:
@@ -335,7 +298,7 @@ class Sizes:
         kind = type(value)
         known = self._of_types.get(id(kind))
         if known is None:
-            is_class = any(base is type for base in mro_of(kind))
+            is_class = any(base is type for base in mro(kind))
             # The type is kept with it: another may come to lie where it lay.
             known = self._of_types[id(kind)] = (kind, sizer_of(kind), header_bytes(kind), is_class)
         _, sizer, header, is_class = known

@@ -62,16 +62,9 @@ _MOST_REFERENTS = 200
 """Of one object; a larger container is data and no part of the plumbing that closes loops."""
 _LONGEST = 400
 _NEVER_ENTERED = (
-    type,
-    types.ModuleType,
-    types.CodeType,
-    types.FrameType,
-    types.BuiltinFunctionType,
-    str,
-    bytes,
-    int,
-    float,
-)
+    type, types.ModuleType, types.CodeType, types.FrameType, types.BuiltinFunctionType,
+    str, bytes, int, float,
+)  # fmt: skip
 
 
 _CUSTOM_FUNCTION = ("torch.autograd.function", "BackwardCFunction")
@@ -104,12 +97,9 @@ class LoopMemory:
     ) -> list[CensusRow]:
         """Return the rows; those that only native code holds with their loops.
 
-        Args:
-            rows: the rows of a full census, the heaviest first.
-            objects_of: returns the objects of a row by its path.
-            growth_of: returns by how many bytes a row has grown.
-            heads: further objects that only native code holds, light ones among them: what a row
-                has may hang on a loop that goes through these.
+        ``objects_of`` returns the objects of a row of ``rows`` by its path, the heaviest first, and
+        ``growth_of`` by how many bytes it has grown. ``heads`` are further objects that only native
+        code holds: what a row has may hang on a loop that goes through these.
 
         """
         finder = LoopFinder()
@@ -293,14 +283,10 @@ class LoopFinder:
         return self._nodes[id(kind)]
 
     def _steps(self, circle: list[Any]) -> list[LoopStep]:
-        """Return the steps, beginning at a hook where there is one."""
         first = next((i for i, obj in enumerate(circle) if _function_of(obj) is not None), 0)
         circle = circle[first:] + circle[:first]
-        steps = []
-        for place, obj in enumerate(circle):
-            if not _is_leading(obj):
-                steps.append(self._step(circle, place))
-        return list(_without_middles(steps))
+        places = [place for place, obj in enumerate(circle) if not _is_leading(obj)]
+        return list(_without_middles([self._step(circle, place) for place in places]))
 
     def _step(self, circle: list[Any], place: int) -> LoopStep:
         obj = circle[place]
@@ -309,7 +295,7 @@ class LoopFinder:
         if function is not None:
             return LoopStep(
                 kind=self._kind_of_function(before),
-                name=_plain(function.__qualname__),
+                name=anatomy.without_locals(function.__qualname__),
                 file=function.__code__.co_filename,
                 line=function.__code__.co_firstlineno,
             )
@@ -330,12 +316,9 @@ class LoopFinder:
 
 
 class _WayPlace(NamedTuple):
-    """An object that was met on the way from another, and how."""
-
     obj: Any
     before: _WayPlace | None
     is_unseen: bool = False
-    """Whether the collector can't see a part of the way."""
 
     @property
     def key(self) -> tuple[int, bool]:
@@ -373,7 +356,6 @@ def _of_function(function: types.FunctionType) -> list[object]:
 
 
 def _function_of(obj: Any) -> types.FunctionType | None:
-    """Return the Python function that an object is, or is a method of."""
     found = obj.__func__ if type(obj) is types.MethodType else obj
     return found if type(found) is types.FunctionType else None
 
@@ -381,10 +363,6 @@ def _function_of(obj: Any) -> types.FunctionType | None:
 def _is_leading(obj: object) -> bool:
     kind = type(obj)
     return any(kind is leading for leading in _LEADING) or is_saved_variable(kind)
-
-
-def _plain(qualname: str) -> str:
-    return qualname.replace("<locals>.", "")
 
 
 def _name_of(circle: list[Any], place: int) -> str:

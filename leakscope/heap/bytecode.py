@@ -181,11 +181,8 @@ def looped_over(owns: Callable[[FrameType], bool]) -> dict[int, list[object]]:
     """Return the generators that running loops of this thread lead to, by the id of the frame.
 
     A generator behind others' iterators (``enumerate``, ``zip``, ``itertools``, a loader's) is one
-    of them, as long as nothing else refers to it. Frames are left out to which anything refers,
-    such as a traceback. Without the native module, and from Python 3.14 on, it returns nothing.
-
-    Args:
-        owns: says which frames to look at.
+    of them, as long as nothing else refers to it. Only frames are read that ``owns`` accepts and
+    nothing refers to, such as a traceback; none without the native module or from 3.14 on.
 
     """
     found: dict[int, list[object]] = {}
@@ -194,9 +191,8 @@ def looped_over(owns: Callable[[FrameType], bool]) -> dict[int, list[object]]:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if sys.getrefcount(frame) <= _ALONE and owns(frame):
-            iterators = [
-                _iterator_of(frame, depth) for depth in _stack_of(frame.f_code).at(frame.f_lasti)
-            ]
+            depths = _stack_of(frame.f_code).at(frame.f_lasti)
+            iterators = [_iterator_of(frame, depth) for depth in depths]
             generators = []
             while iterators:
                 generators += _generators_behind([iterators.pop(0)])

@@ -77,7 +77,6 @@ _MANY = 1000
 _MOST_COPIED = 6
 """Containers of so many objects are looked at for copied pages, so many of them."""
 _PATIENCE_SECONDS = 1.0
-"""So long a census waits for the backward passes of other threads."""
 
 
 class CensusTaker:
@@ -96,17 +95,11 @@ class CensusTaker:
         work_items: Mapping[str, object] | None = None,
         blocks: BlockLookup | None = None,
     ) -> None:
-        """Prepare to take censuses.
+        """Prepare to take censuses of at most ``max_rows``; what retains less than the cutoff has
+        none.
 
-        Args:
-            project_root: the folder whose files are the user's own code.
-            cutoff_bytes: what retains less has no row.
-            max_rows: rows of one census.
-            work_items: for a worker, what it works on at the time of a census, by name. What is in
-                it must live until it is taken out.
-            blocks: tells which blocks of objects were sampled, and by which lines they were
-                allocated.
-
+        ``work_items`` is for a worker what it works on at the time of a census, by name: what is in
+        it must live until it is taken out. ``blocks`` tells which blocks of objects were sampled.
         """
         self._ownership = ownership_under(project_root)
         self._blocks = blocks
@@ -231,10 +224,7 @@ class CensusTaker:
         return remembered_bytes + self._definitions.own_bytes() + sampled_bytes + sealed_bytes
 
     def copied_shares(self) -> dict[str, float]:
-        """Return which part of its heaviest containers a worker has copied by now, by their paths.
-
-        The places that the latest census looked at are read again: some milliseconds, no walk.
-        """
+        """Return which part of its heaviest containers a worker has copied by now, by path."""
         shares = {path: exclusive_share(places) for path, places in self._sampled.items()}
         return {path: share for path, share in shares.items() if share is not None}
 
@@ -259,14 +249,7 @@ class CensusTaker:
     def _walk(
         self, scope: CensusScope, unwound: Sequence[FrameType], *, divides: bool = False
     ) -> tuple[Roots, WalkResult]:
-        """Walk the heap; a full walk goes on from what earlier ones have sealed.
-
-        Args:
-            scope: what is walked.
-            unwound: frames that an exception has left.
-            divides: of a full walk, whether it tells what came since the baseline was made.
-
-        """
+        """Walk the heap; a full walk goes on from a seal, and ``divides`` what came since."""
         full = scope is CensusScope.FULL and can_seal()
         baseline = self._baseline if scope is CensusScope.FOCUSED or (full and divides) else None
         roots = find_roots(
@@ -286,20 +269,15 @@ class CensusTaker:
             raise
 
     def _imported(self) -> list[str]:
-        """Return the modules that were imported since the last time; at first none."""
         before, self._modules = self._modules, len(sys.modules)
         new = self._modules - before if before else 0
         return list(islice(reversed(sys.modules), new)) if new > 0 else []
 
     def _unseal(self) -> None:
-        """Let the next full walk be a whole one."""
         self._seal, self._sealed_roots, self._sealed_rows = Seal(), SealedRoots(), SealedRows()
 
+    @anatomy.classes_stay()
     def _census(self, scope: CensusScope, unwound: Sequence[FrameType]) -> Census:
-        with anatomy.classes_stay():
-            return self._census_of(scope, unwound)
-
-    def _census_of(self, scope: CensusScope, unwound: Sequence[FrameType]) -> Census:
         full = scope is CensusScope.FULL
         # Kept by this object, for no walk looks at what a function of ours holds.
         self._waiting = waiting_groups(
@@ -418,7 +396,6 @@ class CensusTaker:
         rows: list[CensusRow],
         blocks: BlockLookup,
     ) -> None:
-        """Add the lines of sampled blocks to the rows that have grown most."""
         grown = {row.path: growth for row in rows if (growth := self._memory.growth(row.path)) > 0}
         wanted = [row for row in rows if row.path in grown and (row.user or row.length)]
         for row in sorted(wanted, key=lambda row: -grown[row.path])[:_MOST_SAMPLED]:
@@ -456,21 +433,17 @@ def _objects(result: WalkResult, draft: Draft) -> list[object]:
 def _places(
     result: WalkResult, drafts: dict[str, Draft], rows: list[CensusRow]
 ) -> dict[str, Sequence[int]]:
-    """Return where some objects of the heaviest containers lie, by the containers' paths."""
     large = [row for row in rows if row.count == 1 and (row.length or 0) >= _MANY]
     heaviest = sorted(large, key=lambda row: -row.host_bytes)[:_MOST_COPIED]
     return {row.path: sampled(result.nodes.objects[drafts[row.path].first]) for row in heaviest}
 
 
 def _named(result: WalkResult, most: int) -> list[bool]:
-    """Say by node whether it is selected and the user's names reach it."""
     columns = zip(result.nodes.selected, result.nodes.root, strict=True)
     return [selected and 0 <= root < most for selected, root in columns]
 
 
 class _Elsewhere(NamedTuple):
-    """What is new and no name of the user's reaches."""
-
     bytes: int | None
     types: dict[str, int]
     sites: list[Site]

@@ -60,7 +60,6 @@ class CachedCode(NamedTuple):
 
 
 def _globals_of(guards: object) -> dict[str, Any]:
-    """Return the globals of the function that guards belong to."""
     scope = (instance_dict(guards) or {}).get("global_scope")
     names = scope.get("G", scope) if type(scope) is dict else None
     return names if type(names) is dict else {}
@@ -89,10 +88,7 @@ def is_made_by_dynamo(name: str) -> bool:
 
 
 def spoken_name(name: str, file: str = "") -> str:
-    """Return how the function is called; of what goes on behind a graph break, from which line.
-
-    Modules of torch's own are compiled with a function around them that is always the same.
-    """
+    """Return how the function is called; of what goes on behind a graph break, from which line."""
     if file.endswith(_AROUND_MODULES):
         return "torch.nn modules"
     found = _RESUMED.fullmatch(name)
@@ -127,16 +123,12 @@ def compiled_code() -> list[CachedCode]:
 def limits() -> Limits:
     """Return dynamo's limits as they are set now."""
     config = sys.modules.get("torch._dynamo.config")
+    fails = ("fail_on_recompile_limit_hit", "fail_on_cache_limit_hit", "error_on_recompile")
+    together = ("accumulated_recompile_limit", "accumulated_cache_size_limit")
     return Limits(
         _number(config, ("recompile_limit", "cache_size_limit"), DEFAULT_LIMIT),
-        _number(config, ("accumulated_recompile_limit", "accumulated_cache_size_limit"), USUAL_CAP),
-        bool(
-            _number(
-                config,
-                ("fail_on_recompile_limit_hit", "fail_on_cache_limit_hit", "error_on_recompile"),
-                0,
-            )
-        ),
+        _number(config, together, USUAL_CAP),
+        bool(_number(config, fails, 0)),
     )
 
 
@@ -221,11 +213,8 @@ def captured_graphs() -> list[CapturedGraphs]:
     try:
         containers = dict(getattr(getattr(trees, "local", None), "tree_manager_containers", {}))
         for device, container in containers.items():
-            waiting = [
-                node
-                for nodes in getattr(container.tree_manager, "roots", {}).values()
-                for node in nodes
-            ]
+            roots = getattr(container.tree_manager, "roots", {})
+            waiting = [node for nodes in roots.values() for node in nodes]
             while waiting:
                 node = waiting.pop()
                 waiting += [child for nodes in node.children.values() for child in nodes]

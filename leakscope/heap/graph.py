@@ -18,7 +18,6 @@ import contextlib
 from array import array
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -28,7 +27,7 @@ from leakscope.heap.adapters.buffers import known_types
 from leakscope.heap.adapters.tensor import Parts, TensorAccess, read_parts, tensor_access
 from leakscope.heap.pausing import is_in_backward, letting_others_go_on, wait_for_autograd
 
-_native: ModuleType | None
+_native: Any
 try:
     from leakscope.heap import _native
 except ImportError:
@@ -47,7 +46,6 @@ SEALED_ROOT = 1 << 24
 PATIENCE_SECONDS = 0.02
 """So long a walk waits for other threads that change gradients: its roots were found before."""
 MOST_GROUPS = 62
-"""Groups that :func:`leak_shares` tells apart."""
 
 
 @dataclass(frozen=True)
@@ -85,14 +83,12 @@ class WalkRequest:
     max_depth: int = 64
     """Objects further than this from their root are not selected: nobody would write that name."""
     graph_budget: int = 200_000
-    """Autograd nodes entered at most."""
     folds: bool = False
     """Let light objects that only one container of the user's holds, with all that only they keep,
     count for it: they have no nodes of their own. What is answered is the same, but for what
     ``Group`` says of objects that several references within such an object share. The reference
     engine doesn't, nor does a walk that reports pinned objects or types."""
     keep_graph: bool = False
-    """Keep the nodes and edges in ``WalkResult.graph``: the native engine does."""
     pinned: list[object] = field(default_factory=list)
     """Objects that are selected whatever they weigh and at any depth, and all that name them.
     Those that refer to them are answered too: ``Nodes.referrers``."""
@@ -141,7 +137,6 @@ class Nodes:
     """False: only here because it names another."""
     shallow_bytes: list[int]
     host_bytes: list[int]
-    """Retained bytes of host memory."""
     device_bytes: list[dict[str, int]]
     """Retained bytes per device other than the host."""
     reached_bytes: list[dict[str, int]]
@@ -151,13 +146,11 @@ class Nodes:
     """Of the retained bytes per device, ``host`` included, what no tensor and no array can read:
     see ``native/unread.c``. Empty where all can be read."""
     graph_nodes: list[int]
-    """Autograd nodes retained."""
     keeps_graph: list[bool]
     """It is a tensor with a ``grad_fn``."""
     holds: list[list[Group]]
     """For selected objects: what they hold, the heaviest types first."""
     number: list[int]
-    """Number in ``WalkResult.graph``."""
     referrers: list[list[int]]
     """For pinned objects: indices here of the first objects, eight at most, that were seen to
     refer to them, from wherever. A class's own instances are not among them."""
@@ -188,9 +181,7 @@ class Tensors:
     """Number of the storage; -1 without one (meta, functorch). A tensor that consists of several
     stands here once for each."""
     nbytes: array[int]
-    """Bytes of the whole storage."""
     device: array[int]
-    """Index in ``WalkResult.devices``."""
     holder: array[int]
     """Index in ``Nodes`` of the nearest selected object on the path from the root, itself included;
     -1 without one."""
@@ -204,11 +195,9 @@ class Tensors:
 
 
 PARAMETER = 1
-"""An instance of ``torch.nn.Parameter``."""
 GRADIENT = 2
 """The ``.grad`` of a leaf."""
 KEEPS_GRAPH = 4
-"""Has a ``grad_fn``."""
 BY_GRAPH = 8
 """Reached through an autograd graph only."""
 FROZEN = 16
@@ -309,13 +298,9 @@ class Share(NamedTuple):
 def leak_shares(result: WalkResult, groups: list[list[int]]) -> list[Share]:
     """Return what growing containers that hold the same objects account for, a share per group.
 
-    What can be reached from the roots past all groups belongs to none. Of a group that lies within
-    another, the inner one has what both reach.
-
-    Args:
-        result: of a walk that had to keep its graph.
-        groups: per group the ``Nodes.number`` of its objects; at most :data:`MOST_GROUPS`.
-
+    A group is the ``Nodes.number`` of its objects; there are at most :data:`MOST_GROUPS`. What can
+    be reached from the roots past all groups belongs to none; of a group within another, the inner
+    one has what both reach.
     """
     shares = _engine(result.engine).leak_shares(result.graph, groups)
     return [
@@ -354,7 +339,7 @@ class Seal:
     @property
     def is_empty(self) -> bool:
         """Whether nothing is sealed: the next walk is a whole one."""
-        return self.handle is None or self._facts()[0] == 0
+        return self._facts()[0] == 0
 
     @property
     def own_bytes(self) -> int:
@@ -364,15 +349,11 @@ class Seal:
     @property
     def count(self) -> int:
         """How many objects are sealed and not known to be gone."""
-        if self.handle is None:
-            return 0
         sealed, gone = self._facts()
         return sealed - gone
 
     def _facts(self) -> tuple[int, int]:
-        assert _native is not None
-        facts: tuple[int, int] = _native.seal_facts(self.handle)
-        return facts
+        return (0, 0) if _native is None else _native.seal_facts(self.handle)
 
 
 class GraphBaseline:
@@ -386,7 +367,6 @@ class GraphBaseline:
     """
 
     def __init__(self) -> None:
-        """Prepare an empty one."""
         self.handle: Any = None if _native is None else _native.new_baseline()
 
     @property

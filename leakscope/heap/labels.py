@@ -353,14 +353,6 @@ def _in_threads(_: ChainPart, child: object) -> Label:
     return Label("", Edge.HIDDEN, facet=Facet.ATTRIBUTES) if type(child) is dict else INSIDE
 
 
-def _in_cache(_: ChainPart, __: object) -> Label:
-    return ANY
-
-
-def _in_frame(parent: ChainPart, child: object) -> Label:
-    return _from_frame(parent.obj, child)
-
-
 _FRAME_OF = {
     id(types.GeneratorType): "gi_frame",
     id(types.CoroutineType): "cr_frame",
@@ -389,8 +381,8 @@ _INSIDE_PARTS: dict[Facet, Callable[[ChainPart, object], Label]] = {
     Facet.DEFAULTS: _in_defaults,
     Facet.KEYWORD_DEFAULTS: _in_keyword_defaults,
     Facet.THREADS: _in_threads,
-    Facet.CACHE: _in_cache,
-    Facet.FRAME: _in_frame,
+    Facet.CACHE: lambda _, __: ANY,
+    Facet.FRAME: lambda parent, child: _from_frame(parent.obj, child),
 }
 
 _FINDERS: dict[type, Callable[[Any, object], Label | None]] = {

@@ -20,6 +20,7 @@ from typing import Any
 
 from leakscope.heap import anatomy, contents, labels
 from leakscope.heap.adapters.tensor import no_overrides, tensor_access
+from leakscope.heap.anatomy import without_locals
 from leakscope.heap.labels import ChainPart, Edge, Facet, Label
 from leakscope.heap.ownership import Definitions, Ownership, module_of
 from leakscope.heap.roots import Root
@@ -61,8 +62,8 @@ class NamedObject:
     @property
     def name(self) -> str:
         """The pattern as a person would say it."""
-        rest = "".join(self.steps[self.anchor.used :])
-        return (self.anchor.name + _spoken(rest)).lstrip(".")
+        rest = "".join(self.steps[self.anchor.used :]).replace("·", ".")
+        return (self.anchor.name + _FUNCTION_OF_PROPERTY.sub("", rest)).lstrip(".")
 
     @property
     def owner(self) -> Owner | None:
@@ -96,7 +97,9 @@ class Naming:
         part = ChainPart(child, step.facet, whole_of(parent.part, step))
         kind, root_kind = self._kind(child), _root_kind(parent, step)
         if not step.text:
-            inside = parent.inside or not _passes_through(parent.part.obj, step)
+            # A cell, or the method of an instance, merely leads to the child.
+            merely_leads = step.facet is Facet.ITSELF and is_transparent(parent.part.obj)
+            inside = parent.inside or not merely_leads
             return replace(
                 parent, part=part, kind=kind, root_kind=root_kind, inside=inside, before=parent
             )
@@ -127,10 +130,10 @@ class Naming:
             return self._attribute_anchor(parent, whole, step, used)
         if step.edge is Edge.CELL and self._is_user_function(whole):
             owner = self._definitions.enclosing(whole, step.variable)
-            return Anchor(f"{_plain(owner.name)}.{step.variable}", owner, used + 1)
+            return Anchor(f"{without_locals(owner.name)}.{step.variable}", owner, used + 1)
         if step.edge is Edge.DEFAULT and self._is_user_function(whole):
             owner = self._function_owner(whole, step.variable)
-            return Anchor(f"{_plain(owner.name)}.{step.variable}", owner, used + 1)
+            return Anchor(f"{without_locals(owner.name)}.{step.variable}", owner, used + 1)
         if step.edge is Edge.LOCAL:
             return self._local_anchor(parent, whole, step, used)
         return parent.anchor
@@ -141,7 +144,7 @@ class Naming:
             return parent.anchor
         if self._is_user_function(whole):
             owner = self._function_owner(whole, step.variable)
-            return Anchor(_plain(whole.__qualname__), owner, used)
+            return Anchor(without_locals(whole.__qualname__), owner, used)
         is_class = anatomy.is_instance(whole, type)
         if is_class and parent.steps:  # made as the program runs: it goes by who keeps it
             return parent.anchor
@@ -158,7 +161,7 @@ class Naming:
         name = self._definitions.qualname(frame.f_code)
         module = module_of(frame.f_globals)
         owner = self._definitions.function(frame.f_code, step.variable, module, name)
-        return Anchor(_plain(name), owner, used)
+        return Anchor(without_locals(name), owner, used)
 
     def _function_owner(self, function: types.FunctionType, variable: str) -> Owner:
         module = module_of(function.__globals__)
@@ -193,11 +196,6 @@ def whole_of(parent: ChainPart, step: Label) -> Any:
     return parent.obj if parent.whole is None else parent.whole
 
 
-def _passes_through(obj: object, step: Label) -> bool:
-    """Say whether ``obj`` merely leads to the child: a cell, or the method of an instance."""
-    return step.facet is Facet.ITSELF and is_transparent(obj)
-
-
 def is_transparent(obj: object) -> bool:
     """Say whether a person would name what the object leads to instead of the object."""
     return type(obj) is types.MethodType or type(obj) is types.CellType
@@ -216,22 +214,13 @@ def _folded(place: NamedObject) -> NamedObject:
 
 
 def _place_with(place: NamedObject | None, count: int) -> NamedObject | None:
-    """Return the nearest ancestor with ``count`` steps."""
     while place is not None and (len(place.steps) > count or place.inside):
         place = place.before
     return place if place is not None and len(place.steps) == count else None
 
 
 _FUNCTION_OF_PROPERTY = re.compile(r"\.fget(?=$|[.\[⟨])")
-
-
-def _spoken(steps: str) -> str:
-    """Return steps as a person writes them: of a property its function is the property."""
-    return _FUNCTION_OF_PROPERTY.sub("", steps.replace("·", "."))
-
-
-def _plain(qualname: str) -> str:
-    return qualname.replace("<locals>.", "")
+"""Of a property its function is the property."""
 
 
 def _class_name(cls: type) -> str:
@@ -264,13 +253,7 @@ _HIDDEN_IN_TENSORS = ("_backward_hooks", "_post_accumulate_grad_hooks", "_base",
 
 
 def steps_of(circle: list[Any], qualname: Callable[[types.CodeType], str]) -> list[str]:
-    """Return the steps round a circle of objects, each of which refers to the next.
-
-    Args:
-        circle: the objects; the last refers to the first.
-        qualname: returns the qualified name of a function by its code.
-
-    """
+    """Return the steps round a circle of objects, each of which refers to the next."""
     first = next((i for i, obj in enumerate(circle) if _speaks(obj)), 0)
     circle = circle[first:] + circle[:first]
     steps: list[str] = []
@@ -294,14 +277,13 @@ def _speaks(obj: Any) -> bool:
 
 def _subject(obj: Any, qualname: Callable[[types.CodeType], str]) -> str:
     if type(obj) is types.FrameType:
-        return f"frame of {_plain(qualname(obj.f_code))}()"
+        return f"frame of {without_locals(qualname(obj.f_code))}()"
     if labels.is_generator(obj):
         frame = labels.frame_of(obj)
-        return f"generator {_plain(qualname(frame.f_code))}()" if frame else "generator"
+        return f"generator {without_locals(qualname(frame.f_code))}()" if frame else "generator"
     if type(obj) is types.FunctionType:
-        return f"{_plain(obj.__qualname__)}()"
-    cls = obj if anatomy.is_instance(obj, type) else type(obj)
-    return anatomy.qualname(cls).rpartition("<locals>.")[2]
+        return f"{without_locals(obj.__qualname__)}()"
+    return _class_name(obj if anatomy.is_instance(obj, type) else type(obj))
 
 
 def _step(part: ChainPart, obj: Any, beyond: Any) -> Label:

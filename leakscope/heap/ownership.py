@@ -284,15 +284,8 @@ class Definitions:
 
     def function(self, code: types.CodeType, variable: str, module: str, name: str) -> Owner:
         """Return the owner of a local, a parameter or an attribute of a function."""
-        self._note(code.co_filename)
-        return Owner(
-            kind="function",
-            name=name,
-            file=code.co_filename,
-            line=code.co_firstlineno,
-            variable=variable,
-            module=module,
-        )
+        line = code.co_firstlineno
+        return self._owner("function", name, code.co_filename, line, variable, module)
 
     def enclosing(self, function: types.FunctionType, variable: str) -> Owner:
         """Return the function whose call made the closure cell ``variable`` of ``function``."""
@@ -304,15 +297,8 @@ class Definitions:
             line, cells = self._functions.get((inner.co_filename, name), (line, frozenset()))
             if variable in cells:
                 break
-        self._note(inner.co_filename)
-        return Owner(
-            kind="function",
-            name=name,
-            file=inner.co_filename,
-            line=line,
-            variable=variable,
-            module=module_of(function.__globals__),
-        )
+        module = module_of(function.__globals__)
+        return self._owner("function", name, inner.co_filename, line, variable, module)
 
     def class_(self, cls: type, variable: str) -> Owner:
         """Return the owner of an attribute of a class or of its instances."""
@@ -320,31 +306,24 @@ class Definitions:
         module = anatomy.module_name(cls)
         file = _file_of(cls, module)
         line = self._class_line(file, cls) if file else 0
-        self._note(file)
-        return Owner(
-            kind="class",
-            name=anatomy.qualname(cls),
-            file=file,
-            line=line,
-            variable=variable,
-            module=module,
-        )
+        return self._owner("class", anatomy.qualname(cls), file, line, variable, module)
 
     def module(self, name: str, names: dict[str, Any], variable: str) -> Owner:
         """Return the owner of a global."""
         file = names.get("__file__")
-        path = file if type(file) is str else ""
-        self._note(path)
-        return Owner(kind="module", name=name, file=path, variable=variable, module=name)
+        return self._owner("module", name, file if type(file) is str else "", 0, variable, name)
 
     def own_bytes(self) -> int:
         """Return an estimate of what is remembered: names and line numbers."""
         entries = len(self._names) + len(self._functions) + len(self._classes) + len(self.files)
         return 300 * entries
 
-    def _note(self, file: str) -> None:
+    def _owner(
+        self, kind: str, name: str, file: str, line: int, variable: str, module: str
+    ) -> Owner:
         if file and not file.startswith("<") and self._ownership.owns_file(file):
             self.files.add(file)
+        return Owner(kind=kind, name=name, file=file, line=line, variable=variable, module=module)
 
     def _qualname_without_help(self, code: types.CodeType, first_argument: object) -> str:
         where = _key(code)
@@ -391,7 +370,6 @@ def _key(code: types.CodeType) -> _CodeKey:
 
 
 def _functions(names: dict[str, Any]) -> list[types.FunctionType]:
-    """Return the functions and methods that a module defines, also under decorators."""
     found: list[types.FunctionType] = []
     module = names.get("__name__")
     for value in list(names.values()):

@@ -52,10 +52,7 @@ def keeping_lock(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) ->
 
 
 def letting_others_go_on(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return what ``function`` returns, which lets go of the lock by itself: it gets it back soon.
-
-    To be called where the lock may be kept.
-    """
+    """Return what ``function`` returns, which lets go of the lock: it gets it back soon."""
     if not _keeps_lock:
         return function(*args, **kwargs)
     try:
@@ -65,11 +62,9 @@ def letting_others_go_on(function: Callable[P, T], *args: P.args, **kwargs: P.kw
         _native.keep_lock()
 
 
-def _nothing() -> None:
-    """Stand in where nothing keeps the lock."""
-
-
-go_on_keeping_lock: Callable[[], None] = _nothing if _native is None else _native.go_on_keeping_lock
+go_on_keeping_lock: Callable[[], None] = (
+    (lambda: None) if _native is None else _native.go_on_keeping_lock
+)
 """To be called now and then in what takes long; a few nanoseconds."""
 
 
@@ -114,10 +109,7 @@ _is_paused_by_us = False
 
 
 def without_collector(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return what ``function`` returns; the collector is off meanwhile and as it was afterwards.
-
-    Naming makes many objects and no garbage, so a collection would only cost time.
-    """
+    """Return what ``function`` returns; the collector is off meanwhile and as it was afterwards."""
     global _is_paused_by_us
     was_enabled = gc.isenabled()
     try:
@@ -192,12 +184,7 @@ def frames_of_other_threads() -> dict[int, FrameType]:
 
 
 def others_change_autograd(own_passes: int) -> bool:
-    """Return what the native walker would, where there is none.
-
-    Args:
-        own_passes: how many of the backward passes under way are the calling thread's.
-
-    """
+    """Return what the native walker would; ``own_passes`` under way are the calling thread's."""
     passes = 0
     for innermost in frames_of_other_threads().values():
         if _replaces_gradient(innermost):
@@ -238,21 +225,6 @@ def _stores_gradient(code: CodeType, at: int) -> bool:
     return name < len(code.co_names) and code.co_names[name] == "grad"
 
 
-def _enable_in_child() -> None:
-    # Another thread may fork while a census is taken, and nobody ends that census in the child.
-    global _is_paused_by_us, _keeps_lock
-    _keeps_lock = False
-    if _native is not None:
-        _native.keep_lock_no_more()
-    if _is_paused_by_us:
-        _is_paused_by_us = False
-        gc.enable()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_enable_in_child)
-
-
 _is_remembered = False
 
 
@@ -276,11 +248,18 @@ def without_tracing(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
         _native.trace_again()
 
 
-def _trace_in_child() -> None:
+def _go_on_in_child() -> None:
     # Another thread may fork while a census is taken, and nobody ends that census in the child.
+    global _is_paused_by_us, _keeps_lock
+    _keeps_lock = False
+    if _native is not None:
+        _native.keep_lock_no_more()
+    if _is_paused_by_us:
+        _is_paused_by_us = False
+        gc.enable()
     if _is_remembered:
         _native.trace_again()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_trace_in_child)
+    os.register_at_fork(after_in_child=_go_on_in_child)

@@ -14,7 +14,6 @@ from leakscope.model.census import ROLES, SHARED, RootKind
 from leakscope.model.device import DeviceStorages, Holder, StorageRow
 
 MODULE, OPTIMIZER = 0, 1
-"""Indices in the walk's marked types."""
 
 _RANK = {role: rank for rank, role in enumerate(ROLES)}
 """A storage that several tensors share plays the first of its tensors' roles."""
@@ -59,10 +58,7 @@ class Roles:
         return {role: dict(devices) for role, devices in found.items() if any(devices.values())}
 
     def frozen_gradients(self) -> dict[str, int]:
-        """Return the bytes per device of gradients whose tensors don't require any.
-
-        A storage that has gradients of both kinds is left out.
-        """
+        """Return the bytes per device of gradients whose tensors don't require any."""
         tensors = self._result.tensors
         found: dict[int, tuple[str, int]] = {}
         wanted: set[int] = set()
@@ -158,7 +154,6 @@ class Roles:
         found["other"]["host"] += max(0, rest - heap)
 
     def _gathered_heap(self) -> dict[str, int]:
-        """Return what the user's outermost containers retain besides tensors, by role."""
         nodes = self._result.nodes
         tensors: dict[int, int] = defaultdict(int)
         for storage in self._storages.values():
@@ -172,7 +167,6 @@ class Roles:
         return found
 
     def _outermost(self, node: int) -> int:
-        """Return the outermost gathering object among those that retain a node; -1 for none."""
         found = -1
         while node >= 0:
             if self._gathering(node):
@@ -202,9 +196,8 @@ def gathering_role(place: NamedObject) -> str:
         if kind in contents.CONTAINERS and at.part.facet in (Facet.ITSELF, Facet.CACHE):
             nested = bool(gathered)
             gathered = kind
-            capacity = (
-                capacity or kind == "lru_cache" or contents.capacity_of(obj, kind) is not None
-            )
+            is_bounded = kind == "lru_cache" or contents.capacity_of(obj, kind) is not None
+            capacity = capacity or is_bounded
             most = max(most, contents.length_of(obj) or 0)
         elif gathered and at.part.facet is Facet.ITSELF:
             break

@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import gc
 import inspect
+import itertools
 import re
 import signal
 import sys
@@ -23,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from leakscope.heap import anatomy
-from leakscope.heap.anatomy import locals_of, running_frames
+from leakscope.heap.anatomy import locals_of, running_frames, without_locals
 from leakscope.heap.bytecode import loop_depths, looped_over
 from leakscope.heap.compiled_code import (
     MARK,
@@ -46,7 +47,6 @@ _SHELLS = frozenset({"IPython", "ipykernel"})
 _MOST_TASKS = 500
 """Tasks whose variables are looked at: a service may have thousands that are alike."""
 _MOST_CONTEXTS = 20
-"""Tasks whose contexts are looked at, the oldest first."""
 _QUEUES = ("_scheduled", "_ready", "_selector")
 """Where a loop of asyncio's keeps its timers, what it calls next, and its connections."""
 _PYTHON_CALLABLES = (types.FunctionType, types.MethodType)
@@ -91,7 +91,6 @@ class Roots:
     library_objects: list[tuple[Any, str]]
     """Namespaces and classes of libraries, with the module's name for a namespace."""
     hidden: list[Any]
-    """Objects of leakscope itself."""
     stages: list[int]
     """Indices of the user's roots at which those of one running function begin."""
     ownership: Ownership
@@ -173,14 +172,11 @@ def find_roots(
 ) -> Roots:
     """Return the roots: the user's and the locals of what they call; in full the library's too.
 
-    ``work_items`` are objects that come before all others, by the names that they get.
-
-    ``unwound`` are frames, outermost first, that an exception has left and its traceback keeps:
-    what they hold has the names that it had while they ran.
-
-    ``imported`` are modules whose globals and classes are library roots even where not in full.
-
+    ``work_items`` come before all others, by the names that they get. ``unwound`` are frames,
+    outermost first, that a traceback keeps: what they hold has the names that it had while they
+    ran. ``imported`` are modules whose globals and classes are library roots even if not in full.
     ``sealed`` has the libraries' roots that earlier walks were given: only new ones are returned.
+
     """
     generators = looped_over(lambda f: ownership.owns_code(f.f_code, f.f_globals))
     hidden: list[Any] = []
@@ -204,7 +200,7 @@ def find_roots(
                 user += locals_
             waiting = []
         if is_own_file(frame.f_code.co_filename):
-            hidden += _own_values(frame)
+            hidden += [value for _, value in locals_of(frame) if _is_own(value)]
         elif ownership.owns_code(frame.f_code, frame.f_globals):
             stages.append(len(user))
             made = _locals(frame, ownership, definitions, hidden)
@@ -270,11 +266,7 @@ def _signal_handlers(ownership: Ownership) -> list[Root]:
 
 
 def _queues_of_loops(loops: Iterable[object]) -> list[Root]:
-    """Return the roots for what event loops of asyncio's are to call, and for their connections.
-
-    No walk enters a loop, which leads to all tasks. The names are as one would write them where the
-    loop is at hand.
-    """
+    """Return the roots for what event loops of asyncio's are to call, and for their connections."""
     owner = Owner(kind="module", name="loop", module="asyncio")
     roots = []
     for loop in loops:
@@ -288,7 +280,6 @@ def _queues_of_loops(loops: Iterable[object]) -> list[Root]:
 
 
 def _compiled(definitions: Definitions) -> tuple[list[Root], dict[str, Compiled]]:
-    """Return the roots for what was compiled, which come last, and how much there is by path."""
     found: dict[str, list[CachedCode]] = {}
     for compiled in compiled_code():
         name = definitions.qualname(compiled.code)
@@ -296,8 +287,7 @@ def _compiled(definitions: Definitions) -> tuple[list[Root], dict[str, Compiled]
         spoken = spoken_name(own, compiled.code.co_filename)
         if spoken == spoken_name(own):
             spoken = f"{before}{dot}{spoken}"
-        name = spoken.replace("<locals>.", "")
-        found.setdefault(name, []).append(compiled)
+        found.setdefault(without_locals(spoken), []).append(compiled)
     roots, counts, bound = [], {}, limits().bound
     for name, codes in found.items():
         path = f"{MARK}·{name}"
@@ -368,9 +358,8 @@ def _outermost_first(unwound: Sequence[types.FrameType]) -> list[types.FrameType
 
 
 def _tasks() -> list[Any]:
-    """Return asyncio's tasks, the oldest first."""
-    tasks = alive_tasks()
-    return sorted(tasks, key=lambda task: _age(type(task).get_name(task)))
+    named = [(type(task).get_name(task), task) for task in alive_tasks()]
+    return [task for _, task in sorted(named, key=lambda pair: (len(pair[0]), pair[0]))]
 
 
 def _locals_of_tasks(
@@ -397,11 +386,6 @@ def _locals_of_tasks(
         ]
         for some in (mains, others)
     ]
-
-
-def _age(name: str) -> tuple[int, str]:
-    """Order tasks as asyncio numbers them: ``Task-9`` before ``Task-10``."""
-    return len(name), name
 
 
 def _globals(ownership: Ownership, definitions: Definitions, hidden: list[Any]) -> list[Root]:
@@ -432,21 +416,13 @@ def _globals(ownership: Ownership, definitions: Definitions, hidden: list[Any]) 
 
 
 def _contexts() -> list[Context]:
-    """Return the context of the calling thread, and those of the oldest tasks: later ones have
-    copies of them.
-
-    A task of C tells its context to nobody before CPython 3.12, but to the collector.
-    """
+    """Return the calling thread's context and those of the oldest tasks, which others copy."""
     parts = (item for task in _tasks()[:_MOST_CONTEXTS] for item in gc.get_referents(task))
     return [copy_context(), *(item for item in parts if type(item) is Context)]
 
 
 def _values_of(variable: ContextVar[Any], contexts: list[Context], root: Root) -> list[Root]:
-    """Return the roots for what a context variable has in each context, where only C code refers to
-    it: each value once.
-
-    Their path goes on as to an item, so that ``trace.get()`` in the source is taken for it.
-    """
+    """Return the roots for what a context variable has in each context, each value once."""
     values = {id(v := context[variable]): v for context in contexts if variable in context}
     path = f"{root.path}[*]"
     return [Root(value, RootKind.GLOBAL, path, root.name, root.owner) for value in values.values()]
@@ -468,7 +444,6 @@ def _is_of_a_shell(value: Any) -> bool:
 
 
 def _add_class(cls: type, ownership: Ownership, classes: dict[int, type]) -> None:
-    """Gather a class of the user's and the classes defined in it."""
     if id(cls) in classes or not ownership.owns_class(cls):
         return
     classes[id(cls)] = cls
@@ -501,7 +476,7 @@ def _locals(
     values = locals_of(frame)
     function = definitions.qualname(code, values[0][1] if values and code.co_argcount else None)
     module = module_of(frame.f_globals)
-    spoken = function.replace("<locals>.", "")
+    spoken = without_locals(function)
     if not user:
         function, spoken = f"{module}.{function}", f"{module}.{spoken}"
     roots = []
@@ -517,7 +492,6 @@ def _locals(
 
 
 def _work_item_roots(work_items: Mapping[str, Any], definitions: Definitions) -> list[Root]:
-    """Return the roots for what a worker works on; a generator has its function's name."""
     roots = []
     for name, value in work_items.items():
         if is_generator(value):
@@ -535,18 +509,14 @@ def _generators(generators: list[object], function: str, definitions: Definition
         if suspended is not None:
             name = definitions.qualname(suspended.f_code)
             path = f"{function}()·{name}()"
-            spoken = name.replace("<locals>.", "")
-            roots.append(Root(generator, RootKind.GENERATOR, path, spoken, None))
+            roots.append(Root(generator, RootKind.GENERATOR, path, without_locals(name), None))
     return roots
 
 
 def _library_objects(
     ownership: Ownership, modules: Sequence[str] | None = None
 ) -> list[tuple[Any, str]]:
-    """Return the globals of all modules that are not the user's, by module, and their classes.
-
-    Of ``modules`` alone, where that is given.
-    """
+    """Return the globals of modules that are not the user's, by module, and their classes."""
     found: dict[int, tuple[Any, str]] = {}
     seen = {id(names) for _, names in ownership.user_modules()}
     for module, names in all_modules(modules):
@@ -571,10 +541,6 @@ def _is_own_module(name: str) -> bool:
     return name == _PACKAGE or name.startswith(f"{_PACKAGE}.")
 
 
-def _own_values(frame: types.FrameType) -> list[Any]:
-    return [value for _, value in locals_of(frame) if _is_own(value)]
-
-
 def _is_own(value: object) -> bool:
     if type(value) is types.FunctionType:  # one with a closure wraps a function of the user's
         return value.__closure__ is None and is_own_file(value.__code__.co_filename)
@@ -597,11 +563,8 @@ def _is_plumbing(name: str) -> bool:
 def walk_request(roots: Roots, *, full: bool, own: Sequence[object] = ()) -> WalkRequest:
     """Return the request of a walk from ``roots``, to be refined by the caller.
 
-    Args:
-        roots: where names begin.
-        full: walk libraries, native-held objects and garbage too.
-        own: further objects of leakscope's that are no part of the program.
-
+    In ``full`` it walks libraries, native-held objects and garbage too; ``own`` are further objects
+    of leakscope's.
     """
     module_and_optimizer = _marked_types()
     return WalkRequest(
@@ -617,14 +580,6 @@ def walk_request(roots: Roots, *, full: bool, own: Sequence[object] = ()) -> Wal
 
 
 def _marked_types() -> tuple[type, ...]:
-    """Return torch's Module and Optimizer where the program has imported them."""
-    found = []
-    for module, name in (
-        ("torch.nn.modules.module", "Module"),
-        ("torch.optim.optimizer", "Optimizer"),
-    ):
-        cls = getattr(sys.modules.get(module), name, None)
-        if cls is None:
-            break
-        found.append(cls)
-    return tuple(found)
+    names = (("torch.nn.modules.module", "Module"), ("torch.optim.optimizer", "Optimizer"))
+    found: list[Any] = [getattr(sys.modules.get(module), name, None) for module, name in names]
+    return tuple(itertools.takewhile(lambda cls: cls is not None, found))

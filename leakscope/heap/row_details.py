@@ -80,10 +80,7 @@ class RowMemory:
         return other
 
     def choose(self, rows: list[CensusRow], *, full: bool) -> list[CensusRow]:
-        """Return the rows to record, the heaviest first, and remember the sizes of all.
-
-        Libraries' get the room that the user's leave, or a fourth more.
-        """
+        """Return the rows to record, the heaviest first, and remember the sizes of all."""
         self._census += 1
         self._grew = {row.path: self._growth_of(row) for row in rows}
         wanted = [row for row in rows if row.user or self._is_detailed(row)]
@@ -101,10 +98,7 @@ class RowMemory:
         return self._grew.get(path, 0)
 
     def gained_items(self, row: CensusRow) -> int:
-        """Return how many items a row of the latest census has more than when it was first seen.
-
-        Of an object without a length, which may have a container, some.
-        """
+        """Return how many items a row of the latest census has more than when it was first seen."""
         if row.length is None:
             return _ITEMS_OF_OBJECT
         return row.length - self._last[row.path].first_length
@@ -147,12 +141,8 @@ class RowMemory:
                 first_length=(row.length or 0) if last is None else last.first_length,
             )
         recent = [p for p in self._last.items() if p[1].census > self._census - _FORGOTTEN_AFTER]
-        recent.sort(key=_newest_first)
+        recent.sort(key=lambda item: (-item[1].census, -item[1].nbytes))
         self._last = dict(recent[: max(_LEAST_PATHS, _PATHS_PER_ROW * self._max_rows)])
-
-
-def _newest_first(item: tuple[str, _Last]) -> tuple[int, int]:
-    return (-item[1].census, -item[1].nbytes)
 
 
 def total_bytes(row: CensusRow) -> int:
@@ -170,11 +160,8 @@ def with_shares(
 ) -> list[CensusRow]:
     """Return the rows; those that grow together say with which others they share, and their own.
 
-    Args:
-        result: of a walk that kept its graph.
-        drafts: the nodes of every row, by path.
-        rows: the rows of this census.
-        growing: paths of the user's containers that have grown.
+    ``result`` is of a walk that kept its graph, ``drafts`` has the nodes of every row by path, and
+    ``growing`` the paths of the user's containers that have grown.
 
     """
     suspects = sorted((r for r in rows if r.path in growing), key=reached_bytes, reverse=True)
@@ -182,7 +169,8 @@ def with_shares(
     if result.graph is None or not is_shared:
         return rows
     suspects = suspects[:MOST_GROUPS]
-    numbers = [[result.nodes.number[n] for n in _nodes(drafts[r.path])] for r in suspects]
+    tops = [[*drafts[r.path].nodes, *drafts[r.path].inner] for r in suspects]
+    numbers = [[result.nodes.number[node] for node in nodes] for nodes in tops]
     found = {}
     for row, share in zip(suspects, leak_shares(result, numbers), strict=True):
         if share.others:
@@ -195,10 +183,6 @@ def with_shares(
     return [found.get(row.path, row) for row in rows]
 
 
-def _nodes(draft: Draft) -> list[int]:
-    return [*draft.nodes, *draft.inner]
-
-
 _MANAGED_DICT = 1 << 4
 _PRE_HEADERS = (16, 32, 0)
 """Bytes between the allocated block and the object: the collector's header, and on 3.11 two more
@@ -206,10 +190,7 @@ pointers for instances with a dict of their own."""
 
 
 def origins(groups: list[Group], ownership: Ownership) -> list[Site]:
-    """Return the user's lines that allocated samples of what a row holds, the heaviest first.
-
-    Each group's bytes are divided among the lines of its samples.
-    """
+    """Return the user's lines that allocated samples of what a row holds, the heaviest first."""
     found: dict[tuple[str, int], list[int]] = defaultdict(lambda: [0, 0])
     for group in groups:
         places = [p for sample in group.samples if (p := _user_line(sample, ownership))]
@@ -232,12 +213,9 @@ _TABLE_AT: dict[type, int] = {**_CONTENTS_AT, set: _HEADER + 24, deque: _HEADER 
 """Where a container refers to the block that it made last to have room for more items: also a
 set's ``table`` and a deque's ``rightblock``."""
 _MOST_CONTAINERS = 4
-"""Objects of a row of which the lines are read."""
 _MOST_TABLES = 16
-"""Containers that an object holds."""
 _NEW_ITEMS = 8
 _MOST_LINES = 8
-"""Lines of a row that are recorded."""
 
 
 def insertions(objects: list[object], ownership: Ownership) -> tuple[list[Site], list[Site]]:
@@ -264,7 +242,6 @@ def _counted(lines: Counter[tuple[str, int]]) -> list[Site]:
 
 
 def _with_new_table(obj: object, ownership: Ownership) -> tuple[object, tuple[str, int] | None]:
-    """Return the container that made room, and below which line of the user's."""
     offset = _table_offset(obj)
     if offset is not None:
         return obj, _table_line(obj, offset, ownership)
@@ -347,10 +324,7 @@ def sampled_lines(
 
 
 def sampled_origins(groups: list[Group], lookup: BlockLookup, ownership: Ownership) -> list[Site]:
-    """Return the user's lines that allocated what was sampled of groups, the heaviest first.
-
-    Each group's bytes are divided among the lines as those of its sampled blocks are.
-    """
+    """Return the user's lines that allocated what was sampled of groups, the heaviest first."""
     found: dict[tuple[str, int], list[float]] = defaultdict(lambda: [0.0, 0.0])
     for group in groups:
         sizes: Counter[tuple[str, int]] = Counter()
@@ -524,20 +498,8 @@ _FEWEST = 64
 """Fewer pages say little about a structure."""
 
 
-def copied_share(container: object) -> float | None:
-    """Return which part of the objects in a container, 0 to 1, lies in pages of this process alone.
-
-    In a process that was not forked, or whose parent is gone, that is all of them. None where the
-    platform doesn't tell, or the container holds too few.
-    """
-    return exclusive_share(sampled(container))
-
-
 def sampled(container: object) -> Sequence[int]:
-    """Return where some of the objects in a container lie; nothing where it holds too few.
-
-    What lies there can be read again later (:func:`exclusive_share`), whatever became of them.
-    """
+    """Return where some of the objects in a container lie; nothing where it holds too few."""
     try:
         from leakscope.heap._native import referent_addresses
     except ImportError:
@@ -547,10 +509,7 @@ def sampled(container: object) -> Sequence[int]:
 
 
 def exclusive_share(addresses: Sequence[int]) -> float | None:
-    """Return which part of these places, 0 to 1, lies in pages that no other process maps.
-
-    None where there are none, or the platform doesn't tell.
-    """
+    """Return which part of these places, 0 to 1, lies in pages that no other process maps."""
     if not addresses:
         return None
     try:

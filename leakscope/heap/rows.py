@@ -35,7 +35,6 @@ saved variables. By the bytes that malloc has in use 580 to 820, in perceptrons,
 transformers."""
 
 _CACHE_ENTRY = "torch._dynamo cache entry"
-"""The type of what ``torch.compile`` keeps of a function."""
 
 LIBRARY_SIZE = 1 << 20
 """A library's container is worth a row where this much is named through it: two that share their
@@ -68,10 +67,7 @@ class SealedName(NamedTuple):
 
 
 class SealedRows:
-    """Names and rows of sealed objects, which stay the same from census to census.
-
-    They go by the objects' numbers in the seal; no object is kept.
-    """
+    """Names and rows of sealed objects, which stay the same from census to census."""
 
     def __init__(self) -> None:
         self.names: dict[int, SealedName] = {}
@@ -148,11 +144,8 @@ class RowMaker:
             above = self._nodes.dominator[above]
 
     def drafts(self, among: Sequence[bool] | None = None) -> list[Draft]:
-        """Return a draft for every path, in the order of the walk.
-
-        Args:
-            among: by node, which of the selected may stand in one; all by default.
-
+        """Return a draft for every path, in the order of the walk, of all selected or ``among``
+        them.
         """
         drafts: dict[str, Draft] = {}
         for node, selected in enumerate(among or self._nodes.selected):
@@ -362,7 +355,7 @@ class RowMaker:
         """Return the kind of a root by its number in the walk."""
         if root >= 0:
             return self.roots.kind(root)
-        return {NATIVE: RootKind.NATIVE, GARBAGE: RootKind.GARBAGE}.get(root, RootKind.LIBRARY)
+        return _NAMELESS[root][0] if root in _NAMELESS else RootKind.LIBRARY
 
     def _parent(self, draft: Draft) -> str:
         """Return the row through which this one is named: among others all that retain it."""
@@ -375,8 +368,6 @@ class RowMaker:
 
 
 class _Places:
-    """The places of a walk's nodes, made when they are requested."""
-
     def __init__(self, nodes: Nodes, roots: Roots, naming: Naming) -> None:
         self._nodes = nodes
         self.roots = roots
@@ -405,18 +396,17 @@ class _Places:
         return self._nameless(obj, root)
 
     def _nameless(self, obj: Any, root: int) -> NamedObject:
-        spoken = _text_of(obj)
-        if root == NATIVE:
-            text = f"<held by native code>·{spoken}"
-            return self._naming.without_root(obj, RootKind.NATIVE, text)
-        if root == GARBAGE:
-            return self._naming.without_root(obj, RootKind.GARBAGE, f"<garbage>·{spoken}")
-        return self._naming.without_root(obj, RootKind.LIBRARY, f"<unnamed>·{spoken}")
+        kind, text = _NAMELESS.get(root, (RootKind.LIBRARY, "<unnamed>"))
+        return self._naming.without_root(obj, kind, f"{text}·{_text_of(obj)}")
+
+
+_NAMELESS = {
+    NATIVE: (RootKind.NATIVE, "<held by native code>"),
+    GARBAGE: (RootKind.GARBAGE, "<garbage>"),
+}
 
 
 class _Paths:
-    """The paths of a walk's nodes."""
-
     def __init__(self, nodes: Nodes, places: _Places, sealed: SealedRows) -> None:
         self._nodes = nodes
         self._places = places
@@ -465,10 +455,7 @@ def _added(columns: Iterator[dict[str, int]]) -> dict[str, int]:
 
 
 def held_by(nodes: Nodes, members: list[int]) -> list[Group]:
-    """Return what the members hold, no byte twice: of a link what it holds, not the link itself.
-
-    What another member retains by way of something else is left with that.
-    """
+    """Return what the members hold, no byte twice: of a link what it holds, not the link itself."""
     inside = set(members)
     tops = {member for member in members if not _is_retained_by(nodes, member, inside)}
     # By number: a metaclass of the program's may have a __hash__ of its own.
@@ -496,7 +483,6 @@ def _is_retained_by(nodes: Nodes, node: int, members: set[int]) -> bool:
 
 
 def _without(groups: list[Group], nodes: Nodes, link: int) -> list[Group] | None:
-    """Return the groups without a link, None where it isn't counted among them."""
     obj = nodes.objects[link]
     size = nodes.host_bytes[link] + sum(nodes.device_bytes[link].values())
     for place, group in enumerate(groups):
@@ -516,19 +502,14 @@ def _without(groups: list[Group], nodes: Nodes, link: int) -> list[Group] | None
 
 
 MOST = 3
-"""Cells that are named of each type, the heaviest first."""
 
 
 def with_cells(
     holds: Sequence[Content], history: Any, kept: Sequence[tuple[int, object]]
 ) -> list[Content]:
-    """Return what the history holds, with the numbers of the cells behind the heaviest of it.
+    """Return what the history of displayed results holds, with the cells of the heaviest.
 
-    Args:
-        holds: what it holds, by type.
-        history: the dict of what cells displayed.
-        kept: bytes and object of the heavier things in it.
-
+    ``holds`` is what it holds by type, ``kept`` bytes and object of the heavier things in it.
     """
     if type(history) is not dict:
         return list(holds)

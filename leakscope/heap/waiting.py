@@ -21,7 +21,7 @@ from operator import itemgetter
 from typing import Any
 
 from leakscope.heap import anatomy
-from leakscope.heap.anatomy import locals_of
+from leakscope.heap.anatomy import locals_of, without_locals
 from leakscope.heap.labels import frame_of
 from leakscope.heap.ownership import Definitions, Ownership, is_own_file, module_of
 from leakscope.model.census import Waiting, WaitKind, WaitPlace
@@ -155,7 +155,6 @@ class _Looker:
         self._add(WaitKind.THREAD, frames[begins:], thread)
 
     def _add(self, kind: WaitKind, frames: list[types.FrameType], sample: Any) -> None:
-        """Add what runs these frames, outermost first, to those that run the same."""
         if not frames:
             return
         users = [at for at, frame in enumerate(frames) if self._is_users(frame)]
@@ -194,7 +193,7 @@ class _Looker:
     def _name_of(self, frame: types.FrameType, *, spoken: bool) -> str:
         values = locals_of(frame)
         first = values[0][1] if values and frame.f_code.co_argcount else None
-        name = self._definitions.qualname(frame.f_code, first).replace("<locals>.", "")
+        name = without_locals(self._definitions.qualname(frame.f_code, first))
         return f"{_public_module(frame, name)}.{name}" if spoken else name
 
 
@@ -226,10 +225,7 @@ def alive_tasks() -> list[Any]:
 
 
 def _tasks_of_running_loops() -> list[Any]:
-    """Return the tasks of loops that run, where asyncio lists its own in C: from CPython 3.14 on.
-
-    Those of a loop that a library runs in C (uvloop) are read in its own thread only.
-    """
+    """Return the tasks of loops that run, where asyncio lists them in C: from 3.14 on."""
     core: Any = sys.modules.get("_asyncio")
     all_tasks = getattr(core, "all_tasks", None)
     if all_tasks is None:
@@ -285,7 +281,6 @@ def loop_of(task: Any) -> object:
 
 
 def _threads(me: int) -> list[tuple[Any, list[types.FrameType]]]:
-    """Return the threads but the main one and this, with their frames, the outermost first."""
     tops = sys._current_frames()
     tops.pop(me, None)  # this frame would have itself, and with it all that called us
     left_out = {me, threading.main_thread().ident}
@@ -303,7 +298,6 @@ def _threads(me: int) -> list[tuple[Any, list[types.FrameType]]]:
 
 
 def _is_lost_task(task: Any) -> bool:
-    """Return whether nothing but a task itself refers to what it waits for."""
     waiter = vars(type(task))["_fut_waiter"].__get__(task)
     if type(waiter) is not getattr(sys.modules.get("_asyncio"), "Future", None):
         return False
@@ -321,7 +315,6 @@ def _is_lost_task(task: Any) -> bool:
 
 
 def _is_lost_thread(thread: Any) -> bool:
-    """Return whether nothing but a thread itself refers to the event or queue it waits for."""
     if type(thread) is not threading.Thread:  # its own attributes may be what wakes it
         return False
     frame = _frame_of_thread(thread)
@@ -332,7 +325,7 @@ def _is_lost_thread(thread: Any) -> bool:
     if not inward or frame is None:
         return False
     waits_for = dict(locals_of(inward[-1])).get("self")
-    if module_name_of(waits_for) not in {"threading", "queue"}:
+    if anatomy.module_name(type(waits_for)) not in {"threading", "queue"}:
         return False
     locals_: list[object] = []
     while frame is not None:
@@ -354,14 +347,7 @@ def _frame_of_thread(thread: Any) -> types.FrameType | None:
     return tops.get(thread.ident or 0)
 
 
-def module_name_of(obj: object) -> str:
-    """Return the module of an object's class."""
-    return anatomy.module_name(type(obj))
-
-
 class _Around:
-    """Some hundred objects around one that waits, with the references between them."""
-
     def __init__(
         self,
         own: list[Any],
@@ -371,12 +357,9 @@ class _Around:
     ) -> None:
         """Look around.
 
-        Args:
-            own: What is the waiting one itself: where a way from it leads does not matter.
-            others: Where to begin as well.
-            barriers: What is not entered, so that its references count as somebody else's.
-            in_frames: What variables of running frames hold, once for each of them.
-
+        ``own`` is the waiting one itself: where a way from it leads does not matter. ``others`` is
+        where to begin as well, ``barriers`` what is not entered, and ``in_frames`` what variables
+        of running frames hold, once for each of them.
         """
         self._own = {id(obj) for obj in own}
         self._objects: list[Any] = []
@@ -408,7 +391,6 @@ class _Around:
         return True
 
     def has_other_holders(self, number: int) -> bool:
-        """Return whether anything else leads to the object of this id."""
         pending, seen = [number], {number}
         while pending:
             at = pending.pop()

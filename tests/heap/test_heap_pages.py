@@ -11,13 +11,17 @@ from pathlib import Path
 import pytest
 
 from leakscope.heap import CensusTaker
-from leakscope.heap.row_details import copied_share
+from leakscope.heap.row_details import exclusive_share, sampled
 from leakscope.model.census import CensusScope
 
 pytestmark = pytest.mark.skipif(
     not hasattr(os, "fork") or not Path("/proc/self/pagemap").exists(),
     reason="the kernel tells nothing of pages here",
 )
+
+
+def copied_share(container):
+    return exclusive_share(sampled(container))
 
 
 class Sample:

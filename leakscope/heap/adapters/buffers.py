@@ -35,7 +35,8 @@ def array_referents(array: Any, ndarray: Any) -> list[object]:
     base = _read(array, ndarray, "base")
     referents = [] if base is None else [base]
     referents += _objects(array, ndarray)
-    if type(base).__name__ == _CAPSULE and _is_contiguous(array, ndarray):
+    is_contiguous = _read(array, ndarray, "flags").forc
+    if type(base).__name__ == _CAPSULE and is_contiguous:
         address, nbytes = _address(array, ndarray), int(_read(array, ndarray, "nbytes"))
         referents += [Memory(address, nbytes, address=address)] * (nbytes > 0)
     return referents
@@ -43,7 +44,8 @@ def array_referents(array: Any, ndarray: Any) -> list[object]:
 
 def array_bytes(array: Any, ndarray: Any) -> int:
     """Return the bytes of the data that this array owns; 0 for a view."""
-    return int(_read(array, ndarray, "nbytes")) if _owns(array, ndarray) else 0
+    owns = _read(array, ndarray, "flags").owndata
+    return int(_read(array, ndarray, "nbytes")) if owns else 0
 
 
 def frame_bytes(array: Any, ndarray: Any) -> int:
@@ -73,14 +75,6 @@ def _read(array: Any, ndarray: Any, name: str) -> Any:
     return vars(ndarray)[name].__get__(array)
 
 
-def _owns(array: Any, ndarray: Any) -> bool:
-    return bool(_read(array, ndarray, "flags").owndata)
-
-
-def _is_contiguous(array: Any, ndarray: Any) -> bool:
-    return bool(_read(array, ndarray, "flags").forc)
-
-
 def _address(array: Any, ndarray: Any) -> int:
     return int(_read(array, ndarray, "__array_interface__")["data"][0])
 
@@ -101,7 +95,6 @@ def _objects(array: Any, ndarray: Any) -> list[object]:
 
 
 def _places(dtype: Any, offset: int) -> Iterator[int]:
-    """Yield where in an item its objects lie."""
     if dtype.char == "O":
         yield offset
     for field, within, *_ in (dtype.fields or {}).values():
@@ -163,29 +156,24 @@ def lone_texts(mapping: Any) -> list[object]:
     keys = list(dict.keys(mapping))
     return [
         key
-        for key, count in zip(keys, _reference_counts(keys), strict=True)
+        for key, count in zip(keys, reference_counts(keys), strict=True)
         if type(key) is str and count == _LONE
     ]
 
 
-def _reference_counts(values: list[Any]) -> list[int]:
+def reference_counts(values: list[Any]) -> list[int]:
     return [sys.getrefcount(value) for value in values]
 
 
 def _count_of_a_lone_key() -> int:
     mapping = {f"{__name__}:{id(object())}": None}
-    return _reference_counts(list(mapping))[0]
+    return reference_counts(list(mapping))[0]
 
 
 _LONE = _count_of_a_lone_key()
 
 
-__all__ = [
-    "FILE",
-    "HOST",
-    "SHARED",
-    "Memory",
-]
+__all__ = ["FILE", "HOST", "SHARED", "Memory"]
 
 
 HOST = "host"
@@ -267,12 +255,9 @@ class KnownTypes(NamedTuple):
 
     array: type | None
     record: type | None
-    """Items of structured arrays: ``numpy.void``."""
     mapping: type | None
     numbers: type | None
-    """``array.array``."""
     c_data: type | None
-    """What ``ctypes`` makes."""
     text_buffer: type | None
     bytes_buffer: type | None
     """``io.BytesIO`` where its traversal visits its bytes, which its own size counts too."""

@@ -202,7 +202,6 @@ class TensorPart(NamedTuple):
 
 
 Parts = dict[int, tuple[TensorPart, ...]]
-"""By the address of a tensor."""
 
 MOST_OPAQUE = 10_000
 """Of so many tensors a walk reports that it saw no memory."""
@@ -222,8 +221,8 @@ _ONEDNN = "torch._mkldnn"
 def read_parts(tensors: list[object], access: TensorAccess | None) -> Parts:
     """Return what tensors consist of; those of other kinds are left out.
 
-    Neither autograd nor modes see the operations; nothing but their storages is kept. A profiler of
-    torch's would list them among the program's, so that under one nothing is read.
+    Neither autograd nor modes see the operations. A profiler of torch's would list them among the
+    program's: under one nothing is read.
     """
     if access is None or not tensors:
         return {}
@@ -310,9 +309,7 @@ def is_saved_variable(kind: type) -> bool:
 
 
 def saved_referents(variable: Any) -> list[object]:
-    """Return what a saved variable holds, and the hook that would unpack it: it never runs, but
-    under checkpointing its closure keeps the inputs from which activations are recomputed.
-    """
+    """Return what a saved variable holds, and the hook that would unpack it, which never runs."""
     return [_attribute(variable, "data"), _attribute(variable, "unpack_hook")]
 
 

@@ -17,15 +17,22 @@ from __future__ import annotations
 
 import gc
 import itertools
-import sys
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from leakscope.heap.adapters.buffers import FILE, HOST, KnownTypes, Mappings, Memory, read_mappings
+from leakscope.heap.adapters.buffers import (
+    FILE,
+    HOST,
+    KnownTypes,
+    Mappings,
+    Memory,
+    read_mappings,
+    reference_counts,
+)
 from leakscope.heap.adapters.tensor import MOST_OPAQUE, Parts, TensorAccess
 from leakscope.heap.pausing import others_change_autograd
 from leakscope.heap.reference.edges import EdgeReader, Payload, Rank
@@ -48,13 +55,8 @@ def walk(
 ) -> dict[str, Any] | None:
     """Walk and return the columns of a ``WalkResult``; see :mod:`leakscope.heap.graph`.
 
-    Args:
-        request: the ``WalkRequest``.
-        access: torch's accessors.
-        known: types with memory of their own.
-        parts: what tensors consist of.
-        reader_type: what reads objects; the oracle's sees more.
-        relate: finds what the fallback doesn't.
+    ``parts`` is what tensors consist of. The oracle's ``reader_type`` sees more, and ``relate``
+    finds what the fallback doesn't.
 
     """
     began = perf_counter()
@@ -99,7 +101,6 @@ class Walker:
         """Our own list of what the collector tracks; empty unless the walk is a full one."""
         self.graph = Graph()
         self.index: dict[int, int] = {}
-        """Numbers of nodes, by the addresses of their objects."""
         self._queues: tuple[deque[int], ...] = (deque(), deque(), deque(), deque())
         self._phase = WalkPhase.USER
         self._made: deque[int] = deque()
@@ -173,8 +174,8 @@ class Walker:
         """Return the unreached objects with more references than unreached objects hold."""
         everything = self.everything
         left = [o for o in everything if id(o) not in self.index and o is not everything]
-        ours = _reference_counts([object()])[0] + 1  # the list of everything is one more
-        counts = _reference_counts(left)
+        ours = reference_counts([object()])[0] + 1  # the list of everything is one more
+        counts = reference_counts(left)
         references = {id(o): count - ours for o, count in zip(left, counts, strict=True)}
         for value in left:
             for target in self._everything_below(value):
@@ -198,7 +199,6 @@ class Walker:
         return facts.rank is Rank.GRAPH or facts.payload is Payload.STORAGE
 
     def _is_known(self, value: object) -> bool:
-        """Say whether the memory of a storage was met already."""
         if self.reader.facts(value).payload is not Payload.STORAGE:
             return False
         memory = [r for r in self.reader.referents(value, everything=True) if type(r) is Memory]
@@ -250,7 +250,7 @@ class Walker:
         """
         queues = self._queues if everything else self._queues[: Rank.LATE]
         while True:
-            while queue := _first_filled(queues):
+            while queue := next(filter(None, queues), None):
                 self._enter(queue.popleft())
             if not (everything and self._made):
                 return
@@ -326,16 +326,13 @@ class Walker:
 
     def pinned(self) -> dict[int, list[int]]:
         """Return the nodes of what is pinned and was reached, and the nodes that refer to each."""
-        found = {}
-        for key, referrers in self.referrers.items():
-            node = self.index.get(key, -1)
-            if (
-                node >= 0
-                and self.graph.entered[node]
-                and self.graph.phase[node] != WalkPhase.HIDDEN
-            ):
-                found[node] = referrers
-        return found
+        graph = self.graph
+        found = {self.index.get(key, -1): referrers for key, referrers in self.referrers.items()}
+        return {
+            node: referrers
+            for node, referrers in found.items()
+            if node >= 0 and graph.entered[node] and graph.phase[node] != WalkPhase.HIDDEN
+        }
 
     def _follow(self, node: int, target: object) -> None:
         graph = self.graph
@@ -372,25 +369,8 @@ def _key(value: object) -> int:
     return value.key | 1 if type(value) is Memory else id(value)
 
 
-def _first_filled(queues: Sequence[deque[int]]) -> deque[int] | None:
-    for queue in queues:
-        if queue:
-            return queue
-    return None
-
-
-def _reference_counts(values: list[object]) -> list[int]:
-    return [sys.getrefcount(value) for value in values]
-
-
 def _has_long_chain(successors: list[list[int]], graph: set[int]) -> bool:
-    """Return whether some autograd nodes in a row are too many.
-
-    Args:
-        successors: by node, the nodes it leads to.
-        graph: the autograd nodes among them.
-
-    """
+    """Return whether some autograd nodes, those of ``graph``, are too many in a row."""
     length: dict[int, int] = {}
     return any(_is_deep(start, successors, graph, length) for start in sorted(graph))
 
@@ -434,10 +414,7 @@ class _Extent:
 def settle_extents(graph: Any, exported: Callable[[object], tuple[int, int]]) -> None:
     """Give foreign memory to whom it belongs, and tell what is no private memory.
 
-    Args:
-        graph: what was walked; changed in place.
-        exported: returns address and size of the memory that an object owns and lends.
-
+    The graph is changed in place; ``exported`` returns address and size of what an object lends.
     """
     extents = [
         _Extent(value, node)

@@ -37,7 +37,7 @@ from leakscope.heap.adapters.tensor import (
     tensor_memory,
     wrapped_by,
 )
-from leakscope.heap.anatomy import Sizes, dict_of, header_bytes, mro_of
+from leakscope.heap.anatomy import Sizes, class_dict, header_bytes, mro
 from leakscope.model.errors import ours
 
 
@@ -124,21 +124,21 @@ class EdgeReader:
         return found
 
     def _study(self, kind: type) -> TypeFacts:
-        mro = mro_of(kind)
+        bases = mro(kind)
         access = self.access
-        tensor = access is not None and _has(mro, access.tensor)
-        node = node_facts(mro) if access is not None and not tensor else None
+        tensor = access is not None and _has(bases, access.tensor)
+        node = node_facts(bases) if access is not None and not tensor else None
         return TypeFacts(
-            rank=_rank(mro, node, self._late),
+            rank=_rank(bases, node, self._late),
             tensor=tensor,
-            parameter=access is not None and _has(mro, access.parameter),
-            has_storage=tensor and access is not None and _has_storage(mro, access),
-            plain=tensor and access is not None and _has_plain_dispatch(mro, access),
-            payload=Payload.NONE if tensor else self._payload(kind, mro),
+            parameter=access is not None and _has(bases, access.parameter),
+            has_storage=tensor and access is not None and _has_storage(bases, access),
+            plain=tensor and access is not None and _has_plain_dispatch(bases, access),
+            payload=Payload.NONE if tensor else self._payload(kind, bases),
             node=node,
             saved=is_saved_variable(kind),
-            dict=_has(mro, dict),
-            mark=next((i for i, m in enumerate(self._marked) if _has(mro, m)), -1),
+            dict=_has(bases, dict),
+            mark=next((i for i, m in enumerate(self._marked) if _has(bases, m)), -1),
         )
 
     def _payload(self, kind: type, mro: tuple[type, ...]) -> Payload:
@@ -188,12 +188,8 @@ class EdgeReader:
     def referents(self, value: object, *, everything: bool) -> list[object]:
         """Return what an object keeps alive; a :class:`Memory` stands for what is no object.
 
-        The autograd node that made a tensor is not among them: see :meth:`maker`.
-
-        Args:
-            value: the object.
-            everything: also the globals of functions and frames.
-
+        The autograd node that made a tensor is not among them: see :meth:`maker`. With
+        ``everything`` the globals of functions and frames are.
         """
         facts = self.facts(value)
         found = [r for r in gc.get_referents(value) if id(r) not in _NOTHING]
@@ -293,10 +289,7 @@ class EdgeReader:
         return storage
 
     def gradient(self, tensor: object) -> object:
-        """Return the gradient of a leaf, or of a tensor with ``retain_grad()``.
-
-        Of other tensors asking would warn.
-        """
+        """Return the gradient of a leaf or with ``retain_grad()``: of others asking would warn."""
         access = self.access
         if access is None or not self.reads_autograd:
             return None
@@ -349,7 +342,7 @@ def _has_storage(mro: tuple[type, ...], access: TensorAccess) -> bool:
 
 def _has_plain_dispatch(mro: tuple[type, ...], access: TensorAccess) -> bool:
     for base in mro:
-        dispatch = dict_of(base).get("__torch_dispatch__")
+        dispatch = class_dict(base).get("__torch_dispatch__")
         if dispatch is not None:
             return _unwrapped(dispatch) is _unwrapped(access.plain_dispatch)
     return True

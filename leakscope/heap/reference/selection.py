@@ -164,7 +164,6 @@ class RetainedSizes:
 
 
 def _reached_sums(graph: Graph, own: list[int]) -> list[int]:
-    """Add up the bytes of every node and of those below it in the tree of names."""
     sums = list(own)
     for node in reversed(graph.order):
         if graph.parent[node] >= 0:
@@ -183,7 +182,6 @@ class Relations:
     unread: dict[str, list[int]] = field(default_factory=dict)
     """By device and node, what of the retained bytes can't be read."""
     outline: Any = None
-    """The graph without its objects."""
 
     def unused(self, node: int) -> int:
         """Return how much of what a node retains can't be read."""
@@ -195,12 +193,8 @@ Relate = Callable[[Any, RetainedSizes, set[int]], Relations]
 
 
 def answer(walker: Any, relate: Relate | None) -> dict[str, Any]:
-    """Return the columns of a ``WalkResult`` without times.
-
-    Args:
-        walker: whose walk is over.
-        relate: finds what the fallback doesn't.
-
+    """Return the columns of a ``WalkResult`` without times; ``relate`` finds what the fallback
+    doesn't.
     """
     graph, request, pinned = walker.graph, walker.request, walker.pinned()
     retained = RetainedSizes(graph)
@@ -288,7 +282,6 @@ def _nameable(graph: Graph, node: int, request: Any) -> bool:
 
 
 def _lineage(graph: Graph, nodes: Iterable[int]) -> set[int]:
-    """Return nodes and all their ancestors."""
     found: set[int] = set()
     for node in nodes:
         above = node
@@ -299,7 +292,6 @@ def _lineage(graph: Graph, nodes: Iterable[int]) -> set[int]:
 
 
 def _in_order(graph: Graph, named: set[int]) -> list[int]:
-    """Return nodes, parents first."""
     is_deep = any(graph.depth[node] >= _MOST_DEPTH for node in named)
     entered = {node: at for at, node in enumerate(graph.order)} if is_deep else {}
 
@@ -433,10 +425,7 @@ def _phase_bytes(graph: Graph, phase: WalkPhase) -> int:
 def immediate_dominators(
     successors: Sequence[Sequence[int]], root: int
 ) -> tuple[list[int], list[int]]:
-    """Return each node's immediate dominator and the nodes that were reached, in preorder.
-
-    The dominator is -1 for the root and for what it does not reach.
-    """
+    """Return each node's dominator, or -1, and the nodes that were reached, in preorder."""
     order, parent = _preorder(successors, root)
     number = {node: i for i, node in enumerate(order)}
     predecessors: list[list[int]] = [[] for _ in order]
@@ -463,7 +452,6 @@ def retained_sums(dominators: Sequence[int], order: Sequence[int], own: Sequence
 
 
 def _preorder(successors: Sequence[Sequence[int]], root: int) -> tuple[list[int], list[int]]:
-    """Return nodes in depth-first order and the position of each one's parent in that order."""
     order, parent = [root], [0]
     seen = {root}
     stack = [(0, iter(successors[root]))]
@@ -521,12 +509,7 @@ def tensor_columns(
 ) -> dict[str, list[int]]:
     """Return the columns of ``Tensors``: every tensor that was reached, with its storage.
 
-    Args:
-        graph: what was walked.
-        devices: their names, the host first.
-        position: the place of each named node in the answer.
-        chosen: the selected nodes.
-
+    ``position`` is the place of each named node in the answer; the host is the first device.
     """
     names = ("storage", "nbytes", "device", "holder", "root", "mark", "flags", "address")
     columns: dict[str, list[int]] = {name: [] for name in names}

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, overload
+from typing import Generic, NamedTuple, TypeVar, overload
 
 from leakscope.heap import contents
 from leakscope.heap.row_details import reached_bytes, total_bytes
@@ -25,30 +25,34 @@ from leakscope.model.text import human_bytes, plural
 _PLACES = {"host": "in host memory", SHARED: "in shared memory", FILE: "in mapped files"}
 
 
-class Rows(Printed, Sequence[CensusRow]):
-    """Rows in a sequence; see :class:`~leakscope.model.census.CensusRow` for what each tells."""
+T = TypeVar("T")
 
-    def __init__(self, rows: Sequence[CensusRow], title: str, notes: Sequence[str] = ()) -> None:
+
+class _Answers(Printed, Sequence[T], Generic[T]):
+    def __init__(self, rows: Sequence[T], title: str) -> None:
         self._rows = tuple(rows)
         self._title = title
-        self._notes = tuple(notes)
 
     @overload
-    def __getitem__(self, index: int) -> CensusRow: ...
+    def __getitem__(self, index: int) -> T: ...
 
     @overload
-    def __getitem__(self, index: slice) -> tuple[CensusRow, ...]: ...
+    def __getitem__(self, index: slice) -> tuple[T, ...]: ...
 
-    def __getitem__(self, index: int | slice) -> CensusRow | tuple[CensusRow, ...]:
+    def __getitem__(self, index: int | slice) -> T | tuple[T, ...]:
         return self._rows[index]
 
     def __len__(self) -> int:
         return len(self._rows)
 
+
+class Rows(_Answers[CensusRow]):
+    """Rows in a sequence; see :class:`~leakscope.model.census.CensusRow` for what each tells."""
+
     def page(self) -> AnswerPage:
         """Return the rows as a table."""
         tables = [rows_table(self._rows)] if self._rows else []
-        return AnswerPage(self._title, tables=tables, notes=self._notes)
+        return AnswerPage(self._title, tables=tables)
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,7 +62,6 @@ class Tree(Printed):
     row: CensusRow | None
     """None above all names."""
     children: tuple[Tree, ...]
-    """The heaviest first."""
     omitted: int = 0
     """Rows below this one that are not among the children or below them."""
     omitted_bytes: int = 0
@@ -123,24 +126,8 @@ class TypeRow:
         return self.bytes + sum(self.payload_bytes.values())
 
 
-class Types(Printed, Sequence[TypeRow]):
+class Types(_Answers[TypeRow]):
     """Types in a sequence, the heaviest first."""
-
-    def __init__(self, rows: Sequence[TypeRow], title: str) -> None:
-        self._rows = tuple(rows)
-        self._title = title
-
-    @overload
-    def __getitem__(self, index: int) -> TypeRow: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> tuple[TypeRow, ...]: ...
-
-    def __getitem__(self, index: int | slice) -> TypeRow | tuple[TypeRow, ...]:
-        return self._rows[index]
-
-    def __len__(self) -> int:
-        return len(self._rows)
 
     def page(self) -> AnswerPage:
         """Return the types as a table."""
@@ -228,12 +215,11 @@ def row_columns(rows: Sequence[CensusRow], *, paths: bool = True) -> RowColumns:
     if any(items(row) is not None for row in rows):
         found.append((Column("items", optional=True), lambda row: count(items(row))))
     if any(row.graph_nodes for row in rows):
-        found.append((Column("graph", optional=True), _graph_nodes))
+        found.append((Column("graph", optional=True), lambda row: count(row.graph_nodes or None)))
     found.append((Column("type", number=False, flexible=True), lambda row: type_cell(row.type)))
-    columns = [column for column, _ in found]
     if paths:
-        found.append((Column("name", number=False, repeats=True), _name))
-        columns.append(found[-1][0])
+        found.append((Column("name", number=False, repeats=True), lambda row: AnswerCell(row.name)))
+    columns = [column for column, _ in found]
     last = Column("path" if paths else "name", number=False, flexible=True)
     return RowColumns([*columns, last], [fill for _, fill in found])
 
@@ -310,14 +296,6 @@ def _on_device(device: str) -> Callable[[CensusRow], AnswerCell]:
 
 def _shared(row: CensusRow) -> AnswerCell:
     return _or_empty(sum(row.shared_bytes.values()))
-
-
-def _graph_nodes(row: CensusRow) -> AnswerCell:
-    return count(row.graph_nodes or None)
-
-
-def _name(row: CensusRow) -> AnswerCell:
-    return AnswerCell(row.name)
 
 
 def _or_empty(amount: int) -> AnswerCell:
@@ -440,7 +418,7 @@ def changes(
     grew = [change for change in both if _direction(change) > 0]
     shrank = [change for change in both if _direction(change) < 0]
     for part in (appeared, grew, shrank, vanished):
-        part.sort(key=_greatest_first)
+        part.sort(key=lambda change: (-abs(change.bytes), change.path))
     return appeared, grew, shrank, vanished
 
 
@@ -459,10 +437,6 @@ def type_changes(before: Iterable[TypeRow], after: Iterable[TypeRow]) -> list[Ty
 def _direction(change: RowChange) -> int:
     """Where the bytes are the same, as after an item was replaced, the items tell."""
     return change.bytes or change.items or change.count
-
-
-def _greatest_first(change: RowChange) -> tuple[int, str]:
-    return (-abs(change.bytes), change.path)
 
 
 def _bytes(row: CensusRow | None) -> int:

@@ -130,17 +130,9 @@ def reachability_of(
 ) -> Reachability:
     """Return where an object stands now.
 
-    Args:
-        obj: the object.
-        project_root: the folder of the user's own code.
-        engine: ``native`` or ``reference``; the faster one by default.
-        ignoring: names for the object itself that don't count, such as the variable in the call.
-        human: prefer names that live long to the variables of running functions. These then keep
-            nothing alive that has another name.
-
-    Raises:
-        LookupError: a name in ``ignoring`` is no name of the object.
-
+    Names of the object in ``ignoring`` don't count; LookupError where one is none. With ``human``
+    names that live long go before the variables of running functions, which then keep nothing alive
+    that has another name.
     """
     ownership = Ownership(project_root)
     definitions = Definitions(ownership)
@@ -163,8 +155,6 @@ def reachability_of(
 
 
 class _ReachabilityReader:
-    """Reads the answer of a walk about one object."""
-
     def __init__(
         self, result: WalkResult, roots: Roots, maker: RowMaker, namespaces: set[int]
     ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -26,7 +26,7 @@ from leakscope.heap.pausing import at_rest
 from leakscope.heap.roles import Roles
 from leakscope.heap.roots import Roots, find_roots, walk_request
 from leakscope.heap.row_details import reached_bytes
-from leakscope.heap.rows import Draft, RowMaker
+from leakscope.heap.rows import RowMaker
 from leakscope.heap.snapshots.answers import (
     Difference,
     Holding,
@@ -157,7 +157,7 @@ class Snapshot(Printed):
             raise TypeError(
                 "a name is text, such as 'trainer.history'; for an object ask path_to()"
             )
-        for spoken in (_path, _name, _dotted, _from_variable):
+        for spoken in _SPOKEN:
             found = [row for row in self.rows if spoken(row) in (name, _INDEX.sub("[*]", name))]
             if len(found) == 1:
                 return found[0]
@@ -167,7 +167,7 @@ class Snapshot(Printed):
                     f"{name!r} stands for several rows; say which by its path: {paths}"
                 )
         known = dict.fromkeys(
-            spoken(row) for spoken in (_from_variable, _name) for row in self.rows
+            spoken(row) for spoken in (_SPOKEN[-1], _SPOKEN[1]) for row in self.rows
         )
         raise LookupError(
             f"no row is called {name!r}{_near(name, known)}; a name has a row where its objects "
@@ -223,7 +223,8 @@ class Snapshot(Printed):
         _check_number(n, "n")
         if by not in ("bytes", "count"):
             raise ValueError(f"by is 'bytes' or 'count', not {by!r}")
-        rows = sorted(self.type_rows, key=_fewest_last) if by == "count" else self.type_rows
+        most = sorted(self.type_rows, key=lambda row: (-row.count, row.type))
+        rows = most if by == "count" else self.type_rows
         title = f"The {min(n, len(rows))} biggest of {len(rows)} types by {by}"
         return Types(rows[:n], title)
 
@@ -364,7 +365,7 @@ class Snapshot(Printed):
 
 def _tree(row: CensusRow | None, children: dict[str, list[CensusRow]], depth: int, n: int) -> Tree:
     path = row.path if row is not None else ""
-    below = sorted(children.get(path, []), key=_reached_most)
+    below = sorted(children.get(path, []), key=lambda row: (-reached_bytes(row), row.path))
     shown = below[:n] if depth else []
     rest = below[len(shown) :]
     return Tree(
@@ -375,28 +376,13 @@ def _tree(row: CensusRow | None, children: dict[str, list[CensusRow]], depth: in
     )
 
 
-def _reached_most(row: CensusRow) -> tuple[int, str]:
-    return (-reached_bytes(row), row.path)
-
-
-def _fewest_last(row: TypeRow) -> tuple[int, str]:
-    return (-row.count, row.type)
-
-
-def _path(row: CensusRow) -> str:
-    return row.path
-
-
-def _name(row: CensusRow) -> str:
-    return row.name
-
-
-def _dotted(row: CensusRow) -> str:
-    return row.path.replace("·", ".")
-
-
-def _from_variable(row: CensusRow) -> str:
-    return row.path.partition("·")[2].replace("·", ".")
+_SPOKEN: tuple[Callable[[CensusRow], str], ...] = (
+    lambda row: row.path,
+    lambda row: row.name,
+    lambda row: row.path.replace("·", "."),
+    lambda row: row.path.partition("·")[2].replace("·", "."),
+)
+"""What a person may call a row: its path, its name, the path with dots, without the function."""
 
 
 def _near(name: str, known: Iterable[str]) -> str:
@@ -469,7 +455,13 @@ def snapshot(
 def _taken(options: Options, engine: str | None, ownership: Ownership) -> Snapshot:
     definitions = Definitions(ownership)
     roots = find_roots(ownership, definitions, full=options.full)
-    result = _walked(roots, options, engine)
+    request = replace(
+        walk_request(roots, full=options.full),
+        cutoff_bytes=options.least_bytes,
+        max_selected=options.most_objects,
+        count_types=True,
+    )
+    result = walk(request, engine=engine)
     maker = RowMaker(result, roots, ownership, definitions)
     roles = Roles(result, maker)
     return Snapshot(
@@ -488,25 +480,15 @@ def _taken(options: Options, engine: str | None, ownership: Ownership) -> Snapsh
     )
 
 
-def _walked(roots: Roots, options: Options, engine: str | None) -> WalkResult:
-    request = replace(
-        walk_request(roots, full=options.full),
-        cutoff_bytes=options.least_bytes,
-        max_selected=options.most_objects,
-        count_types=True,
-    )
-    return walk(request, engine=engine)
-
-
 def _rows(result: WalkResult, roots: Roots, maker: RowMaker, roles: Roles) -> tuple[CensusRow, ...]:
     made = maker.drafts(among=_heavy(result.nodes, roots))
-    drafts = [draft for draft in made if maker.reached(draft) >= _least(maker, draft)]
+    drafts = [
+        draft
+        for draft in made
+        if maker.is_user(draft.first) or maker.reached(draft) >= _LIBRARY_BYTES
+    ]
     rows = [maker.row(draft, roles.of_draft) for draft in drafts]
     return tuple(sorted(rows, key=lambda row: (not row.user, -reached_bytes(row), row.path)))
-
-
-def _least(maker: RowMaker, draft: Draft) -> int:
-    return 0 if maker.is_user(draft.first) else _LIBRARY_BYTES
 
 
 def _heavy(nodes: Nodes, roots: Roots) -> list[bool]:

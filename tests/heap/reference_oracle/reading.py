@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leakscope.heap.adapters.buffers import Memory
-from leakscope.heap.anatomy import mro_of
+from leakscope.heap.anatomy import mro
 from leakscope.heap.reference.edges import EdgeReader, Payload
 from reference_oracle.buffers import (
     arrow_memory,
@@ -38,7 +38,7 @@ class FullReader(EdgeReader):
         found = super().referents(value, everything=everything)
         if self._is_of(value, self.known.text_buffer):
             found += text_pieces(value)
-        elif self._is_plain(value) and is_of_arrow(mro_of(type(value)), self.known):
+        elif self._is_plain(value) and is_of_arrow(mro(type(value)), self.known):
             found += arrow_memory(value, self.known)
         return found
 
@@ -46,7 +46,7 @@ class FullReader(EdgeReader):
         """Say whether an object is of a kind, by identity: no metaclass is called."""
         if kind is None or not self._is_plain(value):
             return False
-        return any(base is kind for base in mro_of(type(value)))
+        return any(base is kind for base in mro(type(value)))
 
     def _is_plain(self, value: object) -> bool:
         facts = self.facts(value)

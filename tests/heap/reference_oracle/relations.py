@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from leakscope.heap.anatomy import mro_of
+from leakscope.heap.anatomy import mro
 from leakscope.heap.reference.edges import Rank
 
 _LONGEST_CIRCLE = 64
@@ -198,4 +198,4 @@ def _gathers(kind: type) -> bool:
 
     Compared by identity: no metaclass is called.
     """
-    return any(base is gathering for base in mro_of(kind) for gathering in (list, dict, set, deque))
+    return any(base is gathering for base in mro(kind) for gathering in (list, dict, set, deque))
