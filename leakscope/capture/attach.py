@@ -76,7 +76,6 @@ class AttachError(LeakscopeError):
     def __init__(self, message: str, *, slug: str = "no-attach", may_watch: bool = False) -> None:
         super().__init__(message, slug=slug)
         self.may_watch = may_watch
-        """Whether the process can be watched from outside all the same."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,6 @@ class Target:
     version: tuple[int, int] | None = None
     """Of its Python; None where its files don't tell."""
     interpreter: str = ""
-    """The file that its interpreter's functions are in."""
     is_musl: bool = False
     shares_files: bool = True
     """Whether it sees leakscope's files where they are here."""
@@ -122,12 +120,7 @@ class Target:
 
 
 def look_at(pid: int) -> Target:
-    """Return what a process is.
-
-    Raises:
-        AttachError: nothing can be recorded in it; says what is in the way and what to do.
-
-    """
+    """Return what a process is; raises AttachError, with what is in the way and what to do."""
     if not sys.platform.startswith("linux"):
         raise AttachError("Attaching works on Linux; elsewhere begin with `leakscope run`.")
     status = status_of(pid)
@@ -161,7 +154,6 @@ def look_at(pid: int) -> Target:
 
 
 def _require_rights(pid: int, status: dict[str, str]) -> None:
-    """See whether the kernel lets this process be traced by us; say why where it doesn't."""
     try:
         with Path(f"/proc/{pid}/mem").open("rb"):
             return
@@ -294,7 +286,6 @@ def _is_public(file: Path) -> bool:
 
 
 def _require_means(target: Target) -> None:
-    """See whether there is a way in."""
     pid = target.pid
     if target.version is not None and target.version >= REMOTE_EXEC:
         if _forbids_remote_debugging(pid):
@@ -328,8 +319,7 @@ class Attachment:
     def __init__(self, target: Target) -> None:
         self.target = target
         # Held open: what lies there can be read when the process and its mounts are gone.
-        self._place = _open_place(target)
-        self._folder = _make_folder(target, Path(f"/proc/self/fd/{self._place}"))
+        self._place, self._folder = _make_folder(target)
         self._keeper = (self._folder / visit.KEEPER).open("wb")
         fcntl.flock(self._keeper, fcntl.LOCK_EX)
         self._gone = _watcher_of(target.pid)
@@ -344,9 +334,7 @@ class Attachment:
     ) -> dict[str, Any]:
         """Start recording in the process; return where, and what its Python is.
 
-        Raises:
-            AttachError: it doesn't, and nothing is left behind.
-
+        Raises AttachError where it doesn't, and nothing is left behind.
         """
         package = self._package()
         if not self.target.shares_user:
@@ -374,7 +362,6 @@ class Attachment:
             raise
 
     def _await_start(self) -> dict[str, Any]:
-        """Return what the visitor says once it records."""
         pid = self.target.pid
         until = time.monotonic() + START_SECONDS
         while True:
@@ -384,7 +371,7 @@ class Attachment:
             if state:
                 return state
             if self._gone():
-                raise AttachError(f"Process {pid} ended meanwhile.", slug="no-process")
+                raise _ended(pid)
             if time.monotonic() > until:
                 raise AttachError(
                     f"Process {pid} hasn't begun to record within {START_SECONDS:.0f} s; it was "
@@ -394,11 +381,7 @@ class Attachment:
 
     def state(self) -> dict[str, Any]:
         """Return what the visitor says of itself."""
-        try:
-            state: dict[str, Any] = json.loads((self._folder / visit.STATE).read_text())
-        except (OSError, ValueError):
-            return {}
-        return state
+        return _state_in(self._folder)
 
     @property
     def is_over(self) -> bool:
@@ -416,13 +399,7 @@ class Attachment:
         )
 
     def fetch(self, run: Path, otherwise: Path) -> Path:
-        """Return where the run lies; brought here first where the process wrote it elsewhere.
-
-        Args:
-            run: where the process has it.
-            otherwise: where to bring it; a folder that doesn't exist, or an empty one.
-
-        """
+        """Return where the run lies; one written elsewhere is brought to ``otherwise``."""
         if self.target.shares_user:
             return run
         shutil.copytree(
@@ -450,16 +427,14 @@ class Attachment:
         except DebuggerError as fault:
             if self._withdraw():
                 if self._gone():
-                    raise AttachError(
-                        f"Process {pid} ended meanwhile.", slug="no-process"
-                    ) from fault
+                    raise _ended(pid) from fault
                 raise AttachError(
                     f"Process {pid} can't be entered: {str(fault).rstrip('.')}.", may_watch=True
                 ) from fault
             return
         if not sent and self._withdraw():
             if self._gone():
-                raise AttachError(f"Process {pid} ended meanwhile.", slug="no-process")
+                raise _ended(pid)
             raise AttachError(
                 f"Process {pid} didn't reach a safe point within {patience:g} s: its main thread "
                 "is in a long call into C, or waits inside a library. Nothing is left behind; try "
@@ -515,7 +490,6 @@ class Attachment:
 
     @property
     def _inside(self) -> Path:
-        """The folder as the process sees it."""
         return Path("/tmp") / self._folder.name  # noqa: S108
 
     def _package(self) -> Path:
@@ -526,12 +500,11 @@ class Attachment:
         place = self._folder / "packages"
         place.mkdir()
         for name in ("leakscope", *_LIBRARIES):
-            _copy(own / name if name == "leakscope" else None, name, place)
+            _copy(own / name if name == "leakscope" else _place_of(name), place)
         _give(place, self.target.pid)
         return self._inside / "packages"
 
     def _places(self, package: Path) -> dict[str, str]:
-        """Return where each package lies that the process may not have."""
         here = (sys.version_info[0], sys.version_info[1])
         fits = self.target.version in (None, here)
         names = [name for name in _LIBRARIES if fits or name not in _COMPILED]
@@ -553,9 +526,7 @@ class Attachment:
 def request_detach(pid: int) -> bool:
     """End what another ``leakscope attach`` records in a process; return whether there was any.
 
-    Raises:
-        AttachError: it is another user's, or doesn't leave in time.
-
+    Raises AttachError where it is another user's, or doesn't leave in time.
     """
     status = status_of(pid)
     if not status:
@@ -570,42 +541,43 @@ def request_detach(pid: int) -> bool:
     for folder in folders:
         (folder / visit.STOP).touch()
     until = time.monotonic() + LEAVE_SECONDS
-    while any((folder / visit.CLAIMED).exists() and not _has_left(folder) for folder in folders):
+    until_left = [folder / visit.CLAIMED for folder in folders]
+    while any(
+        claimed.exists() and _state_in(claimed.parent).get("state") != "left"
+        for claimed in until_left
+    ):
         if time.monotonic() > until or not status_of(pid):
             raise AttachError(f"Process {pid} was asked to end its recording and hasn't yet.")
         time.sleep(POLL_S)
     return bool(folders)
 
 
-def _has_left(folder: Path) -> bool:
+def _state_in(folder: Path) -> dict[str, Any]:
     try:
-        return bool(json.loads((folder / visit.STATE).read_text()).get("state") == "left")
+        state: dict[str, Any] = json.loads((folder / visit.STATE).read_text())
     except (OSError, ValueError):
-        return False
+        return {}
+    return state
 
 
-def _open_place(target: Target) -> int:
+def _ended(pid: int) -> AttachError:
+    return AttachError(f"Process {pid} ended meanwhile.", slug="no-process")
+
+
+def _make_folder(target: Target) -> tuple[int, Path]:
+    """Return the folder of both sides in the process' ``/tmp``, and that place, opened."""
     try:
-        return os.open(target.root / "tmp", os.O_RDONLY | os.O_DIRECTORY)
+        place = os.open(target.root / "tmp", os.O_RDONLY | os.O_DIRECTORY)
+        prefix = f"{_PREFIX}{target.pid}-"
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=f"/proc/self/fd/{place}"))
     except OSError as fault:
-        raise _unspeakable(target, fault) from fault
-
-
-def _make_folder(target: Target, place: Path) -> Path:
-    try:
-        folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{target.pid}-", dir=place))
-    except OSError as fault:
-        raise _unspeakable(target, fault) from fault
+        raise AttachError(
+            f"Nothing can be written into /tmp of process {target.pid} ({fault.strerror}), through "
+            "which it would be spoken to.",
+            may_watch=True,
+        ) from fault
     _give(folder, target.pid)
-    return folder
-
-
-def _unspeakable(target: Target, fault: OSError) -> AttachError:
-    return AttachError(
-        f"Nothing can be written into /tmp of process {target.pid} ({fault.strerror}), through "
-        "which it would be spoken to.",
-        may_watch=True,
-    )
+    return place, folder
 
 
 def _give(path: Path, pid: int) -> None:
@@ -619,7 +591,6 @@ def _give(path: Path, pid: int) -> None:
 
 
 def _place_of(name: str) -> Path | None:
-    """Return the folder or file that a package of ours is."""
     spec = find_spec(name)
     if spec is None or spec.origin is None:
         return None
@@ -627,8 +598,7 @@ def _place_of(name: str) -> Path | None:
     return origin.parent if spec.submodule_search_locations else origin
 
 
-def _copy(found: Path | None, name: str, place: Path) -> None:
-    source = found or _place_of(name)
+def _copy(source: Path | None, place: Path) -> None:
     if source is None:
         return
     if source.is_dir():

@@ -47,7 +47,6 @@ class Costs:
     slowed: float = 1.0
     """How many times longer measuring takes than it works: others use the processors meanwhile."""
     is_sealed: bool = False
-    """Whether the next full census goes on from a seal."""
 
     def __init__(self, blocks: Callable[[], int] = sys.getallocatedblocks) -> None:
         self.seconds: dict[str, float] = {}
@@ -55,7 +54,6 @@ class Costs:
         self._blocks = blocks
         self._expected: dict[Due, float] = {}
         self._latest: deque[float] = deque(maxlen=3)
-        """Seconds of the latest censuses of the user's names."""
         self._focused = 0
         self._faded: dict[Due, float] = {}
         self._taken = self._worked = 0.0
@@ -66,17 +64,15 @@ class Costs:
         self.total += seconds
 
     def note(self, activity: str, seconds: float) -> None:
-        """Note time that the user requested, or that nobody waited for: it is reported, and not
-        charged to the budget.
-        """
+        """Note time that the user requested, or that nobody waited for: no budget pays it."""
         self.seconds[activity] = self.seconds.get(activity, 0.0) + seconds
 
     def sample(self, due: Due, seconds: float, objects: int | None = None) -> None:
         """Learn what a boundary of this kind has just cost as a whole.
 
-        The first census of the user's names includes work that is done only once, so the next one
-        is estimated from the number of objects instead. A census after imports is no measure
-        either, so the median of the last three counts.
+        The first census of the user's names includes work that is done once: the next one is
+        estimated from the number of objects. One after imports is no measure either: the median of
+        three counts.
         """
         if due is Due.CHECK:
             due, seconds = Due.WHOLE, max(0.0, seconds - self.expect(Due.FULL))
@@ -94,9 +90,7 @@ class Costs:
         self._faded.pop(due, None)
 
     def forget_names(self) -> None:
-        """Forget what censuses of the user's names took: while a program was set up they took in
-        what it imported, and those of its work don't.
-        """
+        """Forget what censuses of the user's names took while a program was set up and imported."""
         self._focused = 0
         self._latest.clear()
         self._expected.pop(Due.FOCUSED, None)
@@ -148,10 +142,7 @@ class Costs:
         return max(self._taken / max(self._worked, 1e-6), 1.0) if self._taken else 1.0
 
     def _foretell(self, due: Due) -> float:
-        """Guess by the size of the heap, or by a kind that was measured, what never was.
-
-        What is guessed by size takes longer where others use the processors meanwhile.
-        """
+        """Guess by the size of the heap, or by a kind that was measured, what never was."""
         if due is Due.CHECK:
             return self.expect(Due.FULL) + self.expect(Due.WHOLE)
         if due is Due.WHOLE:
@@ -217,17 +208,13 @@ class Pauses:
         self._most = most_seconds
         self.costs = costs
         self.postponed = 0
-        """How often a kind of boundary had to wait for its census because of the budget."""
         self.left_out = 0
         """Censuses that were not taken because each would have taken too long."""
         self.made_cheaper = 0
         """Censuses that looked at less for the same reason."""
 
     def allows(self, kind: Due) -> bool:
-        """Return whether a census of this kind may be taken here.
-
-        On a busy machine the program takes longer too: what a census waits for is no pause of it.
-        """
+        """Return whether a census of this kind may be taken here."""
         costs = self.costs
         is_first = not costs.has_measured or (kind is Due.WHOLE and not costs.knows(Due.WHOLE))
         # What a census that goes on from a seal takes is a rough guess until one was taken.
@@ -260,13 +247,9 @@ MOST_DOUBLINGS = 40
 
 
 def is_common(number: int, spacing_s: float, period_s: float) -> bool:
-    """Return whether an occurrence is one at which other ranks look too.
+    """Return whether occurrence ``number`` of a kind is one at which other ranks look too.
 
-    Args:
-        number: which occurrence of its kind, as all ranks count.
-        spacing_s: how far apart looks must be at least.
-        period_s: how far apart occurrences are.
-
+    Looks are ``spacing_s`` apart at least, occurrences ``period_s``.
     """
     return number % stride(spacing_s, period_s) == 0
 
@@ -302,25 +285,20 @@ class CensusPlan:
 
 
 def _marks(expected: int | None, *, dense: bool) -> Iterator[int]:
-    """Yield the batches of a phase after which a census lies, ascending."""
     evenly = [] if expected is None else [ceil(expected * part) for part in policy.FRACTIONS]
     if expected is not None and not dense:
         yield from sorted(set(evenly))
         return
     mark = 1
-    is_endless = expected is None and dense
     while expected is None or mark <= expected:
         yield from sorted({at for at in evenly if at <= mark} | {mark})
         evenly = [at for at in evenly if at > mark]
-        factor = (
-            4.0
-            if expected is not None
-            else 2.0
-            if not is_endless
-            else 1.5
-            if mark < policy.EARLY_MARKS
-            else 1.35
-        )
+        if expected is not None:
+            factor = 4.0
+        elif dense:
+            factor = 1.5 if mark < policy.EARLY_MARKS else 1.35
+        else:
+            factor = 2.0
         mark = max(mark + 1, int(mark * factor))
     yield from evenly
 

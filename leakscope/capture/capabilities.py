@@ -26,10 +26,7 @@ print_capabilities()"""
 
 
 def query_capabilities(patience_s: float = PATIENCE_S) -> dict[str, Any]:
-    """Return what :func:`print_capabilities` prints in a process of its own.
-
-    Where that failed, ``fault`` says why.
-    """
+    """Return what :func:`print_capabilities` prints in a process of its own, or a ``fault``."""
     root = str(Path(__file__).parents[2])
     # With NVML torch counts devices without waking them.
     environment = {**os.environ, "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}

@@ -26,7 +26,6 @@ from types import FrameType, FunctionType
 from typing import Any, NamedTuple
 
 STARTUP = os.path.join(os.path.dirname(__file__), "startup")  # noqa: PTH118, PTH120
-"""Folder of the start-up hook."""
 VARIABLE = "LEAKSCOPE_CHILD"
 """Carries a placement to a program that ``subprocess`` starts."""
 LIVED_S = 0.5
@@ -64,7 +63,6 @@ class ChildPlacement(NamedTuple):
     """From 1, in the order in which its parent started processes."""
     name: str = ""
     target: str = ""
-    """The function that it runs, or its command line."""
     start_method: str = ""
     """``fork``, ``spawn``, ``forkserver`` and the like, ``subprocess``, or ``os.fork``."""
     parent: int = 0
@@ -119,20 +117,11 @@ class ChildRecording:
         finally:
             self._turn.release()
 
-    @property
-    def has_begun(self) -> bool:
-        """Whether a recording goes on."""
-        return self._session is not None
-
     def end_task(self) -> None:
         """Called when a pool's worker has done what it was handed."""
         session = self._session
         if session is not None:
             session.end_task(self.calls)
-
-    def give_up(self) -> None:
-        """Begin nothing any more: the program records this process by itself."""
-        self._is_over = True
 
     def close(self, status: str, exit_code: int = 0, exception: str = "") -> None:
         """Record how the process ended; raises nothing, and no interrupt of the program's."""
@@ -177,7 +166,7 @@ class ChildRecording:
             latest = self._due + IMPORTING_S
             while not self._over.acquire(timeout=max(self._due - time.monotonic(), LOOKS_S)):
                 now = time.monotonic()
-                if now >= self._due and (now >= latest or not _is_importing(self._main)):
+                if now >= self._due and (now >= latest or not self._imports()):
                     self.begin()
                     return
         except BaseException:  # the interpreter is shutting down
@@ -186,6 +175,9 @@ class ChildRecording:
             _forget_this_thread()
             if self._ended.locked():
                 self._ended.release()
+
+    def _imports(self) -> bool:
+        return is_importing(sys._current_frames().get(self._main))
 
     def _close_at_exit(self) -> None:
         error = getattr(sys, "last_value", None)
@@ -198,25 +190,21 @@ class ChildRecording:
 
 
 _recording: ChildRecording | None = None
-"""Of this process, where it is a child."""
 
 
 def begin_pending() -> bool:
-    """Begin the recording of this process, if it is a child that waits; return whether it did.
-
-    A process that starts a recording itself shares the directory of the others.
-    """
+    """Begin the recording of this process, if it is a child that waits; return whether it did."""
     recording = _recording
-    if recording is None or recording._pid != os.getpid() or recording.has_begun:
+    if recording is None or recording._pid != os.getpid() or recording._session is not None:
         return False
     recording.begin()
-    return recording.has_begun
+    return recording._session is not None
 
 
 def give_up_pending() -> None:
     """Stop here: the process starts a recording itself."""
     if _recording is not None:
-        _recording.give_up()
+        _recording._is_over = True
 
 
 def run_recorded(place: ChildPlacement, process: Any, *args: Any, **kwargs: Any) -> Any:
@@ -238,14 +226,20 @@ def run_recorded(place: ChildPlacement, process: Any, *args: Any, **kwargs: Any)
         recording.close("completed" if is_plain else "exit", code if isinstance(code, int) else 1)
 
 
-class _Results:
-    """The queue into which a pool's worker puts its results: each is the end of a task."""
+class _Queue:
+    """A queue of a worker's, by which its tasks are counted."""
 
     def __init__(self, queue: Any, recording: ChildRecording) -> None:
         self._queue, self._recording = queue, recording
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._queue, name)
+
+
+class _Results(_Queue):
+    """The queue into which a pool's worker puts its results: each is the end of a task."""
+
     def put(self, result: object) -> None:
-        """Send a result, or raise what its queue raises."""
         try:
             self._queue.put(result)
         except BaseException as error:
@@ -253,18 +247,11 @@ class _Results:
             raise
         self._recording.end_task()
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._queue, name)
 
-
-class _Tasks:
+class _Tasks(_Queue):
     """The queue from which a worker takes its tasks: a pool hands out many calls at once."""
 
-    def __init__(self, queue: Any, recording: ChildRecording) -> None:
-        self._queue, self._recording = queue, recording
-
     def get(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the next task, or raise what its queue raises."""
         try:
             task = self._queue.get(*args, **kwargs)
         except BaseException as error:
@@ -273,15 +260,9 @@ class _Tasks:
         self._recording.calls = calls_of(task)
         return task
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._queue, name)
-
 
 def calls_of(task: object) -> int:
-    """Return how many calls of the program's function a task of a pool or an executor is.
-
-    ``Pool.map`` and ``Executor.map`` hand out several at once (``chunksize``).
-    """
+    """Return how many calls of the program's function a task of a pool or an executor is."""
     if type(task) is tuple and len(task) == _TASK_OF_POOL:
         function, arguments = task[2:4]
         pool = vars(sys.modules.get("multiprocessing.pool", sys))
@@ -304,9 +285,7 @@ _TASK_OF_POOL = 5
 
 
 def _count_tasks(process: Any, recording: ChildRecording) -> None:
-    """Have a worker of a ``multiprocessing.Pool`` report each finished task, and one of an executor
-    of how many calls each is.
-    """
+    """Have a pool's worker report each finished task, an executor's how many calls each is."""
     args = getattr(process, "_args", ())
     if type(args) is not tuple or len(args) < 2:
         return
@@ -345,8 +324,12 @@ class ChildHooks:
         """
         global _hooks
         arrivals: dict[str, Callable[[Any], None]] = {
-            "multiprocessing.process": self._follow_processes,
-            "subprocess": self._follow_programs,
+            "multiprocessing.process": lambda module: self._patch(
+                module.BaseProcess, "start", self._wrap_start
+            ),
+            "subprocess": lambda module: self._patch(
+                module.Popen, "_execute_child", self._wrap_execute
+            ),
         }
         for name, follow in list(arrivals.items()):
             module = sys.modules.get(name)
@@ -376,10 +359,6 @@ class ChildHooks:
         if _hooks is self:
             _hooks = None
 
-    def follow(self, place: ChildPlacement) -> None:
-        """Have later children record in another directory."""
-        self.place = place
-
     @property
     def is_live(self) -> bool:
         """Whether this is the process that they were installed in."""
@@ -390,22 +369,12 @@ class ChildHooks:
         self._pid, self._count = os.getpid(), 0
         self.place = place
 
-    def count_fork(self) -> None:
-        """Count in the parent what :func:`_forked` has counted in the child alone."""
-        self._count += self.is_live
-
     def next(self, **facts: Any) -> ChildPlacement | None:
         """Return where the next child records; None where it is one of very many."""
         self._count += 1
         if self._count > FIRST_RECORDED and self._count & (self._count - 1):
             return None
         return self.place._replace(number=self._count, parent=self._pid, **facts)
-
-    def _follow_processes(self, module: Any) -> None:
-        self._patch(module.BaseProcess, "start", self._wrap_start)
-
-    def _follow_programs(self, module: Any) -> None:
-        self._patch(module.Popen, "_execute_child", self._wrap_execute)
 
     def _patch(self, owner: type, name: str, wrap: Callable[[Any], Any]) -> None:
         original = owner.__dict__.get(name)
@@ -431,7 +400,6 @@ class ChildHooks:
         return start
 
     def _mark(self, process: Any) -> bool:
-        """Put the stand-in on a process object that is about to be started."""
         from leakscope.model.errors import ours
 
         try:
@@ -465,7 +433,6 @@ class ChildHooks:
         return _execute_child
 
     def _with_hook(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the arguments of ``Popen._execute_child`` with the hook in the environment."""
         from leakscope.model.errors import ours
 
         try:
@@ -474,7 +441,8 @@ class ChildHooks:
             if shell or VARIABLE in known or b"PYTHONPATH" in known:
                 return args
             command = _words(words)
-            if not (_is_this_python(command, executable, known) or _starts_workers(command)):
+            program = os.path.basename(command[0]) if command else ""  # noqa: PTH119
+            if program not in _STARTS_WORKERS and not _is_this_python(command, executable, known):
                 return args
             place = self.next(start_method="subprocess", name=_short(command))
             if place is None:
@@ -519,7 +487,7 @@ def _listen_for_forks() -> None:
 
 def _count_fork() -> None:
     if _hooks is not None and _thread.get_ident() not in _starting:
-        _hooks.count_fork()
+        _hooks._count += _hooks.is_live  # what `_forked` has counted in the child alone
 
 
 def _pause_for_fork() -> None:
@@ -560,7 +528,6 @@ def _forked() -> None:
 
 
 def _adopt(place: ChildPlacement) -> None:
-    """Record this child's own children, too, from its start."""
     if _hooks is not None:
         _hooks.adopt(place)  # they were inherited
         return
@@ -588,8 +555,8 @@ def _hide_frame(error: BaseException) -> None:
         error.__traceback__ = error.__traceback__.tb_next
 
 
-def _is_importing(thread: int) -> bool:
-    frame: FrameType | None = sys._current_frames().get(thread)
+def is_importing(frame: FrameType | None) -> bool:
+    """Return whether code runs inside an import."""
     while frame is not None:
         if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
             return True
@@ -598,7 +565,6 @@ def _is_importing(thread: int) -> bool:
 
 
 def _forget_this_thread() -> None:
-    """Hide this thread from the lists of :mod:`threading`."""
     threading = sys.modules.get("threading")
     active = getattr(threading, "_active", {})
     if type(active.get(_thread.get_ident())).__name__ == "_DummyThread":
@@ -611,7 +577,6 @@ def _module_of(target: object) -> str:
 
 
 def _described(process: Any, target: object) -> str:
-    """Return what a process runs: a function, or the class of the process that has a run()."""
     args = getattr(process, "_args", ())
     if _module_of(target) == "torch.multiprocessing.spawn" and args and callable(args[0]):
         target = args[0]  # its own wrapper gets what the user runs
@@ -672,10 +637,6 @@ _STARTS_WORKERS = frozenset({"raylet"})
 """Programs that are no Python, and start the workers of a library with their own environment."""
 
 
-def _starts_workers(command: Sequence[str]) -> bool:
-    return bool(command) and os.path.basename(command[0]) in _STARTS_WORKERS  # noqa: PTH119
-
-
 def _first_line(path: str) -> list[str]:
     """Return the interpreter of a script and its options; empty where it is none."""
     with open(path, "rb") as stream:  # noqa: PTH123
@@ -694,7 +655,6 @@ def _is_isolated(words: Sequence[str]) -> bool:
 
 
 def _short(command: Sequence[str]) -> str:
-    """Return what a command runs, without the interpreter and its options."""
     words = list(command)
     if os.path.realpath(words[0]) == os.path.realpath(sys.executable):
         words = words[1:]
@@ -706,6 +666,5 @@ def _short(command: Sequence[str]) -> str:
 
 
 def _program() -> str:
-    """Return the command line of this process, as it was typed."""
     words = list(getattr(sys, "orig_argv", None) or sys.argv)
     return " ".join([os.path.basename(words[0]), *words[1:]])[:LONGEST_NAME] if words else ""  # noqa: PTH119

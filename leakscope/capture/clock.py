@@ -17,9 +17,9 @@ import os
 import sys
 import weakref
 from collections.abc import Callable
-from types import FrameType
 
 from leakscope.capture import policy
+from leakscope.capture.children import is_importing
 from leakscope.capture.unobservable import changes_graphs
 from leakscope.heap.pausing import frames_of_other_threads, is_collecting, keeping_lock
 
@@ -29,13 +29,8 @@ _WARNS_OF_FORKS = sys.version_info >= (3, 12)
 class BoundaryClock:
     """Calls ``reach`` from a thread of its own, as long as the program reaches no boundary.
 
-    Args:
-        reach: Reaches a boundary; called with no lock of ours held.
-        idle: Seconds since the program reached one by itself.
-        now: Seconds since the recording began.
-        patience: Seconds without a boundary of the program's after which one is made; the
-            policy's by default.
-
+    That is, when ``idle()`` seconds since one are more than ``patience``, by default the policy's;
+    ``now()`` are seconds since the recording began. ``reach`` is called with no lock of ours held.
     """
 
     def __init__(
@@ -52,7 +47,6 @@ class BoundaryClock:
         self._next = 0.0
         self._waited_since = 0.0
         self.on_wake: list[Callable[[], object]] = []
-        """Called each time that the thread wakes, whether a boundary is due or not."""
 
     def start(self) -> None:
         """Begin to watch the time, in this thread's process."""
@@ -83,8 +77,8 @@ class BoundaryClock:
         if now < self._next or self._idle() < self._patience:
             self._waited_since = now
             return
-        is_importing, waits = keeping_lock(self._look_at_threads)
-        if now < policy.TIME_SETUP_SECONDS and is_importing:
+        imports, waits = keeping_lock(self._look_at_threads)
+        if now < policy.TIME_SETUP_SECONDS and imports:
             # A program that imports is being set up: what it holds is neither work nor growth.
             self._waited_since, self._next = now, now + policy.TIME_SPACING_SECONDS
             return
@@ -95,10 +89,9 @@ class BoundaryClock:
         self._reach()
 
     def _look_at_threads(self) -> tuple[bool, bool]:
-        """Return whether the main thread imports, and whether a census had to wait."""
         frames = frames_of_other_threads()
         waits = is_collecting() or changes_graphs(frames)
-        return _is_importing(frames.get(self._main)), waits
+        return is_importing(frames.get(self._main)), waits
 
 
 class CostClock:
@@ -117,21 +110,16 @@ class CostClock:
 
 
 class _Signal:
-    """Ends a thread, and tells when it has ended."""
-
     def __init__(self) -> None:
         self._sent, self._ended = _thread.allocate_lock(), _thread.allocate_lock()
         self._sent.acquire()
         self._ended.acquire()
         self.thread = 0
-        """The thread that it ends."""
 
     def wait(self, seconds: float) -> bool:
-        """Return whether it was sent, after so many seconds at most."""
         return self._sent.acquire(timeout=seconds)
 
     def end(self) -> None:
-        """Report that the thread has ended."""
         self._ended.release()
 
     def send(self) -> None:
@@ -166,18 +154,9 @@ def _run_thread(clock: weakref.ref[BoundaryClock], stop: _Signal) -> None:
     _thread.start_new_thread(run, ())
 
 
-def _is_importing(frame: FrameType | None) -> bool:
-    while frame is not None:
-        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
-            return True
-        frame = frame.f_back
-    return False
-
-
 _threads: set[int] = set()
 """Those that clocks run in."""
 _clocks: weakref.WeakSet[BoundaryClock] = weakref.WeakSet()
-"""Those whose threads run."""
 _paused: list[weakref.ref[BoundaryClock]] = []
 
 

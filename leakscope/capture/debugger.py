@@ -20,6 +20,7 @@ import re
 import select
 import shutil
 import subprocess
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,12 +80,8 @@ def has_debugger() -> bool:
 def deliver(injection: Injection) -> bool:
     """Run the statement in the process as soon as possible; return whether it has run already.
 
-    May be called again for a statement that has not run: then it only looks whether the main thread
-    waits by now.
-
-    Raises:
-        DebuggerError: gdb may not stop the process, or doesn't find its interpreter.
-
+    Where it has not run, another call only looks whether the main thread waits by now. Raises
+    DebuggerError where gdb may not stop the process, or doesn't find its interpreter.
     """
     with Gdb() as gdb:
         gdb.attach(injection.pid)
@@ -107,14 +104,8 @@ def deliver(injection: Injection) -> bool:
 def deliver_remotely(pid: int, script: Path, python: list[str]) -> None:
     """Run a script in a Python of 3.14 or newer, by ``sys.remote_exec``.
 
-    Args:
-        pid: the process, by the number that this interpreter knows it by.
-        script: a file, by the path that the process knows it by.
-        python: the command of an interpreter of the process' own version.
-
-    Raises:
-        DebuggerError: the interpreter refuses.
-
+    ``pid`` is the number by which this interpreter knows the process, ``script`` a path as that
+    knows it, ``python`` the command of an interpreter of its version. Raises ``DebuggerError``.
     """
     code = "import sys; sys.remote_exec(int(sys.argv[1]), sys.argv[2])"
     command = [*python, "-I", "-c", code, str(pid), str(script)]
@@ -218,7 +209,6 @@ class Gdb:
         return [(int(address, 16), name) for address, name in frames]
 
     def _send(self, command: str) -> str:
-        """Return gdb's answer to a command."""
         self._number += 1
         process = self._process
         assert process.stdin is not None
@@ -251,11 +241,8 @@ class Gdb:
 def is_a_wait(frames: list[tuple[int, str]], maps: str, executable: str) -> bool:
     """Return whether a thread waits where the interpreter has given its lock away.
 
-    Args:
-        frames: addresses and names of functions, the innermost first.
-        maps: what ``/proc/PID/maps`` says.
-        executable: the path of the program, as it stands there.
-
+    By the addresses and names of its functions, the innermost first, what ``/proc/PID/maps`` says,
+    and the path of the program there.
     """
     waits = False
     for address, name in frames:
@@ -279,10 +266,9 @@ def _file_at(address: int, maps: str) -> str:
 
 
 def _executable(pid: int) -> str:
-    try:
+    with suppress(OSError):
         return str(Path(f"/proc/{pid}/exe").readlink())
-    except OSError:
-        return ""
+    return ""
 
 
 def _reason(answer: str) -> str:

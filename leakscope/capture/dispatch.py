@@ -107,8 +107,7 @@ class EventDispatcher:
     def postpone(self, interrupt: BaseException) -> bool:
         """Raise an interrupt again once the event that it broke into is handled.
 
-        Otherwise Ctrl-C during a census could leave a phase half opened or half closed. Return
-        False if no event is being handled: then the interrupt is to leave at once.
+        Return False if none is being handled: then it is to leave at once.
         """
         if not self._busy:
             return False
@@ -160,7 +159,7 @@ class EventDispatcher:
         return True
 
     def take_turn(self, event: Callable[..., Any], *args: Any) -> bool:
-        """Pass on an event of a thread of ours; the training thread waits for its end.
+        """Pass on an event of a thread of ours, for whose end the training thread waits.
 
         Return False, undone, if another event is being handled.
         """
@@ -172,7 +171,6 @@ class EventDispatcher:
                 self._is_clock_at_work = False
 
     def _wait_for_turn(self, me: int) -> None:
-        """Wait until an event of a thread of ours is dealt with: none of the program's is lost."""
         must_wait = me != self._clock_thread and self.thread in (0, me)
         if must_wait and self._turn.acquire(timeout=policy.TURN_SECONDS):
             self._turn.release()
@@ -196,7 +194,6 @@ class EventDispatcher:
             self._holder = weakref.ref(holder)
 
     def _timed(self, event: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        """Charge the time that the other events took, judging by this one."""
         spent = self._costs.total
         began = self._clock()
         try:
@@ -288,10 +285,7 @@ class Guard:
         self._report(part, error, is_off=count >= FAULTS_ALLOWED)
 
     def shortage(self, part: str, error: MemoryError) -> None:
-        """Report that a part found no memory, a few times; it is never switched off for that.
-
-        The program may free memory and go on, and what it does then is to be seen.
-        """
+        """Report that a part found no memory, a few times; it is never switched off for that."""
         count = self._shortages[part] = self._shortages.get(part, 0) + 1
         if count <= FAULTS_ALLOWED:
             self._report(part, error, is_off=False)
@@ -326,17 +320,14 @@ def leave_event(interrupt: BaseException) -> None:
     """Remove the frames of an event of ours from an interrupt's traceback.
 
     What a handler in Python raised keeps the frames from the handler on. An ``Exception`` keeps
-    everything, because that is how it is distinguished from a fault of ours.
+    everything: that is how it is distinguished from a fault of ours.
     """
     if not isinstance(interrupt, Exception):
         _cut(interrupt, since_the_handler(interrupt.__traceback__))
 
 
 def leave_hook(error: BaseException) -> None:
-    """Remove the frames of a hook of ours, and of the event that it called, from an interrupt.
-
-    Other exceptions stay as they are.
-    """
+    """Remove the frames of a hook of ours, and of the event that it called, from an interrupt."""
     if is_interrupt(error):
         traceback = error.__traceback__
         _cut(error, since_the_handler(traceback) or _without_leading(traceback))

@@ -33,6 +33,8 @@ from threading import get_ident
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
+import msgspec
+
 from leakscope.capture.sites import NOT_USERS, Site, belongs_to_user, call_site
 from leakscope.capture.torch_hooks.patching import (
     LatePatches,
@@ -59,7 +61,6 @@ from leakscope.probes.cuda import AcceleratorProbe, CudaProbe
 from leakscope.probes.interpreter import CollectionTimes
 
 MOST_CODES = 5000
-"""Functions of the program's that are looked at."""
 MOST_MODULES = 20_000
 _METHODS = (staticmethod, classmethod)
 _ATTRIBUTES = type.__dict__["__dict__"].__get__
@@ -94,100 +95,95 @@ class Passage(NamedTuple):
     every call is one."""
 
 
-PASSAGES = (
-    Passage("torch.serialization", "", "_save", Event.SAVE),
-    Passage("torch.serialization", "", "_legacy_save", Event.SAVE),
-    Passage("torch.serialization", "", "_load", Event.LOAD),
-    Passage("torch.serialization", "", "_legacy_load", Event.LOAD),
-    Passage("safetensors.torch", "", "serialize_file", Event.SAVE),
-    Passage("safetensors.numpy", "", "serialize_file", Event.SAVE),
-    Passage("torch.distributed.checkpoint.state_dict_saver", "", "_save_state_dict", Event.SAVE),
-    Passage("torch.distributed.checkpoint.state_dict_loader", "", "_load_state_dict", Event.LOAD),
-    Passage(
+_TABLE: tuple[tuple[Event, str, str], ...] = (
+    (Event.SAVE, "torch.serialization", "_save _legacy_save"),
+    (Event.LOAD, "torch.serialization", "_load _legacy_load"),
+    (Event.SAVE, "safetensors.torch", "serialize_file"),
+    (Event.SAVE, "safetensors.numpy", "serialize_file"),
+    (Event.SAVE, "torch.distributed.checkpoint.state_dict_saver", "_save_state_dict"),
+    (Event.LOAD, "torch.distributed.checkpoint.state_dict_loader", "_load_state_dict"),
+    (
+        Event.ASYNC_SAVE,
         "torch.distributed.checkpoint._async_thread_executor",
-        "_ThreadBasedAsyncCheckpointExecutor",
-        "execute_save",
-        Event.ASYNC_SAVE,
+        "_ThreadBasedAsyncCheckpointExecutor.execute_save",
     ),
-    Passage(
+    (
+        Event.ASYNC_SAVE,
         "torch.distributed.checkpoint._async_process_executor",
-        "_ProcessBasedAsyncCheckpointExecutor",
-        "execute_save",
-        Event.ASYNC_SAVE,
+        "_ProcessBasedAsyncCheckpointExecutor.execute_save",
     ),
-    Passage("logging", "Logger", "makeRecord", Event.LOG),
-    Passage("torch.utils.tensorboard.writer", "FileWriter", "add_event", Event.TRACKER_CALL),
-    Passage("wandb.sdk.wandb_run", "Run", "_log", Event.TRACKER_CALL),
-    Passage(
-        "mlflow.tracking._tracking_service.client",
-        "TrackingServiceClient",
-        "log_metric",
+    (Event.LOG, "logging", "Logger.makeRecord"),
+    (Event.TRACKER_CALL, "torch.utils.tensorboard.writer", "FileWriter.add_event"),
+    (Event.TRACKER_CALL, "wandb.sdk.wandb_run", "Run._log"),
+    (
         Event.TRACKER_CALL,
-    ),
-    Passage(
         "mlflow.tracking._tracking_service.client",
-        "TrackingServiceClient",
-        "log_batch",
-        Event.TRACKER_CALL,
+        "TrackingServiceClient.log_metric TrackingServiceClient.log_batch",
     ),
-    Passage("matplotlib.backend_bases", "FigureCanvasBase", "print_figure", Event.FIGURE),
-    Passage("PIL.Image", "Image", "save", Event.IMAGE),
-    Passage("torch.optim.optimizer", "Optimizer", "__init__", Event.OPTIMIZER),
-    Passage("torch.optim.lr_scheduler", "LRScheduler", "__init__", Event.SCHEDULER),
-    Passage("torch.optim.lr_scheduler", "ReduceLROnPlateau", "__init__", Event.SCHEDULER),
-    Passage(
-        "torch.utils.data.dataloader", "_BaseDataLoaderIter", "__init__", Event.LOADER_ITERATOR
+    (Event.FIGURE, "matplotlib.backend_bases", "FigureCanvasBase.print_figure"),
+    (Event.IMAGE, "PIL.Image", "Image.save"),
+    (Event.OPTIMIZER, "torch.optim.optimizer", "Optimizer.__init__"),
+    (
+        Event.SCHEDULER,
+        "torch.optim.lr_scheduler",
+        "LRScheduler.__init__ ReduceLROnPlateau.__init__",
     ),
-    *(
-        Passage("torch.utils.data.dataloader", iterator, "_next_data", Event.NEW_SHAPE)
-        for iterator in ("_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter")
+    (Event.LOADER_ITERATOR, "torch.utils.data.dataloader", "_BaseDataLoaderIter.__init__"),
+    (
+        Event.NEW_SHAPE,
+        "torch.utils.data.dataloader",
+        "_SingleProcessDataLoaderIter._next_data _MultiProcessingDataLoaderIter._next_data",
     ),
-    Passage("threading", "", "_start_new_thread", Event.THREAD),
-    Passage("threading", "", "_start_joinable_thread", Event.THREAD),
-    Passage("subprocess", "Popen", "_execute_child", Event.PROCESS),
-    Passage("multiprocessing.util", "", "spawnv_passfds", Event.PROCESS),
-    Passage("multiprocessing.popen_forkserver", "Popen", "_launch", Event.PROCESS),
-    Passage("uvicorn.protocols.http.h11_impl", "RequestResponseCycle", "run_asgi", Event.REQUEST),
-    Passage(
-        "uvicorn.protocols.http.httptools_impl", "RequestResponseCycle", "run_asgi", Event.REQUEST
-    ),
-    Passage("aiohttp.web_protocol", "RequestHandler", "_handle_request", Event.REQUEST),
-    Passage("werkzeug.serving", "WSGIRequestHandler", "run_wsgi", Event.REQUEST),
-    Passage("wsgiref.handlers", "BaseHandler", "run", Event.REQUEST),
-    Passage("http.server", "BaseHTTPRequestHandler", "parse_request", Event.REQUEST),
-    Passage("gunicorn.workers.sync", "SyncWorker", "handle_request", Event.REQUEST),
-    Passage("gunicorn.workers.gthread", "ThreadWorker", "handle_request", Event.REQUEST),
-    Passage("hypercorn.asyncio.task_group", "", "_handle", Event.REQUEST),
-    Passage("hypercorn.trio.task_group", "", "_handle", Event.REQUEST),
-    Passage("grpc._server", "", "_call_behavior", Event.REQUEST),
-    Passage("celery.backends.base", "Backend", "mark_as_done", Event.TASK),
-    Passage("celery.backends.base", "Backend", "mark_as_failure", Event.TASK),
-    Passage("rq.worker.base", "BaseWorker", "perform_job", Event.TASK),
-    Passage("rq.worker", "Worker", "perform_job", Event.TASK),
-    Passage("dramatiq.worker", "_WorkerThread", "process_message", Event.TASK),
-    *(
-        Passage(module, "RequestResponseCycle", "send", Event.FAILED_REQUEST, status_at=1)
-        for module in (
-            "uvicorn.protocols.http.h11_impl",
-            "uvicorn.protocols.http.httptools_impl",
-        )
-    ),
-    Passage("aiohttp.web_protocol", "RequestHandler", "finish_response", Event.FAILED_REQUEST, 2),
-    Passage("werkzeug.serving", "WSGIRequestHandler", "log_request", Event.FAILED_REQUEST, 1),
-    Passage("wsgiref.handlers", "BaseHandler", "start_response", Event.FAILED_REQUEST, 1),
-    Passage("gunicorn.http.wsgi", "Response", "start_response", Event.FAILED_REQUEST, 1),
-    Passage("hypercorn.protocol.http_stream", "HTTPStream", "app_send", Event.FAILED_REQUEST, 1),
-    Passage("gunicorn.workers.base", "Worker", "handle_error", Event.FAILED_REQUEST),
-    Passage(
-        "transformers.generation.utils",
-        "GenerationMixin",
-        "_update_model_kwargs_for_generation",
+    (Event.THREAD, "threading", "_start_new_thread _start_joinable_thread"),
+    (Event.PROCESS, "subprocess", "Popen._execute_child"),
+    (Event.PROCESS, "multiprocessing.util", "spawnv_passfds"),
+    (Event.PROCESS, "multiprocessing.popen_forkserver", "Popen._launch"),
+    (Event.REQUEST, "uvicorn.protocols.http.h11_impl", "RequestResponseCycle.run_asgi"),
+    (Event.REQUEST, "uvicorn.protocols.http.httptools_impl", "RequestResponseCycle.run_asgi"),
+    (Event.REQUEST, "aiohttp.web_protocol", "RequestHandler._handle_request"),
+    (Event.REQUEST, "werkzeug.serving", "WSGIRequestHandler.run_wsgi"),
+    (Event.REQUEST, "wsgiref.handlers", "BaseHandler.run"),
+    (Event.REQUEST, "http.server", "BaseHTTPRequestHandler.parse_request"),
+    (Event.REQUEST, "gunicorn.workers.sync", "SyncWorker.handle_request"),
+    (Event.REQUEST, "gunicorn.workers.gthread", "ThreadWorker.handle_request"),
+    (Event.REQUEST, "hypercorn.asyncio.task_group", "_handle"),
+    (Event.REQUEST, "hypercorn.trio.task_group", "_handle"),
+    (Event.REQUEST, "grpc._server", "_call_behavior"),
+    (Event.TASK, "celery.backends.base", "Backend.mark_as_done Backend.mark_as_failure"),
+    (Event.TASK, "rq.worker.base", "BaseWorker.perform_job"),
+    (Event.TASK, "rq.worker", "Worker.perform_job"),
+    (Event.TASK, "dramatiq.worker", "_WorkerThread.process_message"),
+    (Event.FAILED_REQUEST, "uvicorn.protocols.http.h11_impl", "RequestResponseCycle.send"),
+    (Event.FAILED_REQUEST, "uvicorn.protocols.http.httptools_impl", "RequestResponseCycle.send"),
+    (Event.FAILED_REQUEST, "aiohttp.web_protocol", "RequestHandler.finish_response"),
+    (Event.FAILED_REQUEST, "werkzeug.serving", "WSGIRequestHandler.log_request"),
+    (Event.FAILED_REQUEST, "wsgiref.handlers", "BaseHandler.start_response"),
+    (Event.FAILED_REQUEST, "gunicorn.http.wsgi", "Response.start_response"),
+    (Event.FAILED_REQUEST, "hypercorn.protocol.http_stream", "HTTPStream.app_send"),
+    (Event.FAILED_REQUEST, "gunicorn.workers.base", "Worker.handle_error"),
+    (
         Event.DECODE_STEP,
+        "transformers.generation.utils",
+        "GenerationMixin._update_model_kwargs_for_generation",
     ),
-    Passage("vllm.v1.engine.core", "EngineCore", "step", Event.DECODE_STEP),
-    Passage("optuna.study._optimize", "", "_run_trial", Event.TRIAL),
-    Passage("torch.cuda.graphs", "CUDAGraph", "capture_begin", Event.GRAPH_CAPTURE),
+    (Event.DECODE_STEP, "vllm.v1.engine.core", "EngineCore.step"),
+    (Event.TRIAL, "optuna.study._optimize", "_run_trial"),
+    (Event.GRAPH_CAPTURE, "torch.cuda.graphs", "CUDAGraph.capture_begin"),
 )
+"""Functions of a module by the event that passes through them, those of classes by both names."""
+_STATUS_AT = {"finish_response": 2, "handle_error": 0}
+"""Where another argument than the first has the status of a request, or none."""
+
+
+def _passages() -> Iterator[Passage]:
+    for event, module, places in _TABLE:
+        for place in places.split():
+            owner, _, name = place.rpartition(".")
+            status_at = _STATUS_AT.get(name, 1) if event is Event.FAILED_REQUEST else 0
+            yield Passage(module, owner, name, event, status_at)
+
+
+PASSAGES = tuple(_passages())
 _OF_WSGI = ("make_environ", "get_environ")
 """What handlers of the standard library's server have that hand requests to a WSGI application:
 there each passes through a function of its own."""
@@ -211,10 +207,8 @@ class CaughtExceptions:
         self._codes: dict[int, tuple[weakref.ref[CodeType], frozenset[int]]] = {}
         """By where a code object lies: which it is, and where its clauses begin."""
         self._known: set[int] = set()
-        """Where those lie that were looked at."""
         self._modules: set[str] = set()
         self._imported = 0
-        """How many modules there were when they were looked through."""
 
     def install(self) -> None:
         """Take a number as a tool that no other has."""
@@ -396,10 +390,7 @@ class EventCounts:
         return compiled
 
     def compiled_code(self, boundary: int, *, last: bool = False) -> CompiledCodeRecord | None:
-        """Return what the compiler keeps; None where nothing was compiled since the last call.
-
-        ``last`` at the end of the run: what it keeps then.
-        """
+        """Return what the compiler keeps; unless ``last``, None if nothing was compiled since."""
         if COMPILER not in sys.modules or (self._is_reported and not last):
             return None
         self._is_reported = True
@@ -437,11 +428,11 @@ class EventCounts:
             return self._wrap_distributed(original)
         if passage.event in _WRITES:
             return self._wrap_write(passage.event, original)
-        if passage.event is Event.LOG:
-            return self._wrap_log(original)
         if passage.event is Event.NEW_SHAPE:
             return self._wrap_batch(original)
-        counts, name, counted = self._counts, passage.event.value, _condition(passage)
+        counts, name = self._counts, passage.event.value
+        is_log = passage.event is Event.LOG
+        counted = self._count_logged_error if is_log else _condition(passage)
 
         @opaque
         @functools.wraps(original)
@@ -475,7 +466,6 @@ class EventCounts:
         return _next_data
 
     def _look_at_batch(self, batch: Any) -> None:
-        """Count a batch whose first tensor has a shape that none had before."""
         try:
             if type(batch) in (list, tuple) and batch:
                 batch = batch[0]
@@ -492,25 +482,12 @@ class EventCounts:
             self._shapes.add(shape)
             self._add(Event.NEW_SHAPE)
 
-    def _wrap_log(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        counts, log, logged_error = self._counts, Event.LOG.value, Event.LOGGED_ERROR.value
-
-        @opaque
-        @functools.wraps(original)
-        def makeRecord(*args: Any, **kwargs: Any) -> Any:  # noqa: N802
-            counts[log] += 1
-            # A logger, its name, level, file, line, message, arguments, exception.
-            level = args[2] if len(args) > 2 else 0
-            if (type(level) is int and level >= logging.ERROR) or (len(args) > 7 and args[7]):
-                counts[logged_error] += 1
-            try:
-                return original(*args, **kwargs)
-            except BaseException as error:
-                without_our_frame(error)
-                del args, kwargs  # as above
-                raise
-
-        return makeRecord
+    def _count_logged_error(self, args: tuple[Any, ...]) -> bool:
+        # A logger, its name, level, file, line, message, arguments, exception.
+        level = args[2] if len(args) > 2 else 0
+        if (type(level) is int and level >= logging.ERROR) or (len(args) > 7 and args[7]):
+            self._add(Event.LOGGED_ERROR)
+        return True
 
     def _wrap_write(self, event: Event, original: Callable[..., Any]) -> Callable[..., Any]:
         writing = self._writing
@@ -600,7 +577,6 @@ class EventCounts:
 
 
 def _condition(passage: Passage) -> Callable[[tuple[Any, ...]], bool] | None:
-    """Return which calls are events, by their arguments; None where all are."""
     if passage.name == "parse_request":
         return _answers_itself
     place = passage.status_at
@@ -614,10 +590,6 @@ def _answers_itself(args: tuple[Any, ...]) -> bool:
 
 
 def _status(args: tuple[Any, ...], place: int) -> int:
-    """Return the status with which a request is answered, as servers pass it on; 0 if none is.
-
-    A number, a text that begins with it, a message of ASGI, or an answer that has it.
-    """
     status = args[place] if len(args) > place else None
     try:
         if type(status) is dict:
@@ -663,7 +635,6 @@ def _caller(compiled: Any) -> tuple[str, int]:
 
 
 def _described(compiled: Any) -> CompilationRecord:
-    """Return what was compiled, why again, and under how many guards."""
     frame, _, number = str(getattr(compiled, "compile_id", "")).partition("/")
     reason = str(getattr(compiled, "recompile_reason", None) or "").partition("\n")[0]
     failed = f"{getattr(compiled, 'fail_type', '')} {getattr(compiled, 'fail_reason', '')}"
@@ -784,10 +755,8 @@ class CleaningCalls:
             return
         freed = 0 if before is None else max(before - self._reserved(), 0)
         known = known or CleaningCall(call=call, file=site[0], line=site[1], times=0, seconds=0.0)
-        self._emptied[call, site] = CleaningCall(
-            call=call,
-            file=site[0],
-            line=site[1],
+        self._emptied[call, site] = msgspec.structs.replace(
+            known,
             times=known.times + 1,
             seconds=known.seconds + seconds,
             longest_s=max(known.longest_s, seconds),
@@ -798,8 +767,6 @@ class CleaningCalls:
 
 
 class _Reserved:
-    """Reads what torch's allocators have reserved on all devices."""
-
     def __init__(self) -> None:
         self._probes = (CudaProbe(), AcceleratorProbe())
 

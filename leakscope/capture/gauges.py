@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import sys
 from collections import UserDict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -29,14 +29,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from leakscope.capture import policy
 from leakscope.capture.dispatch import Guard
 from leakscope.heap.anatomy import locals_of
-from leakscope.heap.bytecode import LoopPass
 from leakscope.heap.compiled_code import compiled_code
 from leakscope.model import gauge
-from leakscope.model.census import Waiting
 from leakscope.model.errors import OUR_FILES, ours
 
 if TYPE_CHECKING:
-    from leakscope.probes import Probe
+    from leakscope.heap import CensusTaker
+    from leakscope.probes import GuardedProbe
     from leakscope.probes.interpreter import BatchProbe
 
 SLOW_SHARE = 0.05
@@ -61,21 +60,16 @@ _TREE = frozenset({gauge.CHILDREN, gauge.CHILDREN_PSS, gauge.PSS})
 
 
 class Reader(Protocol):
-    """What :class:`leakscope.probes.Probe` offers."""
+    """A source of gauges, such as a probe."""
 
-    @property
-    def name(self) -> str:
-        """What the source is called in faults."""
-
-    @property
-    def slow(self) -> bool:
-        """Whether it is read only now and then."""
+    name: str
+    slow: bool
 
     def gauges(self) -> dict[str, int]:
         """Return gauges; may raise."""
 
 
-def default_probes() -> list[Probe]:
+def default_probes() -> list[GuardedProbe]:
     """Return one probe of every kind, those for every boundary first."""
     from leakscope.probes import cgroup, cuda, interpreter, malloc, mappings, nvidia, process
 
@@ -99,7 +93,7 @@ def default_probes() -> list[Probe]:
     ]
 
 
-def worker_probes(batches: BatchProbe) -> list[Probe]:
+def worker_probes(batches: BatchProbe) -> list[GuardedProbe]:
     """Return the probes for a worker of a DataLoader: none that asks for a device."""
     from leakscope.probes import interpreter, malloc, process
 
@@ -139,7 +133,6 @@ class SlowGauges:
         self._work_from = 0.0
         self._ahead: dict[str, int] = {}
         self.last_seconds = 0.0
-        """What the latest call of :meth:`read` took."""
 
     @property
     def probes(self) -> list[Reader]:
@@ -184,8 +177,7 @@ class SlowGauges:
     def read_ahead(self, now: float) -> float:
         """Read what the kernel is slow to add up, in a thread of ours, for the next boundary.
 
-        The kernel works without the interpreter's lock, so that nobody who is answered meanwhile
-        waits for it. Return the seconds that it took.
+        The kernel works without the interpreter's lock. Return the seconds that it took.
         """
         taken = 0.0
         for reader in self._readers if self.reads_ahead else ():
@@ -204,12 +196,10 @@ class SlowGauges:
         return is_read_ahead or (reader.divides_shared and not is_shared)
 
     def _turn_of(self, reader: _SlowReader) -> float:
-        """Return when a source is read again: those of children together, for they add up."""
         is_timed = reader.is_of_tree and self._tree_from < inf
         return self._tree_from if is_timed else reader.not_before
 
     def _plan_tree(self, now: float, children: int, seconds: float) -> None:
-        """Schedule the next reading of child processes by what this one has cost."""
         if not children:
             self._tree_from = inf
             return
@@ -233,7 +223,6 @@ class _SlowReader:
         self.divides_shared = False
         """Whether it divides pages among the processes that share them: of use where some do."""
         self.seconds = 0.0
-        """What the last reading took."""
         self._read_at = 0.0
         self._readings = 0
         self._recent: deque[float] = deque(maxlen=RECENT)
@@ -243,11 +232,7 @@ class _SlowReader:
     def is_bearable(self, now: float, age: float, part: float) -> bool:
         """Say whether a run as short as this one so far can bear one more reading between phases.
 
-        Args:
-            now: When it would be.
-            age: How long the program has been at work.
-            part: Of what it may take otherwise.
-
+        ``age`` is how long the program has been at work, ``part`` that of what it may take else.
         """
         if self.divides_memory:
             return False
@@ -283,7 +268,7 @@ class _SlowReader:
         self.seconds = self._clock() - began
         self._readings += 1
         self._read_at = now
-        self.is_of_tree = self.is_of_tree or any(map(_is_of_tree, gauges))
+        self.is_of_tree = self.is_of_tree or any(n in _TREE or gauge.is_copied(n) for n in gauges)
         self.divides_memory = self.divides_memory or gauge.MAPPED_ANONYMOUS in gauges
         self.divides_shared = self.divides_shared or gauge.PSS in gauges
         self._recent.append(self.seconds)
@@ -291,33 +276,17 @@ class _SlowReader:
         return gauges
 
 
-def _is_of_tree(name: str) -> bool:
-    return name in _TREE or gauge.is_copied(name)
-
-
 WORTH_READING_BYTES = 256 << 10
 """The C heap is read again, which takes its locks, only after a rise beyond this."""
-
-
-class NamedReader(Protocol):
-    """What :class:`leakscope.probes.Probe` offers."""
-
-    @property
-    def name(self) -> str:
-        """What the source is called."""
-
-    def gauges(self) -> dict[str, int]:
-        """Return gauges."""
 
 
 class OwnMemory:
     """Adds up by how much resident memory rose from the beginning of measurements to their end.
 
-    The C heap is left out where it was read before: what stays free in it has a gauge of its own.
-    What other threads of the program allocate meanwhile is charged too, for nothing tells it apart.
+    The C heap is left out where it was read before; what other threads allocate is charged too.
     """
 
-    def __init__(self, probes: Iterable[NamedReader]) -> None:
+    def __init__(self, probes: Iterable[Reader]) -> None:
         by_name = {probe.name: probe for probe in probes}
         self._process = by_name.get("process")
         self._heap = by_name.get("malloc")
@@ -325,13 +294,7 @@ class OwnMemory:
         self._mark = self._peak = 0
 
     def peak(self, gauges: Mapping[str, int]) -> dict[str, int]:
-        """Return the highest resident memory so far that is the program's, as a gauge.
-
-        Args:
-            gauges: as they were read, the kernel's mark among them. What measuring raised that to
-                hides what the program may reach below.
-
-        """
+        """Return the highest resident memory so far that is the program's, as a gauge."""
         mark = gauges.get(gauge.RSS_PEAK)
         if mark is None:
             return {}
@@ -393,7 +356,6 @@ class ShapesReader:
         return {gauge.SHAPES: len(self._seen)}
 
     def _look(self, values: Iterable[Any], kind: type, depth: int) -> None:
-        """Look at values and at what small containers among them hold."""
         for value in values:
             its = type(value)
             if its is kind:
@@ -411,7 +373,6 @@ class ShapesReader:
 
 
 def _frames(inner: FrameType | None) -> Iterator[FrameType]:
-    """Yield the frames of the program from the innermost outwards, without our own."""
     for _ in range(MOST_FRAMES):
         if inner is None:
             return
@@ -427,7 +388,6 @@ def _variables(frame: FrameType) -> list[object]:
 
 
 def _items(value: Any) -> Iterable[Any]:
-    """Return what a small container holds."""
     if type(value) not in _CONTAINERS:
         value = vars(value).get("data")
     if type(value) not in _CONTAINERS or len(value) > MOST_ITEMS:
@@ -447,32 +407,18 @@ class CompiledReader:
         return {gauge.COMPILED: entries} if entries else {}
 
 
-class WaitingGroups(Protocol):
-    """What :class:`leakscope.heap.CensusTaker` offers."""
-
-    def waiting(self) -> Sequence[Waiting]:
-        """Return the tasks and threads that run the same function."""
-
-
 class WaitingReader:
     """Counts tasks and threads by what they run; a source of gauges."""
 
     name = "waiting"
     slow = True
 
-    def __init__(self, taker: WaitingGroups) -> None:
+    def __init__(self, taker: CensusTaker) -> None:
         self._taker = taker
 
     def gauges(self) -> dict[str, int]:
         """Return how many run each function of which many are alive."""
         return {gauge.waiting(group.key): group.count for group in self._taker.waiting()}
-
-
-class Loops(Protocol):
-    """What :class:`leakscope.heap.CensusTaker` offers."""
-
-    def loop(self) -> LoopPass | None:
-        """Return how far the outermost loop has come."""
 
 
 class LoopReader:
@@ -481,7 +427,7 @@ class LoopReader:
     name = "loop"
     slow = False
 
-    def __init__(self, taker: Loops) -> None:
+    def __init__(self, taker: CensusTaker) -> None:
         self._taker = taker
 
     def gauges(self) -> dict[str, int]:
@@ -490,20 +436,13 @@ class LoopReader:
         return {} if loop is None else {gauge.loop(loop.file, loop.line): loop.done}
 
 
-class CopiedShares(Protocol):
-    """What :class:`leakscope.heap.CensusTaker` offers."""
-
-    def copied_shares(self) -> Mapping[str, float]:
-        """Return the copied part, 0 to 1, of structures that were looked at, by their paths."""
-
-
 class CopiesReader:
     """Reads again what the latest census of a worker has read; a source of gauges."""
 
     name = "copies"
     slow = True
 
-    def __init__(self, taker: CopiedShares) -> None:
+    def __init__(self, taker: CensusTaker) -> None:
         self._taker = taker
 
     def gauges(self) -> dict[str, int]:

@@ -44,11 +44,9 @@ class Iterations:
 
     def __init__(self, emit: Emit) -> None:
         self.steps = 0
-        """Training iterations with an optimizer step that have ended."""
         self.accumulation = 0
         """The most batches without a step that lay between two steps."""
         self.by_hand = False
-        """Whether the user calls ``scope.step()``."""
         self._emit = emit
         self._primary: int | None = None
         self._since_primary = 0
@@ -63,7 +61,6 @@ class Iterations:
         self._last, self._in_a_row = 0, 0
         """The optimizer that stepped last, and how often without another in between."""
         self._newcomer = 0
-        """The one that was met last."""
         self._longest_game = 0
         """The most steps of others between two of one optimizer."""
 
@@ -124,11 +121,7 @@ class Iterations:
             del self._made_at[next(iter(self._made_at))]
 
     def forget(self, gone: set[int]) -> None:
-        """Optimizers are gone: another leads at once, first one that stepped alongside them.
-
-        A client of federated learning makes one for a few steps; so does the inner loop of
-        meta-learning, but alongside it the outer one goes on.
-        """
+        """Optimizers are gone: another leads at once, first one that stepped alongside them."""
         for known in (self._secondary, self._made_at):
             for optimizer in gone & known.keys():
                 del known[optimizer]
@@ -139,16 +132,14 @@ class Iterations:
             self._companions.clear()
 
     def _stepped_since_primary(self, optimizer: int) -> bool:
-        """Return whether it made a step since the leading one leads."""
         made_at = self._made if optimizer == self._last else self._made_at.get(optimizer, 0)
         return made_at > self._made_before_primary
 
     def _patience_with(self, optimizer: int) -> int:
         """Return after how many steps without the leading one another takes the lead.
 
-        Trials of a search, folds and clients make an optimizer each, and those before may live on,
-        as an exception keeps them: one that was never met leads soon, unless it is a part of a game
-        with those met before.
+        Trials of a search, folds and clients make an optimizer each, and those before may live on:
+        one that was never met leads soon, unless it is a part of a game with those met before.
         """
         if optimizer == self._newcomer and self._primary_steps >= TRAINED_FOR:
             return max(NEXT_TRAINING_AFTER, self._longest_game)
@@ -159,7 +150,7 @@ class Iterations:
     def patience(self, run: Pass, *, stepped: bool) -> int:
         """Return after how many batches without a step a pass is none of training.
 
-        Libraries ask ahead for all batches of a step, and switch to training mode after that.
+        Libraries may ask ahead for all batches of a step before they switch to training mode.
         """
         ahead = run.route and run.evaluating and not stepped
         return MOST_ACCUMULATION if ahead else self.accumulation
@@ -186,8 +177,7 @@ class Iterations:
     def flush(self, phase: Phase) -> None:
         """End what is under way in a phase that is interrupted or about to be closed.
 
-        A loop that was left without notice has used the batch it had in hand. That is counted, but
-        no boundary: the moment at which it was done with has passed.
+        A loop that was left without notice has used the batch in hand: it counts, with no boundary.
         """
         if self.silent(phase):
             return
@@ -244,7 +234,6 @@ class Call:
     evaluating: bool = True
     """In evaluation mode or without gradients."""
     mode: bool = True
-    """In evaluation mode."""
     large: bool = True
     """What it takes is no smaller than what the training's calls take."""
 
@@ -325,10 +314,7 @@ class ForwardPasses:
             self._begin(trains=stepped or optimizers, place=place)
 
     def called_elsewhere(self, module: int) -> None:
-        """Another thread than the one that is followed calls a module, as those of a server do.
-
-        ``decode(encode(batch))`` is one batch there, too.
-        """
+        """Another thread than the one that is followed calls a module, as those of a server do."""
         phase = self._phase
         is_counted = not self._leader or module == self._leader
         if is_counted and phase is not None and phase.name == INFERENCE:
@@ -373,10 +359,7 @@ class ForwardPasses:
         self._others.clear()
 
     def _counts(self, module: int) -> bool:
-        """Return whether a call is a batch: one of the first module, or of one that goes on alone.
-
-        ``decode(encode(batch))`` is one batch.
-        """
+        """Return whether a call is a batch: of the first module, or of one that goes on alone."""
         if module == self._leader or not self._leader:
             self._leader = module
             self._others.clear()
@@ -392,7 +375,6 @@ class ForwardPasses:
         return True
 
     def _enough(self, call: Call, *, stepped: bool, optimizers: bool) -> float:
-        """Return how many calls make a phase."""
         if self._armed is not None:
             return 1 if stepped or not optimizers else FEW
         if not stepped and not optimizers:
@@ -420,7 +402,7 @@ class ExternalPhases:
         self._iterations = iterations
 
     def resume(self, *, step: int, epoch: int) -> int:
-        """A training goes on from a checkpoint; where others went before, counts go on instead.
+        """Go on from a checkpoint; where others went before, counts go on instead.
 
         Return how many steps more are counted than those of the training.
         """

@@ -43,7 +43,6 @@ class Launch:
     program: Program
     run_path: str
     options: str
-    """What :meth:`SessionOptions.to_json` wrote."""
     supervisor: int
     """Process id of the supervisor, without which the child must not go on."""
 
@@ -121,8 +120,7 @@ class Closing:
     def arrange(self, status: str, exit_code: int = 0, exception: str = "") -> None:
         """Close the session at the interpreter's exit, before the program's own handlers.
 
-        Exit handlers run in reverse order and after threads are joined, so the last one to be
-        registered sees the program's globals as it left them and all that its threads did.
+        They run in reverse order, after threads are joined: the last one sees all that these did.
         """
         self._stop_watching()
         atexit.register(self._close, status, exit_code, exception)
@@ -214,9 +212,7 @@ def _run_stdin() -> None:
         source = b"" if sys.stdin is None else sys.stdin.buffer.read()
         exec(compile(source, "<stdin>", "exec", dont_inherit=True), namespace)  # noqa: S102
     finally:
-        for name in ("__file__", "__cached__"):
-            atexit.register(namespace.pop, name, None)
-        _flush_standard_files()
+        _leave(namespace)
 
 
 def _run_script(filename: str) -> None:
@@ -231,10 +227,7 @@ def _run_script(filename: str) -> None:
         assert code is not None
         exec(code, namespace)  # noqa: S102
     finally:
-        # Python takes these away at once; the session's last census still wants to know the file.
-        for name in ("__file__", "__cached__"):
-            atexit.register(namespace.pop, name, None)
-        _flush_standard_files()
+        _leave(namespace)
 
 
 def _compile_script(filename: str) -> CodeType:
@@ -247,7 +240,10 @@ def _compile_script(filename: str) -> CodeType:
     return compile(source, filename, "exec", dont_inherit=True)
 
 
-def _flush_standard_files() -> None:
+def _leave(namespace: dict[str, Any]) -> None:
+    """Python takes the names away at once; the session's last census still reads them."""
+    for name in ("__file__", "__cached__"):
+        atexit.register(namespace.pop, name, None)
     for stream in (sys.stderr, sys.stdout):
         with contextlib.suppress(Exception):
             stream.flush()
@@ -290,22 +286,19 @@ def _is_importable_place(filename: str) -> bool:
 
 
 def _forget_shadowed(folder: Path, loaded: Collection[str]) -> None:
-    """Unload what only we have imported under a name that the program's folder defines itself.
-
-    A ``profile.py`` beside the script is what ``import profile`` finds under plain Python.
-    """
+    """Unload what only we have imported under a name that the program's folder defines itself."""
     try:
-        own = {entry.stem for entry in folder.iterdir() if _is_module(entry)}
+        own = {
+            entry.stem
+            for entry in folder.iterdir()
+            if entry.suffix == ".py" or (entry / "__init__.py").is_file()
+        }
     except OSError:
         return
     for name in [*sys.modules]:
         top = name.partition(".")[0]
         if top in own and top not in loaded and top != "leakscope":
             del sys.modules[name]
-
-
-def _is_module(entry: Path) -> bool:
-    return entry.suffix == ".py" or (entry / "__init__.py").is_file()
 
 
 def _start_session(launch: Launch) -> Session | None:
@@ -326,7 +319,6 @@ def _start_session(launch: Launch) -> Session | None:
 
 
 def _die_with(supervisor: int) -> None:
-    """Have the kernel kill this process when its supervisor dies."""
     try:
         import ctypes
 
@@ -351,11 +343,7 @@ def _without_our_frames(error: BaseException) -> TracebackType | None:
 
 
 def _show_traceback(error: BaseException, traceback: TracebackType | None) -> None:
-    """Make the interpreter print this traceback for the exception.
-
-    The interpreter calls ``sys.excepthook`` when all frames are gone. For that one call the hook is
-    ours; it takes the launch's frames off and hands on to the hook that the program had.
-    """
+    """Make the interpreter print this traceback for the exception."""
     hook = getattr(sys, "excepthook", None)
 
     def print_as_if_alone(

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from math import inf
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,7 +20,6 @@ from leakscope.heap.pausing import can_stand_still
 from leakscope.model import gauge
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.census import Census, CensusScope
-from leakscope.model.device import DeviceStorages
 from leakscope.model.record import (
     CENSUS_SKIPPED,
     BlockListRecord,
@@ -31,12 +29,10 @@ from leakscope.model.record import (
     CleaningCallsRecord,
     DeviceSnapshotRecord,
     ErrorRecord,
-    HeaderRecord,
     NoteRecord,
     OutOfMemoryRecord,
     OverheadRecord,
     ProcessEndRecord,
-    Record,
     RegistryEntriesRecord,
     SnapshotRecord,
 )
@@ -45,6 +41,12 @@ from leakscope.recording import redact_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from leakscope.heap import CensusTaker
+    from leakscope.recording import RecordingWriter
+
+Devices = Callable[..., "Iterable[DeviceSnapshotRecord | BlockListRecord]"]
+"""Returns sums of each device's blocks, and the blocks themselves ``with_blocks``."""
 
 
 BYTES_PER_OBJECT = 120
@@ -70,8 +72,8 @@ class Measuring:
     def __init__(
         self,
         *,
-        writer: Writer,
-        taker: Taker,
+        writer: RecordingWriter,
+        taker: CensusTaker,
         probes: Iterable[Reader],
         devices: Devices,
         windows: AllocationWindows,
@@ -102,17 +104,12 @@ class Measuring:
         self._sources = SourceTexts()
         self._objects: dict[Due, int] = {}
         self.sampling_bytes: Callable[[], int] = int
-        """Says what the samples of native allocations take."""
         self.events: Callable[[], dict[str, int]] = dict
-        """Says how often events have happened, as far as that has changed."""
         self.collections: Callable[[], dict[str, int]] = dict
-        """Says how long collections have taken, as far as that has changed."""
         self.cleaning: Callable[[], list[CleaningCall]] = list
-        """Says what the program's own cleaning calls have taken and brought."""
         self._cleaned: list[CleaningCall] = []
         self._registries = [probe for probe in readers if isinstance(probe, RegistriesProbe)]
         self._entries: dict[str, list[str]] = {}
-        """What registries were given of late, as it was last written down."""
         self.unwound: Sequence[FrameType] = ()
         """Frames that a traceback keeps, outermost first: a census looks at them too."""
         self.resident = 0
@@ -130,8 +127,8 @@ class Measuring:
     def at(self, boundary: Boundary, due: Due) -> Due:
         """Measure at a boundary; return what was done in the end.
 
-        Where memory is running out a census is taken whatever the budget says: it may be the last,
-        and happens a few times in a run at most. It then waits for the disk, too.
+        Where memory is running out a census is taken whatever the budget says, and waits for the
+        disk: it may be the last.
         """
         closing = self.windows.closes_at(boundary)
         ends_history = self._history.closes_at(boundary)
@@ -174,10 +171,7 @@ class Measuring:
         return Due.RECORD if census is None else _done(census)
 
     def spare(self, *, reads_ahead: bool) -> None:
-        """Take less of the program's time from now on: it is a server, with answers due.
-
-        ``reads_ahead`` if :meth:`read_ahead` is called from a thread of ours.
-        """
+        """Take less of the program's time; with ``reads_ahead`` our thread reads some gauges."""
         self._slow.part, self._slow.reads_ahead = policy.SERVED_SLOW_PART, reads_ahead
 
     def read_ahead(self, now: float) -> None:
@@ -185,10 +179,7 @@ class Measuring:
         self._costs.note("gauges", self._slow.read_ahead(now))
 
     def uncounted_seconds(self, done: Due) -> float:
-        """Return the seconds of what was just done that say nothing of the next time it is done.
-
-        Slow gauges are read at few of the boundaries that are only recorded, and are paid for.
-        """
+        """Return the seconds that say nothing of the next time: slow gauges are read at few."""
         return self._slow.last_seconds if done is Due.RECORD else 0.0
 
     def note(self, slug: str, message: str, boundary: int) -> None:
@@ -204,10 +195,7 @@ class Measuring:
     def census_of_failure(
         self, available: int | None, unwound: Sequence[FrameType] = ()
     ) -> Census | None:
-        """Return a census for an out-of-memory error, as full as there is room for; else None.
-
-        Usually nothing comes after it, so it may take seconds, whatever the budget says.
-        """
+        """Return a census for an out-of-memory error, as full as there is room for; else None."""
         for scope in self._bearable(available):
             with self._charged("census"):
                 census = self._guard.call("census", None, self._taker.take, scope, unwound)
@@ -270,7 +258,6 @@ class Measuring:
         self._keep_account(boundary)
 
     def _bearable(self, available: int | None) -> list[CensusScope]:
-        """Return the censuses for which there are room and patience, the fullest first."""
         return [
             _scope(due)
             for due in (self._costs.full, Due.FOCUSED)
@@ -280,9 +267,8 @@ class Measuring:
     # Gauges
 
     def _read_gauges(self, boundary: Boundary, due: Due) -> dict[str, int]:
-        """Read every gauge that is quick to read, and of the others those whose turn it is.
-
-        At the end every one: without a census it would not be known what a short run came to.
+        """Read every gauge that is quick to read, and others whose turn it is; at the end every
+        one.
         """
         gauges: dict[str, int] = {}
         between = boundary.kind not in _INSIDE
@@ -302,10 +288,7 @@ class Measuring:
         return gauges
 
     def _read_again(self, boundary: Boundary, gauges: dict[str, int]) -> None:
-        """Replace what was read of memory before the collector freed what the census saw no more.
-
-        Devices aren't read again: they tell the peak since the last reading.
-        """
+        """Replace what was read of memory before the collector freed what the census misses."""
         with self._charged("gauges"):
             for probe in self._fast:
                 if probe.name in _AFFECTED:
@@ -321,7 +304,6 @@ class Measuring:
         return self._headroom.left(self.resident)
 
     def _keep_seal(self, census: Census | None) -> None:
-        """Note from a full census whether the next one can continue from it."""
         if census is not None and census.scope is CensusScope.FULL:
             self._costs.is_sealed = census.sealed > 0
 
@@ -391,9 +373,8 @@ class Measuring:
         return census
 
     def _record_devices(self, boundary: Boundary) -> None:
-        """Write down the devices' blocks; one by one, with their storages, now and then only.
-
-        At the end always: the last may lie at the very beginning, where memory was short there.
+        """Write down the devices' blocks; one by one, with their storages, now and then and at the
+        end.
         """
         is_due = boundary.time_s >= self._next_blocks or boundary.kind is BoundaryKind.RUN_END
         with self._charged("gauges"):
@@ -412,12 +393,9 @@ class Measuring:
 
     def _keep_sources(self) -> None:
         with self._charged("recording"):
-            named = self._sources.new(self._guard.call("sources", set(), self._files))
+            named = self._sources.new(self._guard.call("sources", set(), self._taker.source_files))
             for record in (*named, *self._guard.call("sources", (), self._sources.new_cells)):
                 self._writer.write(record)
-
-    def _files(self) -> set[str]:
-        return self._taker.source_files()
 
     # Allocations
 
@@ -502,64 +480,16 @@ def _scope(due: Due) -> CensusScope:
 
 
 def _was_collected(gauges: Mapping[str, int], census: Census) -> bool:
-    """Return whether the collector ran between the reading of gauges and a census."""
     before = gauges.get(gauge.GC_COLLECTIONS)
     return before is not None and census.collections not in (None, before)
 
 
 def _done(census: Census) -> Due:
-    """Return what a census turned out to be."""
     if census.scope is CensusScope.FOCUSED:
         return Due.FOCUSED
     if census.drift_bytes is not None:
         return Due.CHECK
     return Due.WHOLE if census.whole else Due.FULL
-
-
-class Taker(Protocol):
-    """What :class:`leakscope.heap.CensusTaker` offers."""
-
-    def take(self, scope: CensusScope, unwound: Sequence[FrameType] = ()) -> Census:
-        """Return the heap's rows at this moment, with the names of frames that were left too."""
-
-    def take_checked(self) -> Census:
-        """Return a whole census, with its difference to one that goes on from the seal."""
-
-    def take_aside(self, scope: CensusScope) -> Census:
-        """Return the same without comparing later censuses with it."""
-
-    def source_files(self) -> set[str]:
-        """Return the user's files seen as owners."""
-
-    def device_storages(self) -> list[DeviceStorages]:
-        """Return the storages that the latest census met on each device."""
-
-    @property
-    def own_bytes(self) -> int:
-        """What the taker itself keeps."""
-
-
-class Devices(Protocol):
-    """What :func:`leakscope.probes.cuda.device_memory` offers."""
-
-    def __call__(self, *, with_blocks: bool) -> Iterable[DeviceSnapshotRecord | BlockListRecord]:
-        """Return sums of each device's blocks, and the blocks themselves where they are wanted."""
-
-
-class Writer(Protocol):
-    """What :class:`leakscope.recording.RecordingWriter` offers."""
-
-    bytes_written: int
-    failed: str | None
-
-    def write(self, record: Record, *, sync: bool = False) -> bool:
-        """Append a record; return whether it was written."""
-
-    def move(self, directory: Path, header: HeaderRecord) -> bool:
-        """Continue in another directory; return whether that was possible."""
-
-    def close(self) -> None:
-        """Write no more."""
 
 
 class WorkerFollower(Protocol):
@@ -590,8 +520,7 @@ MOST_FLOOR = 256 << 20
 class Headroom:
     """Tells what is left of memory, and when a census may be the last one there is room for.
 
-    What each limit leaves is read only now and then; in between, resident memory tells how much of
-    it has gone since.
+    Limits are read only now and then; in between, resident memory tells how much has gone.
     """
 
     def __init__(self) -> None:

@@ -18,7 +18,6 @@ from leakscope.probes.process import OutsideProcess
 from leakscope.recording import RecordingWriter, RunDirectory
 
 READING = "reading"
-"""The label of a reading's boundary."""
 POLL_SECONDS = 0.2
 """How soon after its end a process is known to be gone."""
 GPUS_EVERY_SECONDS = 30.0
@@ -40,12 +39,7 @@ class Monitor:
     def __init__(
         self, pid: int, path: Path, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Attach to a process; ``path`` is a run directory that was made for it.
-
-        Raises:
-            psutil.NoSuchProcess: there is none of that number.
-
-        """
+        """Attach to a process, or raise NoSuchProcess; ``path`` is a run directory made for it."""
         self._process = OutsideProcess(pid, since=time.time())
         self._clock = clock
         self._begun = clock()
@@ -88,10 +82,7 @@ class Monitor:
             time.sleep(min(POLL_SECONDS, max(due - self._clock(), 0.0)))
 
     def close(self, status: str, exit_code: int | None = None, signal: int | None = None) -> None:
-        """Record how watching ended; ``exit_code`` and ``signal`` where the watcher is the parent.
-
-        A process that a signal ended has no closing record, as with one that records itself.
-        """
+        """Record how watching ended; ``exit_code`` and ``signal`` where the parent watches."""
         if signal is None:
             seconds = self._clock() - self._begun
             end = EndRecord(status=status, exit_code=exit_code or 0, time_s=seconds)
@@ -100,10 +91,7 @@ class Monitor:
         RunDirectory(self._path).write_outcome(self._outcome(exit_code, signal))
 
     def kills(self) -> int | None:
-        """Return how many processes of its group the kernel has killed for memory meanwhile.
-
-        None where that isn't counted.
-        """
+        """Return how many processes of its group the kernel killed for memory; None if unknown."""
         before, after = self._events.oom_kills, self._process.events().oom_kills
         return None if before is None or after is None else max(after - before, 0)
 

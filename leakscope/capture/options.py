@@ -51,7 +51,6 @@ class SessionOptions:
     native_interval: int = DEFAULTS["native_interval"]
     report: bool = DEFAULTS["report"]
     force: bool = False
-    """Whether a run that is already in ``out`` may be overwritten."""
     label: str | None = DEFAULTS["label"]
     project_root: Path | None = None
     """Folder whose files are the user's own code; None finds it from the script."""
@@ -117,13 +116,8 @@ def configured_options(
 ) -> SessionOptions:
     """Return the options of a session.
 
-    Args:
-        on_remark: Gets each sentence on what is passed over, such as a key that is unknown.
-        **overrides: fields of the options; None stands for what was not chosen.
-
-    Raises:
-        LeakscopeError: options make no sense, wherever they come from.
-
+    Of ``overrides`` None stands for what was not chosen; ``on_remark`` gets each sentence on what
+    is passed over. Raises ``LeakscopeError`` where options make no sense, wherever they come from.
     """
     from leakscope.configuration.project import read_configuration
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import KW_ONLY, dataclass
 from enum import Enum
 from typing import Any
 
@@ -15,49 +16,31 @@ TRAIN_ON = "train:2"
 NAMES_KEPT = 1024
 
 
+@dataclass(slots=True, eq=False)
 class Phase:
     """An open phase."""
 
-    __slots__ = (
-        "batch",
-        "expected",
-        "explicit",
-        "in_hand",
-        "loop",
-        "manual",
-        "micro",
-        "name",
-        "occurrence",
-        "owner",
-        "pending",
-        "plan",
-        "steps",
-        "training",
-    )
-
-    def __init__(self, name: str, occurrence: int, *, training: bool, explicit: bool) -> None:
-        self.name = name
-        self.occurrence = occurrence
-        self.training = training
-        self.explicit = explicit
-        """Opened by the user's call, closed only by it."""
-        self.owner: Pass | None = None
-        """The pass whose batches count; the phase ends with it unless it is explicit."""
-        self.manual = False
-        """Whether the user says where steps end."""
-        self.loop = False
-        """Whether it was opened for a named loop of steps and ends with it."""
-        self.batch = 0
-        self.steps = 0
-        self.micro = 0
-        """Batches since the last step."""
-        self.pending = 0
-        """Optimizer steps since the last boundary."""
-        self.in_hand = False
-        """Whether a forward pass was made that no boundary has ended."""
-        self.expected: int | None = None
-        self.plan: Any = None
-        """The schedule's own notes about this phase."""
+    name: str
+    occurrence: int
+    _: KW_ONLY
+    training: bool
+    explicit: bool
+    """Opened by the user's call, closed only by it."""
+    owner: Pass | None = None
+    """The pass whose batches count; the phase ends with it unless it is explicit."""
+    manual: bool = False
+    """Whether the user says where steps end."""
+    loop: bool = False
+    """Whether it was opened for a named loop of steps and ends with it."""
+    batch: int = 0
+    steps: int = 0
+    micro: int = 0
+    pending: int = 0
+    in_hand: bool = False
+    """Whether a forward pass was made that no boundary has ended."""
+    expected: int | None = None
+    plan: Any = None
+    """The schedule's own notes about this phase."""
 
     @property
     def is_fed(self) -> bool:
@@ -122,8 +105,7 @@ class PhaseStack:
         occurrence = self._occurrences.get(name, 0)
         self._occurrences[name] = occurrence + 1
         self.trainings += training and name == TRAIN
-        phase = Phase(name, occurrence, training=training, explicit=explicit)
-        phase.expected = expected
+        phase = Phase(name, occurrence, training=training, explicit=explicit, expected=expected)
         if owner is not None:
             phase.owner, phase.expected, owner.phase = owner, owner.expected, phase
         self._open.append(phase)
@@ -173,78 +155,46 @@ class Verdict(str, Enum):
     VALIDATION = "validation"
 
 
+@dataclass(slots=True, eq=False)
 class Pass:
     """One iteration over a loader, from ``iter(loader)`` until it is exhausted or dropped."""
 
-    __slots__ = (
-        "born",
-        "evaluating",
-        "expected",
-        "first",
-        "grad",
-        "gradients",
-        "is_over",
-        "loader",
-        "moment",
-        "phase",
-        "requests",
-        "route",
-        "seen",
-        "site",
-        "token",
-        "validated",
-        "verdict",
-    )
-
-    def __init__(
-        self,
-        token: int,
-        site: Site,
-        *,
-        route: int,
-        loader: int,
-        expected: int | None,
-        born: int,
-    ) -> None:
-        self.token = token
-        self.site = site
-        self.route = route
-        """The way through libraries to where it was made; 0 where the user's own code did."""
-        self.loader = loader
-        self.expected = expected
-        self.born = born
-        """How many passes had fetched a batch when this one was made."""
-        self.first = 0
-        """Index of the last pass over it, from 1 on; 0 before the first."""
-        self.evaluating = False
-        self.validated = False
-        """Whether all modules in evaluation mode had their validation before it began."""
-        self.grad = True
-        self.gradients = False
-        """Whether a backward pass has filled gradients in it."""
-        self.is_over = False
-        self.verdict: Verdict | None = None
-        self.phase: Phase | None = None
-        self.requests = 0
-        """How often a batch was fetched."""
-        self.moment = 0
-        """When one was last fetched: counts the fetches of all passes together."""
-        self.seen = 0
-        """``phase.batch`` when this pass last fetched one; ``NO_BATCH`` once it is over."""
+    token: int
+    site: Site
+    _: KW_ONLY
+    route: int
+    """The way through libraries to where it was made; 0 where the user's own code did."""
+    loader: int
+    expected: int | None
+    born: int
+    """How many passes had fetched a batch when this one was made."""
+    first: int = 0
+    """Index of the last pass over it, from 1 on; 0 before the first."""
+    evaluating: bool = False
+    validated: bool = False
+    """Whether all modules in evaluation mode had their validation before it began."""
+    grad: bool = True
+    gradients: bool = False
+    """Whether a backward pass has filled gradients in it."""
+    is_over: bool = False
+    verdict: Verdict | None = None
+    phase: Phase | None = None
+    requests: int = 0
+    moment: int = 0
+    """When one was last fetched: counts the fetches of all passes together."""
+    seen: int = 0
+    """``phase.batch`` when this pass last fetched one; ``NO_BATCH`` once it is over."""
 
 
 class PassSites:
     """Remembers what the passes begun at each place turned out to be.
 
     A place is a line of the user's code and the way from there through libraries, plus mode, grad
-    state and loader, from the particular to the general, so that loaders which are rebuilt every
-    epoch are still recognised and a function that trains and validates on the same line is split
-    apart.
+    state and loader, from the particular to the general: loaders that are rebuilt are recognised.
     """
 
     def __init__(self) -> None:
         self.is_alive: Callable[[int], bool] = lambda loader: False
-        """Tells whether a loader still exists."""
         self._learned: dict[tuple[object, ...], tuple[Verdict | None, int]] = {}
         """What a key stands for, None for several things, and the last loader that used it."""
         self._validations: dict[tuple[Site, int], int] = {}
@@ -286,11 +236,7 @@ class PassSites:
         return other in self._learned and set(known) == {Verdict.TRAINING}
 
     def validation_name(self, site: Site, loader: int = 0, trained: int = 0) -> str:
-        """Return ``validation`` for the first place that validates, then ``validation:2``…
-
-        Of the loaders that come to one place in one round of evaluations each has a name of its
-        own. ``trained`` tells rounds apart: it changes whenever training has gone on.
-        """
+        """Return ``validation`` for the first place that validates, then ``validation:2``…"""
         key = (site, self._turn(site, loader, trained) if loader else 0)
         if key not in self._validations and len(self._validations) >= SITES_KEPT:
             key = next(iter(self._validations))
@@ -307,8 +253,7 @@ class PassSites:
         """Return the index of a loader among those that come to a place in a round, from 0 on.
 
         A round is over once training has gone on, once one of its loaders comes again, and once
-        none of them exists any more: then they are created each time. A loader keeps its number
-        where no other has it in this round.
+        none of them exists any more.
         """
         if site not in self._rounds and len(self._rounds) >= SITES_KEPT:
             self._rounds.clear()
@@ -327,12 +272,10 @@ class _Round:
         self._known: dict[int, int] = {}
 
     def goes_on(self, trained: int, loader: int) -> bool:
-        """Return whether a loader may belong to it still."""
         alike = trained == self.trained and loader not in self.present
         return alike and len(self.present) < LOADERS_KEPT
 
     def number_of(self, loader: int) -> int:
-        """Return the number that a loader has in this round."""
         taken = set(self.present.values())
         number = self._known.get(loader, 0)
         if number in taken:

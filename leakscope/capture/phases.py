@@ -41,11 +41,9 @@ class PhaseTracker:
         self.surroundings: Callable[[], tuple[bool, bool]] = lambda: (True, True)
         """Tells whether gradients are recorded, and whether any optimizer was made so far."""
         self.place: Callable[[], Site] = call_site
-        """Tells which line of the user's code is at work."""
         self.listens = True
         """Whether forward passes matter just now."""
         self.on_listening: Callable[[bool], None] = lambda listens: None
-        """Called when that changes."""
         self.iterations = Iterations(emit)
         self.elsewhere = OtherThreads()
         self._stack = PhaseStack(emit, self.iterations.flush)
@@ -263,10 +261,7 @@ class PhaseTracker:
         self._settle()
 
     def _inherit(self, run: Pass) -> bool:
-        """End the unfinished pass over the same loader; True if ``run`` takes its phase over.
-
-        ``next(iter(loader))`` kept in a variable, to look at a batch, is no phase of its own.
-        """
+        """End the unfinished pass over the same loader; True if ``run`` takes its phase over."""
         if not run.loader:
             return False
         others = (p for p in self._passes.values() if p is not run and p.first)
@@ -341,8 +336,7 @@ class PhaseTracker:
     def _take_validation(self, run: Pass) -> bool:
         """Assign to a pass the phase of the forward passes that its last batch was used for.
 
-        It was taken for a further loader of the training, whose own pass goes on: some trainers
-        switch the mode only once they hold a batch, and never exhaust a loader.
+        Some trainers switch the mode only once they hold a batch, and never exhaust a loader.
         """
         taken = self.forwards.hand_over()
         if taken is None:
@@ -484,7 +478,7 @@ class Evaluated:
         """Modules went back to training mode.
 
         Between phases that also decides the others, where all have done their validation: their
-        user goes on with another module, as a cross validation does, and leaves them as they are.
+        user goes on with another module and leaves them as they are.
         """
         self.keys -= keys
         if between_phases and self.keys <= self._validated:
@@ -517,10 +511,7 @@ class Tuning:
     def is_tuning(self, optimizer: int, run: Pass | None) -> bool:
         """Return whether an optimizer that never trained belongs to a validation.
 
-        Args:
-            optimizer: which one steps.
-            run: the pass over a loader that the validation is, if it is one.
-
+        ``run`` is the pass over a loader that the validation is, if it is one.
         """
         if run is None and not self.tunes(self._evaluated.keys):
             return False  # a student trains alongside a teacher's forward passes
@@ -537,8 +528,7 @@ class Tuning:
         """Return whether a pass was taken for a validation for modules that were left behind.
 
         An exception that ends a trial in its validation, and is kept, keeps the model in evaluation
-        mode with it. The next trial passes over a loader where nothing but training ever was, with
-        an optimizer of other parameters, at every batch.
+        mode. The next trial passes over a loader where nothing but training ever was.
         """
         if not self._sites.only_trained(run) or self.tunes(self._evaluated.keys):
             return False

@@ -79,10 +79,7 @@ class ProcessEndings:
         return [self._ended.popleft() for _ in range(len(self._ended))]
 
     def work_of_others(self) -> str:
-        """Return a sentence if child processes did the program's work unrecorded.
-
-        Those are meant that have ended, and used more processor time than this process.
-        """
+        """Return a sentence if child processes that have ended did most of the work unrecorded."""
         here, there = (now - before for now, before in zip(_used(), self._used_before, strict=True))
         there -= self._used_by_recorded
         count = self._others.total()
@@ -136,9 +133,7 @@ class ProcessEndings:
         return _send_signal
 
     def _record_end(self, process: Any, code: int, used: float) -> None:
-        """Note an end, and what processor time it ``used``; raises nothing of ours. Any thread may
-        come here.
-        """
+        """Note an end and the processor time it ``used``; raises nothing of ours, in any thread."""
         try:
             if os.getpid() != self._pid:
                 return

@@ -14,7 +14,7 @@ a census that is part of what the census costs, otherwise it has a part of the b
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from leakscope.capture.budget import Costs, Due
 from leakscope.capture.options import SessionOptions
@@ -33,8 +33,11 @@ from leakscope.capture.policy import (
 from leakscope.capture.tracing import INSIDE, Pace, PaceStretch
 from leakscope.model import gauge
 from leakscope.model.boundary import Boundary, BoundaryKind, comparable_key
-from leakscope.model.census import SampledBlock
-from leakscope.model.record import NativeAllocationsRecord, Record
+from leakscope.model.record import Record
+
+if TYPE_CHECKING:
+    from leakscope.probes.cuda import AllocationHistory
+    from leakscope.probes.native_allocations import NativeProfile
 
 ACTIVITY = "history"
 """Under which the account of costs has by how much windows slow the program down."""
@@ -45,21 +48,11 @@ LEAST_RISE = 1 << 20
 KEYS_KEPT = 48
 
 
-class Recorder(Protocol):
-    """What :class:`leakscope.probes.AllocationHistory` offers."""
-
-    def open(self) -> bool:
-        """Begin to record; say whether it could be done."""
-
-    def close(self) -> None:
-        """End."""
-
-
 class HistoryWindows:
     """Opens and closes windows of the allocator's history at boundaries."""
 
     def __init__(
-        self, recorder: Recorder | None, costs: Costs | None = None, budget: float = 1.0
+        self, recorder: AllocationHistory | None, costs: Costs | None = None, budget: float = 1.0
     ) -> None:
         self._recorder = recorder
         self._costs = costs or Costs()
@@ -92,11 +85,9 @@ class HistoryWindows:
         return enough or boundary.phase != opened.phase or self._is_spent(boundary.time_s)
 
     def _is_spent(self, now: float) -> bool:
-        """Whether recording has slowed the program down by all that it may."""
         allowed = max(TRACING_FLOOR_SECONDS, TRACING_SHARE * self._budget * now)
-        return (
-            self._costs.seconds.get(ACTIVITY, 0.0) + self._pace.slowdown(self._assumed) >= allowed
-        )
+        spent = self._costs.seconds.get(ACTIVITY, 0.0) + self._pace.slowdown(self._assumed)
+        return spent >= allowed
 
     def learn(self, boundary: Boundary, gauges: dict[str, int]) -> None:
         """Notice live memory of devices that is higher each time at boundaries of one kind."""
@@ -131,7 +122,7 @@ class HistoryWindows:
         if self._recorder is not None:
             self._recorder.close()
 
-    def _open(self, boundary: Boundary, recorder: Recorder) -> None:
+    def _open(self, boundary: Boundary, recorder: AllocationHistory) -> None:
         self._grows = False
         self._left -= 1
         if recorder.open():
@@ -154,49 +145,12 @@ _TOO_MANY = (
 )
 
 
-class Profile(Protocol):
-    """What :class:`leakscope.probes.native_allocations.NativeProfile` offers."""
-
-    @property
-    def why_not(self) -> str:
-        """Why nothing is sampled."""
-
-    @property
-    def samples_blocks(self) -> bool:
-        """Whether Python's own blocks are sampled too."""
-
-    @property
-    def own_bytes(self) -> int:
-        """What it takes itself."""
-
-    @property
-    def blocks_seconds(self) -> float:
-        """Seconds by which that has slowed the program down."""
-
-    def stop_blocks(self) -> None:
-        """Sample Python's blocks no more."""
-
-    def start(self) -> bool:
-        """Begin to sample; return whether it could be done."""
-
-    def stop(self) -> None:
-        """Sample no more."""
-
-    def record(
-        self, boundary: int, resident: int, *, with_census: bool
-    ) -> NativeAllocationsRecord | None:
-        """Return what is live, where there is reason to look."""
-
-    def blocks_of(self, objects: list[object], addresses: list[int]) -> list[SampledBlock]:
-        """Return the sampled ones among the blocks of objects, and at addresses."""
-
-
 class NativeAllocations:
     """Has native allocations sampled while a session lasts, and writes down what is live."""
 
     def __init__(
         self,
-        profile: Profile | None,
+        profile: NativeProfile | None,
         write: Callable[[Record], bool],
         note: Callable[[str, str], None],
         costs: Costs,
@@ -230,26 +184,18 @@ class NativeAllocations:
         return 0 if self._profile is None else self._profile.own_bytes
 
     def at(self, boundary: Boundary, done: Due, resident: int) -> None:
-        """Write down what is live at a boundary with a census, or where memory is at its highest.
-
-        Args:
-            boundary: where.
-            done: what was measured there.
-            resident: resident memory there.
-
-        """
+        """Write down what is live at a boundary with a census, or at a new height of memory."""
         if self._why_not:
             self._note("native-off", f"Native allocations were not sampled. {self._why_not}")
             self._why_not = ""
         if self._profile is None:
             return
         began, with_census = self._clock(), done >= Due.FOCUSED
-        may_look = self._spent <= NATIVE_FLOOR_SECONDS + NATIVE_SHARE * self._budget * (
-            boundary.time_s
+        may_look = self._spent <= NATIVE_FLOOR_SECONDS + (
+            NATIVE_SHARE * self._budget * boundary.time_s
         )
-        record = self._profile.record(
-            boundary.index, resident if may_look else 0, with_census=with_census
-        )
+        resident = resident if may_look else 0
+        record = self._profile.record(boundary.index, resident, with_census=with_census)
         if record is not None:
             self._write(record)
             if not record.is_on:
@@ -262,11 +208,8 @@ class NativeAllocations:
         if self.samples_blocks:
             self._charge_blocks(self._profile, boundary)
 
-    def _charge_blocks(self, profile: Profile, boundary: Boundary) -> None:
-        """Charge what following Python's blocks costs; a program that makes too many is left alone.
-
-        What is imported before the work begins isn't charged: it is over when it is known.
-        """
+    def _charge_blocks(self, profile: NativeProfile, boundary: Boundary) -> None:
+        """Charge what following Python's blocks costs; one that makes too many is left alone."""
         now, spent = boundary.time_s, profile.blocks_seconds
         if boundary.index == 0 or self._judged_at is None:
             self._judged_at = None if boundary.index == 0 else now
@@ -288,7 +231,7 @@ class NativeAllocations:
             self._profile = None
 
 
-def chosen_profile(options: SessionOptions, project_root: str) -> Profile | None:
+def chosen_profile(options: SessionOptions, project_root: str) -> NativeProfile | None:
     """Return the profile that a user's options ask for."""
     if options.native == "off":
         return None

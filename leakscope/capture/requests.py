@@ -20,8 +20,9 @@ import signal
 import threading
 import weakref
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from leakscope.capture.budget import Costs
 from leakscope.capture.dispatch import EventDispatcher
@@ -43,34 +44,22 @@ _listening: weakref.ref[Requests] | None = None
 """Weak, for the interpreter keeps a handler for as long as the process lives."""
 
 
-class TakeCensus(Protocol):
-    """Takes a census and writes it down."""
-
-    def __call__(self, *, at_once: bool) -> None:
-        """Take it now; ``at_once`` where training is in the middle of something."""
-
-
 class Requests:
     """What the user has requested by signal and not got yet."""
 
     def __init__(
         self,
         gate: EventDispatcher,
-        look: TakeCensus,
+        look: Callable[..., object],
         write: Callable[[SnapshotSignalRecord], object],
         idle: Callable[[], float],
     ) -> None:
         """Prepare to listen.
 
-        Args:
-            gate: the way into the session, closed while something is recorded.
-            look: takes the census.
-            write: writes down which signal is listened to.
-            idle: seconds since the last boundary.
-
+        ``look`` takes a census, ``at_once`` where training is in the middle of something; ``write``
+        writes down the signal; ``idle`` returns the seconds since the last boundary.
         """
         self.waiting = False
-        """Whether a census is wanted at the next boundary."""
         self._gate = gate
         self._look = look
         self._write = write
@@ -114,9 +103,8 @@ class Requests:
             _listening = None
 
     def let_go(self, *, for_good: bool) -> None:
-        """Give the signal back; ``for_good`` when the process is about to end.
-
-        A request may still be on its way then and must not be the death of it.
+        """Give the signal back; ``for_good`` it is ignored: one on its way must not end the
+        process.
         """
         number, self._number = self._number, 0
         is_main = threading.current_thread() is threading.main_thread()
@@ -135,17 +123,13 @@ class Requests:
         self.waiting = True
         try:
             if self._idle() >= PATIENCE_SECONDS and self._is_safe():
-                self._gate.seize(self._at_once)
+                self._gate.seize(partial(self._take, at_once=True))
         except ours(Exception):
             return
 
     def _is_safe(self) -> bool:
-        """Return whether nothing is under way that a census must not see half done."""
         trains_here = self._gate.thread in (0, threading.get_ident())
         return trains_here and unobservable_state() is None and not other_threads_compute()
-
-    def _at_once(self) -> None:
-        self._take(at_once=True)
 
     def _take(self, *, at_once: bool) -> None:
         self.waiting = False

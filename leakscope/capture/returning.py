@@ -48,9 +48,7 @@ _BEGINS_WORK = frozenset(
 
 
 def watch(conclude: Callable[[], object], launch: dict[str, Any]) -> None:
-    """Have ``conclude`` called as the program's last work returns; ``launch`` is the namespace of
-    what starts the program.
-    """
+    """Have ``conclude`` called as the program's last work returns."""
     if not IS_SUPPORTED:
         return
     main = sys.modules["__main__"].__dict__
@@ -123,7 +121,7 @@ def is_done_after(module: FrameType) -> bool:
         if name in _BINDS:
             bound.add(code.co_names[argument])
         if name in _LOOKS_UP:
-            loaded = code.co_names[argument >> 1 if _is_shifted(name) else argument]
+            loaded = _looked_up(code, name, argument)
             is_called = before == "PUSH_NULL" or not _EVENTS_OF_CALLS
             if _may_be_handed_on(loaded, names):
                 return False
@@ -177,11 +175,10 @@ def _operands(code: CodeType, at: int) -> list[_Operand]:
 
 
 def _execute(stack: list[_Operand], code: CodeType, name: str, argument: int) -> _Operand:
-    """Do to a stack of operands what an instruction does; return what it calls."""
     pops, pushes = _effect(name, argument)
     taken = [stack.pop() for _ in range(min(pops, len(stack)))]
     if name in _LOOKS_UP:
-        stack.append((code.co_names[argument >> 1 if _is_shifted(name) else argument], ""))
+        stack.append((_looked_up(code, name, argument), ""))
     elif name in ("LOAD_ATTR", "LOAD_METHOD") and taken:
         stack += [(taken[0][0], code.co_names[argument])] * pushes
     elif name in ("LOAD_CONST", "PUSH_NULL"):
@@ -193,7 +190,6 @@ def _execute(stack: list[_Operand], code: CodeType, name: str, argument: int) ->
 
 
 def _effect(name: str, argument: int) -> tuple[int, int]:
-    """Return how many operands an instruction takes from the stack, and how many it puts there."""
     if name == "LOAD_ATTR":
         return 1, 1
     if name == "LOAD_METHOD":
@@ -216,7 +212,6 @@ def _ends_statement(name: str) -> bool:
 
 
 def _is_of_a_builtin(called: _Operand, names: dict[str, Any]) -> bool:
-    """Return whether what is called calls functions of the program's itself, maybe several."""
     name, attribute = called
     return not attribute and name not in names and name in _CALLS_BACK
 
@@ -248,7 +243,6 @@ def _main_module_below(frame: FrameType | None, main: dict[str, Any]) -> FrameTy
 
 
 def _instructions(code: CodeType, begin: int) -> Iterator[tuple[str, int, int]]:
-    """Return name, argument and place of a code's instructions from a place on."""
     text, argument = code.co_code, 0
     for at in range(begin, len(text), 2):
         name, argument = dis.opname[text[at]], argument << 8 | text[at + 1]
@@ -266,12 +260,12 @@ def _leads_back(name: str, argument: int, at: int) -> bool:
     return "BACKWARD" in name or (is_absolute and argument * 2 <= at)
 
 
-def _is_shifted(name: str) -> bool:
-    return name == "LOAD_GLOBAL" and sys.version_info >= (3, 11)
+def _looked_up(code: CodeType, name: str, argument: int) -> str:
+    is_shifted = name == "LOAD_GLOBAL" and sys.version_info >= (3, 11)
+    return code.co_names[argument >> 1 if is_shifted else argument]
 
 
 def _is_no_work(name: str, names: dict[str, Any]) -> bool:
-    """Return whether a call of what has that name is no work."""
     if name not in names:
         return hasattr(builtins, name)
     value = names[name]
@@ -280,7 +274,6 @@ def _is_no_work(name: str, names: dict[str, Any]) -> bool:
 
 
 def _has_no_work(name: str, names: dict[str, Any]) -> bool:
-    """Return whether methods of what has that name are no work."""
     if name not in names:
         return hasattr(builtins, name)
     value = names[name]

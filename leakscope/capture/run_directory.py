@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from leakscope.capture.options import SessionOptions
 from leakscope.configuration import DEFAULTS
@@ -159,16 +159,17 @@ def _number(variable: str, otherwise: int) -> int:
         return otherwise
 
 
-def header_of(world: World) -> HeaderRecord:
+def header_of(world: World, *, role: str = "", **facts: Any) -> HeaderRecord:
     """Return what a recording of this process begins with."""
     return HeaderRecord(
-        role="rank" if world.size > 1 else "main",
+        role=role or ("rank" if world.size > 1 else "main"),
         rank=world.rank,
         world_size=world.size,
         attempt=world.attempt,
         pid=os.getpid(),
         host=socket.gethostname(),
         started=time.time(),
+        **facts,
     )
 
 
@@ -192,16 +193,9 @@ def make_run_directory(
 ) -> Path:
     """Make the run directory that the options ask for and return its absolute path.
 
-    Args:
-        options: what was requested.
-        limit: the memory limit of the process that is recorded, where that isn't this one.
-        world: the ranks that record into one directory.
-        numbered: whether a run that is in the way is left alone, and this one made alongside it.
-
-    Raises:
-        RunExistsError: ``out`` holds a run already, and neither ``force`` nor ``numbered`` is set.
-        UnwritableError: it can't be made.
-
+    A run that is in the way is left alone where ``numbered``, and this one made alongside it.
+    ``limit`` is the memory limit of the process that is recorded, where that isn't this one. Raises
+    as :func:`claim`.
     """
     manifest = _manifest(options)
     if limit is not None:
@@ -231,14 +225,9 @@ def claim(
 ) -> RunDirectory:
     """Return the directory of a run, made here or by another rank of the same launch.
 
-    Whoever comes first makes it, and nobody waits for anybody: each rank goes through the same
-    places in the same order, and only one can write a manifest into a place. ``out-2``, ``out-3``,
-    … are such places too where they are to be ``numbered``.
-
-    Raises:
-        RunExistsError: ``out`` holds another run, and neither ``force`` nor ``numbered`` is set.
-        UnwritableError: it can't be made.
-
+    Nobody waits for anybody: each rank goes through the same places in the same order, ``out-2``, …
+    among them where ``numbered``, and only one can write a manifest into a place. Raises
+    RunExistsError where ``out`` holds another run, and UnwritableError.
     """
     manifest.launch = world.launch.key
     if out is not None and not (numbered and not force):
@@ -250,21 +239,16 @@ def claim(
             # A machine that joined late can't tell the run from an earlier one of the same name,
             # and a process that may turn out to be a rank doesn't know yet what it belongs to.
             out = out.with_name(f"{out.name}-rank{world.rank}" if world.rank else f"{out.name}-2")
-    for path in _places(out or _named_place() or runs / _name(stem, world)):
+    named = os.environ.get(RUN_DIRECTORY)
+    for path in _places(out or (Path(named) if named else runs / _name(stem, world))):
         with suppress(RunExistsError):
             return _join_or_make(path, manifest, force=False, world=world)
     raise LeakscopeError(f"{runs} holds too many runs of this second.", slug="run-exists")
 
 
 def _places(out: Path) -> Iterator[Path]:
-    """Yield the places where a run may go, the same for all ranks of a launch."""
     for number in range(1, MOST_OF_A_SECOND):
         yield out if number == 1 else out.with_name(f"{out.name}-{number}")
-
-
-def _named_place() -> Path | None:
-    named = os.environ.get(RUN_DIRECTORY)
-    return Path(named) if named else None
 
 
 def _name(stem: str, world: World) -> str:
@@ -355,10 +339,7 @@ def project_root_of(options: SessionOptions) -> str:
 
 
 def project_of_caller(file: str) -> Path | None:
-    """Return the project of the file that started profiling, where the program's doesn't hold it.
-
-    A notebook, a test runner or a launcher is no part of the project that it runs.
-    """
+    """Return the project of the file that started profiling, unless it is in the program's."""
     path = Path(file)
     if not path.is_file() or is_installed(file):
         return None
@@ -464,9 +445,7 @@ class Program:
 
     @property
     def _is_command(self) -> bool:
-        """Whether it was installed, as ``gunicorn`` is: beside the interpreter, for the user, or in
-        the folder that ``pip install --target`` was given.
-        """
+        """Whether it was installed: beside the interpreter, for the user, or by ``--target``."""
         if self.kind != "script":
             return False
         folder = Path(os.path.realpath(Path(self.target).parent))
@@ -480,9 +459,8 @@ class Program:
     def project_root(self) -> str:
         """Return the folder whose files are the user's own code.
 
-        The nearest folder above the script that has a project's marks, else the script's own;
-        the working directory for ``-m``, ``-c`` and commands that were installed, and for a script
-        that is no file but a pipe.
+        The nearest folder above the script that has a project's marks, else the script's own; the
+        working directory for what is no script, for installed commands and for pipes.
         """
         script = Path(os.path.realpath(self.target))
         if self.kind != "script" or not (script.is_file() or script.is_dir()) or self._is_command:
@@ -495,10 +473,7 @@ class Program:
 
 
 def interpreter_options(original: Sequence[str] | None = None) -> list[str]:
-    """Return the options that this interpreter was started with, e.g. ``["-u", "-W", "error"]``.
-
-    Taken from ``sys.orig_argv``, because not every option leaves a trace in ``sys.flags``.
-    """
+    """Return the options that this interpreter was started with, e.g. ``["-u", "-W", "error"]``."""
     words = list(sys.orig_argv if original is None else original)[1:]
     options: list[str] = []
     while words and words[0].startswith("-") and words[0] != "-":
@@ -519,8 +494,8 @@ def interpreter_options(original: Sequence[str] | None = None) -> list[str]:
 
 
 def _split_short_options(word: str) -> tuple[str, bool, bool]:
-    """Return the options before ``-c`` or ``-m``, whether those end them, and whether the next
-    word is the value of the last one.
+    """Return the options before ``-c`` or ``-m``, whether those end them, and whether a value
+    follows.
     """
     for index, letter in enumerate(word[1:], start=1):
         if letter in "cm":

@@ -13,6 +13,7 @@ on; until then, and where there is nothing to go on from, it looks at what the u
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from math import inf, log1p
 from typing import NamedTuple
 
@@ -28,20 +29,15 @@ _Name = tuple[BoundaryKind, str, str]
 _BY_TIME: _Name = (BoundaryKind.TIME, "", "")
 
 
+@dataclass(slots=True, eq=False)
 class _Key:
-    """What one kind of comparable boundary has had."""
-
-    __slots__ = ("begins_training", "censuses", "deferrals", "fulls", "number", "resident", "seen")
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.begins_training = False
-        self.seen = 0
-        self.censuses = 0
-        self.fulls = 0
-        self.deferrals = 0
-        self.resident = 0
-        """Resident bytes at the latest of them."""
+    number: int
+    begins_training: bool = False
+    seen: int = 0
+    censuses: int = 0
+    fulls: int = 0
+    deferrals: int = 0
+    resident: int = 0
 
 
 class Schedule:
@@ -64,37 +60,25 @@ class Schedule:
         self._keys: dict[_Name, _Key] = {}
         self._waiting: dict[_Name, None] = {}
         self._granted: tuple[_Key, bool, bool] | None = None
-        self._resident = 0
+        self._resident = self._wholes = self._resumed = 0
         self._is_too_long = False
-        self._wholes = 0
-        self._whole_spent = 0.0
-        self._checks_spent = 0.0
-        self._resumed = 0
-        self._floor_spent = 0.0
+        self._whole_spent = self._checks_spent = self._floor_spent = 0.0
         self._timed_spent = 0.0
         """Seconds of that at boundaries by time alone, before the program reached one itself."""
         self._has_begun = False
         """Whether a phase has begun: what came before was set-up."""
-        self._floor_full = 0.0
-        self._late_spent = 0.0
-        self._floor_inside = 0.0
+        self._floor_full = self._floor_inside = self._late_spent = 0.0
         self._inside_since: float | None = None
         """When the first census inside a phase without an end was due."""
         self._inside_spent = 0.0
-        self._exempt = 0
-        self._inside_censuses = 0
-        self._records = 0
+        self._exempt = self._inside_censuses = self._records = 0
         self._next_record = 0.0
         self._next_inside = 2.0
-        self._next_by_time = 0.0
-        self._next_between_answers = 0.0
+        self._next_by_time = self._next_between_answers = 0.0
         self._next_rare = policy.RARE_FROM_SECONDS
         """When the budget may pay for a census that takes longer than a pause may."""
         self._last_paid = 0.0
-        self._trained = False
-        self._has_reported = False
-        self._has_census = False
-        self._is_aligned = False
+        self._trained = self._has_reported = self._has_census = self._is_aligned = False
         self._record_spacing = 0.0
         self._now = 0.0
         self.serves = False
@@ -142,16 +126,7 @@ class Schedule:
     def recorded(
         self, due: Due, seconds: float, now: float, resident: int = 0, objects: int | None = None
     ) -> None:
-        """Learn what the boundary that was just measured has cost.
-
-        Args:
-            due: What was done there.
-            seconds: What it took.
-            now: Seconds since the recording began.
-            resident: Resident bytes there.
-            objects: What a census met, None where nobody counted.
-
-        """
+        """Learn what a boundary has cost; ``objects`` are those that its census met, if known."""
         self._costs.sample(due, seconds, objects)
         self._resident = resident
         self._count_walks(due, seconds)
@@ -227,7 +202,6 @@ class Schedule:
         return self._affords(Due.WHOLE, now)
 
     def _checks(self, now: float, after: int) -> bool:
-        """Whether a whole walk is taken again, to hold the resumed censuses against it."""
         if self._resumed < after:
             return False
         spent = self._checks_spent + self._costs.expect(Due.WHOLE)
@@ -235,10 +209,7 @@ class Schedule:
 
     @property
     def _spares_answers(self) -> bool:
-        """Whether a census is to be short, as many requests would wait for a longer one.
-
-        What is new is weighed without a look at libraries: that follows where more is needed.
-        """
+        """Whether a census is to be short, as many requests would wait for a longer one."""
         if not self.serves or self._growth.is_unnamed:
             return False
         longest = policy.FULL_CHEAP * self._costs.expect(Due.FOCUSED)
@@ -334,9 +305,7 @@ class Schedule:
         return can and key.fulls < policy.FULL_AT_KEY
 
     def _is_late_look(self, kind: BoundaryKind, phase: Phase | None, key: _Key) -> bool:
-        """Return whether a phase begins whose kind was last looked at long ago: one of training or
-        with a name given by hand, as tasks of a pool have.
-        """
+        """Whether a phase of training, or one named by hand, was last looked at long ago."""
         if kind is not BoundaryKind.PHASE_BEGIN or phase is None:
             return False
         if not (phase.training or phase.explicit):
@@ -374,7 +343,6 @@ class Schedule:
     # Ranks
 
     def _is_common_to_ranks(self, key: _Key, now: float) -> bool:
-        """Whether an end of a phase is one at which other ranks look too."""
         if not self._is_aligned:
             return True
         spacing = self._expected() / self._budget * len(self._keys)
@@ -470,20 +438,17 @@ class Schedule:
         return Due.NOTHING
 
     def _part_at_once(self, now: float) -> float:
-        """Return which part of what is there at once a phase without an end may use by now."""
         first = policy.FLOOR_AT_FIRST_SECONDS
         since = now if self._inside_since is None else self._inside_since
         passed = log1p((now - since) / first)
         return min(passed / log1p(policy.FLOOR_WHOLE_SECONDS / first), 1.0)
 
     def _affords_full(self, key: _Key, expected: float, allowed: float, now: float) -> bool:
-        """Whether the floor has room for an expensive full census."""
         if self._is_unnamed(key):
             allowed = policy.WHOLE_SHARE_UNNAMED * now
         return self._floor_full + expected <= policy.FLOOR_FULL * allowed
 
     def _exempt_at(self, key: _Key, expected: float, *, inside: bool) -> int:
-        """Return how many censuses of a kind are taken beyond the limit, given the cost of one."""
         slowed = self._costs.slowed
         if self._is_dear(expected):
             return 0 if self._costs.knows(Due.FOCUSED) else 1
@@ -595,11 +560,7 @@ class GrowthWatch:
 
     @property
     def is_unnamed(self) -> bool:
-        """Whether memory outside the user's names rose at each of the latest censuses.
-
-        Where censuses weigh all that is new, that decides: more walks couldn't name memory that
-        belongs to no Python object.
-        """
+        """Whether memory outside the user's names rose at each of the latest censuses."""
         if self._elsewhere is not None:
             return self._steps >= RISES
         rises = max((known.rises for known in self._unnamed.values()), default=0)
@@ -607,9 +568,7 @@ class GrowthWatch:
 
     @property
     def has_much_unexplained(self) -> bool:
-        """Whether much has come outside the user's names since measuring began, or is garbage: only
-        a walk of the whole heap tells what refers to it, and which circle keeps it.
-        """
+        """Whether much is garbage, or came outside the user's names: a whole walk names it."""
         return (self._elsewhere or 0) >= MUCH_UNNAMED or self._garbage >= MUCH_GARBAGE
 
     def growing(self) -> tuple[object, dict[str, int]]:
@@ -620,11 +579,7 @@ class GrowthWatch:
         return place, grown
 
     def learn(self, boundary: Boundary, census: Census, gauges: Mapping[str, int]) -> bool:
-        """Take note of a census; return whether something has risen each time of late.
-
-        What the C heap keeps though it is free is left out of resident memory: no closer look can
-        name it, and blocks of ours that lie between the program's would spread its holes.
-        """
+        """Take note of a census; return whether something has risen each time of late."""
         key = comparable_key(boundary)
         self._learn_unnamed(key, census, gauges)
         before = self._known.pop(key, {})
@@ -663,19 +618,17 @@ class GrowthWatch:
         self._unnamed[known] = _Unnamed(used, left, rises)
 
     def learn_elsewhere(self, census: Census) -> None:
-        """Count the steps by which what hangs outside of the user's names has become more, and note
-        how much garbage there is.
-        """
+        """Count the steps by which what the user's names don't reach rises, and note garbage."""
         self._garbage = census.garbage_bytes or 0
         size = census.elsewhere_bytes
         if size is None:
             return
-        if self._elsewhere is not None and size >= self._elsewhere + LEAST_UNNAMED_RISE:
+        before = self._elsewhere
+        risen = None if before is None else size - before
+        if risen is not None and risen >= LEAST_UNNAMED_RISE:
             self._steps += 1
-        if self._elsewhere is None or abs(size - self._elsewhere) >= LEAST_UNNAMED_RISE:
-            self._steps = (
-                0 if self._elsewhere is not None and size < self._elsewhere else self._steps
-            )
+        if risen is None or abs(risen) >= LEAST_UNNAMED_RISE:
+            self._steps = 0 if risen is not None and risen < 0 else self._steps
             self._elsewhere = size
 
 

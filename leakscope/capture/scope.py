@@ -152,7 +152,6 @@ class Scope:
             self._close(session, "detached", 0, "")
 
     def _left(self) -> Session | None:
-        """Leave the session, and return it if it is to be closed."""
         session, self._session = self._session, None
         owns, self._owns = self._owns, False
         return session if owns and session is not None and session.is_live else None
@@ -165,12 +164,7 @@ class Scope:
             report_of(session)
 
     def __call__(self, function: F) -> F:
-        """Record each call of ``function``, each into a run directory of its own.
-
-        Raises:
-            LeakscopeError: it is a generator function, whose body runs elsewhere.
-
-        """
+        """Record each call of ``function``, no generator's, into a run directory of its own."""
         if self._options is None:
             return function
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -319,7 +313,6 @@ def profile(
 
 
 def _scope(out: Any, **overrides: Any) -> Any:
-    """Return the scope, or the function that it decorates."""
     if callable(out):
         return Scope(_options(**overrides))(out)
     return Scope(_options(out=None if out is None else Path(out), **overrides))
@@ -418,10 +411,7 @@ def _open(
 
 
 def _close(opened: list[Phase], gate: EventDispatcher, end: Callable[[Phase], None]) -> None:
-    """End the phases that are still open.
-
-    It is called twice: an interrupt may strike anywhere in the first call, its beginning included.
-    """
+    """End the phases that are still open; called twice, as an interrupt may strike in one."""
     while opened:
         gate.dispatch(end, opened[-1])
         opened.pop()
@@ -458,11 +448,4 @@ def _warn(sentence: str) -> None:
         return
 
 
-class _OffScope(Scope):
-    """Does nothing, and gives a decorated function back as it is."""
-
-    def __init__(self) -> None:
-        super().__init__(None)
-
-
-_OFF = _OffScope()
+_OFF = Scope(None)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -19,11 +19,11 @@ from leakscope.capture.clock import BoundaryClock, CostClock
 from leakscope.capture.dispatch import EventDispatcher, Guard
 from leakscope.capture.events import CleaningCalls, EventCounts
 from leakscope.capture.gauges import Reader
-from leakscope.capture.measuring import Devices, Measuring, Taker, WorkerFollower, Writer
+from leakscope.capture.measuring import Devices, Measuring, WorkerFollower
 from leakscope.capture.options import SessionOptions
 from leakscope.capture.phase_stack import Phase
 from leakscope.capture.phases import PhaseTracker
-from leakscope.capture.profiles import HistoryWindows, NativeAllocations, Profile, Recorder
+from leakscope.capture.profiles import HistoryWindows, NativeAllocations
 from leakscope.capture.requests import Requests, Trials
 from leakscope.capture.run_directory import (
     ALONE,
@@ -36,7 +36,7 @@ from leakscope.capture.run_directory import (
 from leakscope.capture.schedule import GrowthWatch, Schedule
 from leakscope.capture.shortages import Shortages
 from leakscope.capture.torch_hooks import AutoBoundaries
-from leakscope.capture.tracing import AllocationWindows, Counter, TracingWindow
+from leakscope.capture.tracing import AllocationWindows
 from leakscope.capture.trackers import Trackers
 from leakscope.capture.unobservable import DeferredReadings, unobservable_state
 from leakscope.model.boundary import Boundary, BoundaryKind
@@ -44,8 +44,14 @@ from leakscope.model.errors import is_interrupt
 from leakscope.model.record import UNRECORDED_CHILDREN, EndRecord, HeaderRecord
 from leakscope.recording import RunDirectory, redact_text
 
+if TYPE_CHECKING:
+    from leakscope.heap import CensusTaker
+    from leakscope.probes.allocations import AllocationCounter, AllocationWindow
+    from leakscope.probes.cuda import AllocationHistory
+    from leakscope.probes.native_allocations import NativeProfile
+    from leakscope.recording import RecordingWriter
+
 A_TASK = "task"
-"""The phase of a pool's worker."""
 _current: weakref.ref[Session] | None = None
 
 
@@ -54,15 +60,10 @@ def current_session() -> Session | None:
     return None if _current is None else _current()
 
 
-def _no_devices(*, with_blocks: bool) -> list[Any]:
-    return []
-
-
 class Session:
     """Owns what measures: the sources of boundaries, the schedule, probes, census and writer.
 
-    Everything that costs is passed in, so that tests may run a session on a clock and a heap of
-    their own. :func:`start_session` makes the real thing.
+    Tests run it on a clock and a heap of their own; :func:`start_session` makes the real thing.
     """
 
     world: World = ALONE
@@ -78,14 +79,14 @@ class Session:
         options: SessionOptions,
         run_path: Path,
         *,
-        writer: Writer,
-        taker: Taker,
+        writer: RecordingWriter,
+        taker: CensusTaker,
         probes: Iterable[Reader],
-        window: Callable[[], TracingWindow],
-        devices: Devices = _no_devices,
-        history: Recorder | None = None,
-        counter: Counter | None = None,
-        native: Profile | None = None,
+        window: Callable[[], AllocationWindow],
+        devices: Devices = lambda **_: [],
+        history: AllocationHistory | None = None,
+        counter: AllocationCounter | None = None,
+        native: NativeProfile | None = None,
         clock: Callable[[], float] = time.perf_counter,
         work_clock: Callable[[], float] = time.thread_time,
         project_root: str = "",
@@ -199,7 +200,7 @@ class Session:
     def on_wake(self, call: Callable[[], object]) -> bool:
         """Call ``call`` some times a second, in a thread that forks don't inherit.
 
-        Return False, with nothing arranged, where there is no such thread.
+        Return False where there is no such thread.
         """
         if self._time is not None:
             self._time.on_wake.append(call)
@@ -210,10 +211,7 @@ class Session:
         self.gate.take_turn(partial(self._look, at_once=True))
 
     def end_task(self, calls: int = 1) -> None:
-        """End a task of a pool's worker, which takes up the next one at once or when it comes.
-
-        ``calls`` is how many the pool had handed out together: each counts as a task.
-        """
+        """End a task of a pool's worker, or the ``calls`` that the pool had handed out together."""
         self.gate.dispatch(self._next_task, calls)
 
     def _next_task(self, calls: int) -> None:
@@ -225,7 +223,7 @@ class Session:
     def claim_phase_control(self) -> bool:
         """Find no phases and steps from now on: the caller tells them to ``tracker.external``.
 
-        Return False, with nothing changed, if somebody leads already.
+        Return False if somebody leads already.
         """
         if self.gate.is_phase_control_claimed or not self.is_live:
             return False
@@ -257,12 +255,8 @@ class Session:
 
     def conclude(self, unwound: Sequence[FrameType] = ()) -> None:
         """Reach the last boundary while what the program worked with, or a traceback, is there."""
-        if (
-            not self.is_live
-            or self._concluded
-            or self._index < 2
-            or unobservable_state() is not None
-        ):
+        cannot = not self.is_live or self._concluded or self._index < 2
+        if cannot or unobservable_state() is not None:
             return
         self._concluded = True
         self._measuring.unwound = unwound
@@ -276,8 +270,7 @@ class Session:
     ) -> None:
         """Reach the last boundary, say how the program ended, and measure no more.
 
-        ``for_good`` when the process ends too. An interrupt breaks off the last look, not the
-        recording: it has its end all the same.
+        ``for_good`` when the process ends too. An interrupt breaks off the last look alone.
         """
         global _current
         if not self.is_live:
@@ -319,7 +312,8 @@ class Session:
             self._guard.call("boundaries", None, self._auto.uninstall)
         self._guard.call("boundaries", None, self.tracker.finish)
         self._guard.call("boundaries", None, self._reach, BoundaryKind.RUN_END, None, "")
-        self._guard.call("overhead", None, self._measuring.finish, self._last_boundary())
+        last = self._describe(self._index - 1, BoundaryKind.RUN_END, self._now(), None, "")
+        self._guard.call("overhead", None, self._measuring.finish, last)
         self._guard.call("collections", None, self._cleaning.uninstall)
         self._guard.call("native", None, self._native.stop)
 
@@ -388,7 +382,6 @@ class Session:
             self._workers.follow(self)
 
     def _note_actor(self) -> None:
-        """Write down the class of the actor that a worker of Ray's has turned out to be."""
         if self.header is None or self.header.child is None:
             return
         from leakscope.heap.roots import actors_of_ray
@@ -458,9 +451,8 @@ class Session:
         for record in self.events.compilations(boundary.index):
             self._writer.write(record)
         last = boundary.kind is BoundaryKind.RUN_END
-        if kept := self._guard.call(
-            "events", None, partial(self.events.compiled_code, boundary.index, last=last)
-        ):
+        compiled_code = partial(self.events.compiled_code, boundary.index, last=last)
+        if kept := self._guard.call("events", None, compiled_code):
             self._writer.write(kept)
         now = self._now()
         if done >= Due.FOCUSED:
@@ -486,18 +478,12 @@ class Session:
         if phase is not None:
             where = {"phase": phase.name, "occurrence": phase.occurrence, "batch": phase.batch}
             where["expected_batches"] = phase.expected
+        epoch, step = self.tracker.epoch, self.tracker.step
         return Boundary(
-            index=index,
-            kind=kind,
-            time_s=now,
-            epoch=self.tracker.epoch,
-            step=self.tracker.step,
-            label=label,
-            **where,
+            index=index, kind=kind, time_s=now, epoch=epoch, step=step, label=label, **where
         )
 
     def _moment(self, kind: BoundaryKind = BoundaryKind.MARK) -> Boundary:
-        """Return where training stands between the last boundary and the next."""
         last = max(0, self._index - 1)
         return self._describe(last, kind, self._now(), self.tracker.phase, "")
 
@@ -509,9 +495,6 @@ class Session:
 
     def _idle(self) -> float:
         return self._now() - self._reached
-
-    def _last_boundary(self) -> Boundary:
-        return self._describe(self._index - 1, BoundaryKind.RUN_END, self._now(), None, "")
 
     def _now(self) -> float:
         return self._clock() - self._begun

@@ -95,10 +95,7 @@ class Shortages:
             self._record(oom, "observer", no_census="another census was under way")
 
     def _is_in_backward(self) -> bool:
-        """Return whether autograd is at work: its threads change the graph without the interpreter.
-
-        A census would race with them. What it names is still there when the exception leaves.
-        """
+        """Return whether autograd is at work: a census would race with its threads."""
         if self._gate.thread not in (0, get_ident()):
             return True
         return is_in_backward()
@@ -154,11 +151,7 @@ class Shortages:
         self._last = record
 
     def _why_not(self, oom: OutOfMemoryMessage, seen: str) -> str:
-        """Return why no census is taken; empty where one is.
-
-        The first shortage gets one whatever it costs, since it is likely to be the end. A program
-        that survives it pays no more than its budget for those that come after.
-        """
+        """Return why no census is taken; empty where one is: the first is likely to be the end."""
         if seen == "exception":
             has_census = self._was_observed(oom) and self._last is not None and self._last.census
             return "there is one from before the exception" if has_census else ""
@@ -171,11 +164,8 @@ class Shortages:
         return ""
 
     def _was_observed(self, oom: OutOfMemoryMessage) -> bool:
-        """Return whether the last thing observed is what this message is about."""
         last = self._last
-        if last is None or last.device != oom.device:
-            return False
-        if last.boundary != self._moment().index:
+        if last is None or last.device != oom.device or last.boundary != self._moment().index:
             return False
         if oom.requested is None or last.requested is None:
             return True
@@ -220,7 +210,6 @@ def _figures(oom: OutOfMemoryMessage, room: Room) -> dict[str, Any]:
 
 
 def _frames_of(error: BaseException, cause: BaseException) -> list[FrameType]:
-    """Return the frames that an exception and its cause have left, outermost first."""
     return [*_left_by(error), *(_left_by(cause) if cause is not error else ())]
 
 

@@ -63,12 +63,8 @@ def belongs_to_user(file: str) -> bool:
     if known is None:
         if len(_is_user) >= FILES_KEPT:
             _is_user.clear()
-        known = _is_user[file] = _looks_like_user(file)
+        known = _is_user[file] = not (file.startswith(NOT_USERS) or is_installed(file))
     return known
-
-
-def _looks_like_user(file: str) -> bool:
-    return not (file.startswith(NOT_USERS) or is_installed(file))
 
 
 class WeakNumbering:
@@ -84,8 +80,7 @@ class WeakNumbering:
         known = self._known.get(id(thing))
         if known is not None:
             return known[0]
-        number = next(self._next)
-        address = id(thing)
+        number, address = next(self._next), id(thing)
         self._known[address] = (number, weakref.ref(thing, self._forgetter(address)))
         return number
 

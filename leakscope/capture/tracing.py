@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from statistics import median
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from leakscope.capture.budget import Costs
 from leakscope.capture.policy import (
@@ -42,6 +42,7 @@ from leakscope.capture.schedule import GrowthWatch, place_of_growth
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.census import Census, Site
 from leakscope.model.record import AllocationRecord
+from leakscope.probes.allocations import AllocationCounter, AllocationWindow, TracingCost
 
 ALWAYS_EVERY_SECONDS = 30.0
 ALWAYS_EVERY_SHARE = 0.1
@@ -55,86 +56,22 @@ _CUT = (
 )
 
 
-class TracingWindow(Protocol):
-    """What :class:`leakscope.probes.allocations.AllocationWindow` offers."""
-
-    is_open: bool
-    is_cut: bool
-    """Whether tracing was ended before the window was closed."""
-
-    def open(self) -> bool:
-        """Begin to trace; return False where the program is tracing already."""
-
-    def cut(self) -> None:
-        """End tracing at once, and forget what was traced."""
-
-    def close(self, top: int = 60, project_root: str = "") -> tuple[list[Site], int]:
-        """End; return the lines that allocated most, and all bytes traced."""
-
-
-class Cost(Protocol):
-    """What :class:`leakscope.probes.TracingCost` offers."""
-
-    @property
-    def per_block(self) -> float:
-        """Seconds for each block that is handed out."""
-
-    @property
-    def per_kept(self) -> float:
-        """Seconds to read each that is alive at the end."""
-
-
-class Counter(Protocol):
-    """What :class:`leakscope.probes.allocations.AllocationCounter` offers."""
-
-    def start(self) -> bool:
-        """Begin to count; return False where it can't be done."""
-
-    def stop(self) -> None:
-        """Count no more."""
-
-    def counted(self) -> int:
-        """Return how many blocks were handed out while it counted."""
-
-    def arm(self, more: int, function: Callable[[], object]) -> None:
-        """Call ``function`` after so many more blocks."""
-
-    def disarm(self) -> None:
-        """Cancel the call."""
-
-    def alive(self) -> int:
-        """Return how many blocks are handed out now."""
-
-    def cost(self) -> Cost | None:
-        """Return what tracing costs here; None where the program is tracing itself."""
-
-
-class NoCounter:
+class NoCounter(AllocationCounter):
     """Where blocks can't be counted the program's pace alone decides."""
 
     def start(self) -> bool:
         """Return False."""
         return False
 
-    def stop(self) -> None:
-        """Do nothing."""
-
-    def counted(self) -> int:
+    @staticmethod
+    def alive() -> int:
         """Return 0."""
         return 0
 
-    def arm(self, more: int, function: Callable[[], object]) -> None:
-        """Do nothing."""
-
-    def disarm(self) -> None:
-        """Do nothing."""
-
-    def alive(self) -> int:
-        """Return 0."""
-        return 0
-
-    def cost(self) -> None:
+    @staticmethod
+    def cost(frames: int = 8) -> TracingCost | None:
         """Return None."""
+        return None
 
 
 class AllocationWindows:
@@ -143,10 +80,10 @@ class AllocationWindows:
     def __init__(
         self,
         mode: str,
-        make: Callable[[], TracingWindow],
+        make: Callable[[], AllocationWindow],
         growth: GrowthWatch,
         costs: Costs,
-        counter: Counter | None,
+        counter: AllocationCounter | None,
         note: Callable[[str, str], None],
         budget: float,
         project_root: str,
@@ -159,8 +96,8 @@ class AllocationWindows:
         self._costs = costs
         self._note = note
         self._meter = _OverheadMeter(self._costs, counter or NoCounter())
-        self._window: TracingWindow | None = None
-        self._whole: TracingWindow | None = None
+        self._window: AllocationWindow | None = None
+        self._whole: AllocationWindow | None = None
         self._opened: Boundary | None = None
         self._closes_at = 0.0
         self._allowance = 0.0
@@ -198,10 +135,8 @@ class AllocationWindows:
             self._open(boundary, seconds=ALWAYS_EVERY_SECONDS)
 
     def learn(self, boundary: Boundary, census: Census, gauges: Mapping[str, int]) -> None:
-        """Look for growth in a census.
-
-        Inside a window only for what hangs outside of the user's names: there tracing adds to what
-        is in use.
+        """Look for growth in a census; in a window only outside of the user's names: tracing adds
+        to it.
         """
         self.growth.learn_elsewhere(census)
         if self._window is not None:
@@ -234,8 +169,7 @@ class AllocationWindows:
     def close(self, boundary: Boundary) -> AllocationRecord:
         """Close the window and charge what it has cost the program; return what it saw.
 
-        Where reading all that lives costs more than is left, the lines of what the census in the
-        window met must do.
+        Where reading all that lives is too expensive, the census' own lines must do.
         """
         opened = self._opened
         assert opened is not None
@@ -350,38 +284,32 @@ class AllocationWindows:
 
 
 class _OverheadMeter:
-    """What the program allocates and how fast it is, and what tracing makes of that."""
-
-    def __init__(self, costs: Costs, counter: Counter) -> None:
+    def __init__(self, costs: Costs, counter: AllocationCounter) -> None:
         self._counter = counter
         self._pace = Pace(lambda: costs.total)
         self._blocks: dict[PaceUnit, deque[float]] = {}
         self._per_second: float | None = None
-        self._cost: Cost | None = None
+        self._cost: TracingCost | None = None
         self._from = 0
         self._alive = 0
         self._cut_at: int | None = None
         self._is_ours = False
         self._stretches = 0
         self.is_on = False
-        """Whether it learns what the program allocates."""
         self.counts = False
 
     def start(self, boundary: Boundary) -> None:
-        """Begin to count."""
         if not self.is_on:
             self.is_on = True
             self._cost = self._counter.cost()
             self.counts = self._counter.start()
 
     def stop(self) -> None:
-        """Count no more."""
         if self.is_on:
             self.is_on = self.counts = False
             self._counter.stop()
 
     def arrive(self, boundary: Boundary) -> None:
-        """Learn what the program did since it went on."""
         self._counter.disarm()
         counted, cut_at = self._counter.counted(), self._cut_at
         blocks = counted - self._from if self.counts else None
@@ -402,7 +330,6 @@ class _OverheadMeter:
         self._counter.disarm()
 
     def depart(self, boundary: Boundary) -> None:
-        """The program continues."""
         self._pace.begin(boundary)
         if self.counts:
             self._from = self._counter.counted()
@@ -419,23 +346,16 @@ class _OverheadMeter:
         blocks = self._blocks.get(unit)
         if not blocks or (usual is None and unit.part == "batch"):
             return None
-        per_block = 0.0 if self._cost is None else self._cost.per_block
-        return TRACING_SAFETY * per_block * median(blocks)
+        return TRACING_SAFETY * self._per_block * median(blocks)
 
     def foretell_second(self) -> float | None:
-        """Return the seconds that tracing would add to one of the program's; None if unknown.
-
-        For where boundaries come by time: from the latest stretch of some length.
-        """
         if not self.counts:
             return TRACING_ASSUMED_SLOWDOWN
         if self._per_second is None:
             return None
-        per_block = 0.0 if self._cost is None else self._cost.per_block
-        return TRACING_SAFETY * per_block * self._per_second
+        return TRACING_SAFETY * self._per_block * self._per_second
 
     def enter(self, *, is_ours: bool) -> None:
-        """A window is open."""
         self._is_ours = is_ours
         self._alive = self._counter.alive()
         self._stretches = 0
@@ -459,10 +379,6 @@ class _OverheadMeter:
         return cost + cost / max(self._stretches, 1)
 
     def limit(self, allowance: float, cut: Callable[[], object]) -> None:
-        """Call ``cut`` where tracing has cost the program more than that.
-
-        What lives need not be read.
-        """
         if self.counts and self._is_ours and self._cost is not None:
             left = max(allowance - self._slowdown(), 0.0)
             each = max(self._cost.per_block, 1e-9)
@@ -472,14 +388,17 @@ class _OverheadMeter:
         cut()
         self._cut_at = self._counter.counted()
 
+    @property
+    def _per_block(self) -> float:
+        return 0.0 if self._cost is None else self._cost.per_block
+
     def _slowdown(self) -> float:
         return self._pace.slowdown(self._estimated) if self._is_ours else 0.0
 
     def _estimated(self, stretch: PaceStretch) -> float:
         if stretch.blocks is not None:
-            return stretch.blocks * (0.0 if self._cost is None else self._cost.per_block)
-        share = TRACING_ASSUMED_SLOWDOWN / (1 + TRACING_ASSUMED_SLOWDOWN)
-        return share * stretch.seconds
+            return stretch.blocks * self._per_block
+        return stretch.seconds * TRACING_ASSUMED_SLOWDOWN / (1 + TRACING_ASSUMED_SLOWDOWN)
 
     def _reading(self) -> float:
         per_kept = 0.0 if self._cost is None else self._cost.per_kept
@@ -561,8 +480,8 @@ class Pace:
     def slowdown(self, otherwise: Callable[[PaceStretch], float]) -> float:
         """Return the seconds that the window has cost the program so far.
 
-        Of units that were done several times both inside and before the medians tell: one of them
-        may be slow by chance. What of the others was caused is what ``otherwise`` says of each.
+        Of units that were done several times both inside and before the medians tell; of others
+        ``otherwise``.
         """
         cost = 0.0
         for unit, stretches in self._inside.items():

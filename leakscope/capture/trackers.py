@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 from leakscope.capture.budget import Costs
@@ -49,35 +49,6 @@ class ReportSummary:
     rates: Mapping[str, float]
     """Of each culprit, by the name under which it is drawn."""
     step: int
-
-
-class TrackedRun(Protocol):
-    """A run or a writer that the program has open now."""
-
-    @property
-    def is_local(self) -> bool:
-        """Whether what is logged there stays on this machine."""
-
-    def log(self, figures: Mapping[str, float], step: int) -> None:
-        """Draw figures; the axis of the program's own figures stays as it is."""
-
-    def keep(self, summary: ReportSummary) -> None:
-        """Keep a report, as far as the tracker has room for files."""
-
-
-class Tracker(Protocol):
-    """A library that draws what programs log."""
-
-    @property
-    def name(self) -> str:
-        """What it is called in options."""
-
-    @property
-    def logs_rows(self) -> bool:
-        """Whether a log makes a row of the program's: then its last figures come at the end."""
-
-    def place(self) -> TrackedRun | None:
-        """Return where the program logs now; None where it hasn't imported it or has no run."""
 
 
 class WandB:
@@ -113,13 +84,8 @@ class WandBRun:
 
     def keep(self, summary: ReportSummary) -> None:
         """Log the report as an artifact; verdict and rates go into the summary."""
-        self._run.summary.update(
-            {
-                "leakscope/verdict": summary.verdict,
-                "leakscope/headline": summary.sentence,
-                **summary.rates,
-            }
-        )
+        verdict = {"leakscope/verdict": summary.verdict, "leakscope/headline": summary.sentence}
+        self._run.summary.update({**verdict, **summary.rates})
         artifact = self._library.Artifact(f"leakscope-{self._run.id}", type="leakscope-report")
         artifact.add_file(str(summary.page), name=summary.page.name)
         self._run.log_artifact(artifact)
@@ -164,12 +130,9 @@ class MLflowRun:
 
     def log(self, figures: Mapping[str, float], step: int) -> None:
         """Log metrics in one request."""
-        now = int(time.time() * 1000)
-        metric = self._library.entities.Metric
-        self._client.log_batch(
-            self._info.run_id,
-            metrics=[metric(name, figure, now, step) for name, figure in figures.items()],
-        )
+        now, metric = int(time.time() * 1000), self._library.entities.Metric
+        metrics = [metric(name, figure, now, step) for name, figure in figures.items()]
+        self._client.log_batch(self._info.run_id, metrics=metrics)
 
     def keep(self, summary: ReportSummary) -> None:
         """Log the report as an artifact, the rates as metrics, the verdict as a tag."""
@@ -249,20 +212,24 @@ def _is_open(writer: Any) -> bool:
     return getattr(writer, "all_writers", None) is not None
 
 
+TrackedRun: TypeAlias = WandBRun | MLflowRun | TensorBoardWriter
+"""A run or a writer that the program has open now."""
+Tracker: TypeAlias = WandB | MLflow | TensorBoard
+"""A library that draws what programs log; the last of one that ``logs_rows`` come at the end."""
+
 PREFIX = "leakscope/"
-_BYTES_PER_MIB = 1 << 20
+_MIB, _KIB = 1 << 20, 1 << 10
 
 
 def memory_figures() -> dict[str, float]:
     """Return resident memory of this process, and what is live and reserved per device, in MiB."""
-    figures = {f"{PREFIX}host_mib": resident() / _BYTES_PER_MIB}
+    figures = {f"{PREFIX}host_mib": resident() / _MIB}
     for device, level in device_levels().items():
-        figures[f"{PREFIX}{device}_allocated_mib"] = level.allocated / _BYTES_PER_MIB
-        figures[f"{PREFIX}{device}_reserved_mib"] = level.reserved / _BYTES_PER_MIB
+        figures[f"{PREFIX}{device}_allocated_mib"] = level.allocated / _MIB
+        figures[f"{PREFIX}{device}_reserved_mib"] = level.reserved / _MIB
     return {name: round(figure, 3) for name, figure in figures.items()}
 
 
-_MIB, _KIB = 1 << 20, 1 << 10
 _MEMORY = {gauge.RSS: "host_mib", gauge.CHILDREN_PSS: "children_mib"}
 _OF_DEVICES = (gauge.DEVICE_ALLOCATED, gauge.DEVICE_RESERVED)
 GROWING_AT_ONCE = 5
@@ -317,7 +284,6 @@ class Rates:
         return {name: rates[name] for name in fastest}
 
     def _risen(self, path: str, place: object, size: int, step: int) -> int:
-        """Return the bytes since the first look at this place; 0 where unknown."""
         first = self._first.get(path)
         if first is None and len(self._first) < NAMES:
             first = self._first[path] = Rising(place, size, step)
@@ -354,20 +320,6 @@ METRICS = {
     "leak_full_in": ("s", "How long memory lasts if what leaks goes on."),
 }
 """Unit and meaning of what is exported, by name."""
-
-
-class Meter(Protocol):
-    """The client of a monitoring system, which asks for readings when it wants them."""
-
-    @property
-    def name(self) -> str:
-        """What it is called in options."""
-
-    def follow(self, readings: Callable[[], Sequence[Reading]]) -> bool:
-        """Have the program's client ask for readings; return whether the program has one."""
-
-    def leave(self) -> None:
-        """Take back what ``follow`` has done, as far as the client can."""
 
 
 class Prometheus:
@@ -448,6 +400,9 @@ class OpenTelemetry:
         return observe
 
 
+Meter: TypeAlias = Prometheus | OpenTelemetry
+
+
 class Meters:
     """The clients of monitoring systems that a session was asked to tell."""
 
@@ -471,7 +426,10 @@ class Meters:
         sizes = {named(path): float(size) for path, size in growth.growing()[1].items()}
         largest = sorted(sizes, key=lambda name: -sizes[name])[:GROWING_AT_ONCE]
         self._memory = [
-            *_memory_readings(gauges),
+            *(
+                Reading("memory", mib * _MIB, {"of": name[len(PREFIX) : -len("_mib")]})
+                for name, mib in memory_of(gauges).items()
+            ),
             *(Reading("growing", sizes[name], {"name": name}) for name in largest),
         ]
         if now >= self._next_look:
@@ -497,12 +455,6 @@ class Meters:
             left = max(0.0, leak.full_at - time.time())
             found.append(Reading("leak_full_in", left, {"name": leak.name}))
         return found
-
-
-def _memory_readings(gauges: Mapping[str, int]) -> Iterator[Reading]:
-    for short, mib in memory_of(gauges).items():
-        of = short.removeprefix(PREFIX).removesuffix("_mib")
-        yield Reading("memory", mib * _MIB, {"of": of})
 
 
 EVERY_SECONDS = 1.0
@@ -533,9 +485,7 @@ class Trackers:
         self._guard, self._costs, self._note, self._clock = guard, costs, note, clock
         known: tuple[Tracker, ...] = (TensorBoard(), WandB(), MLflow())
         takes_all = "auto" in self._requested
-        self._trackers = [
-            tracker for tracker in known if takes_all or tracker.name in self._requested
-        ]
+        self._trackers = [each for each in known if takes_all or each.name in self._requested]
         self._meters = Meters(self._requested, run_path, guard)
         self._next: dict[str, float] = {}
         self._logged: set[str] = set()
@@ -550,9 +500,7 @@ class Trackers:
         """Log what was just recorded, where the last log has been paid for."""
         is_last = boundary.kind is BoundaryKind.RUN_END
         self._meters.at(boundary.time_s, gauges, growth, last=is_last)
-        due = [
-            tracker for tracker in self._trackers if self._is_due(tracker, boundary.time_s, is_last)
-        ]
+        due = [each for each in self._trackers if self._is_due(each, boundary.time_s, is_last)]
         if not due and not is_last:
             return
         began = self._clock()
@@ -642,18 +590,11 @@ class Trackers:
 
     def _note_absent(self) -> None:
         requested = {tracker.name for tracker in self._trackers} & set(self._requested)
-        for name in sorted(requested - self._logged):
-            self._note(
-                "tracker-absent",
-                f"{name} was asked for, but the program had no run of it open where memory was "
-                "recorded, so nothing was logged there.",
-            )
-        for name in self._meters.absent:
-            self._note(
-                "tracker-absent",
-                f"{name} was asked for, but the program has not imported its client, so nothing "
-                "was exported.",
-            )
+        no_run = "had no run of it open where memory was recorded, so nothing was logged there"
+        no_client = "has not imported its client, so nothing was exported"
+        absent = [(name, no_run) for name in sorted(requested - self._logged)]
+        for name, why in [*absent, *((name, no_client) for name in self._meters.absent)]:
+            self._note("tracker-absent", f"{name} was asked for, but the program {why}.")
 
     def _note_closed(self) -> None:
         for tracker in self._trackers if self._reports else ():

@@ -19,6 +19,7 @@ threads of its own too, and modules that run in further threads do while the cal
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -42,7 +43,6 @@ class UnobservableState(NamedTuple):
     """What the program is in the middle of."""
 
     reason: str
-    """In words that follow "inside": ``torch.jit.trace``."""
     may_last: bool
     """Whether our looks don't show there, so that it is only waited out for a while."""
     gauges_only: bool = False
@@ -84,16 +84,12 @@ class DeferredReadings:
     def __init__(self, where: Callable[[], UnobservableState | None] = unobservable_state) -> None:
         self.due = Due.NOTHING
         self.counts: dict[str, int] = {}
-        """How often something was put off, by what the program was inside of."""
         self._where = where
         self._reason = ""
         self._since = 0.0
 
     def settle(self, kind: BoundaryKind, due: Due, now: float) -> Due | None:
-        """Return what is due at this boundary, together with what was put off; None inside.
-
-        ``now`` is in seconds since the recording began.
-        """
+        """Return what is due at this boundary, together with what was put off; None inside."""
         state = self._where()
         if state is not None and not self._is_lasting(state, kind, now):
             if due is not Due.NOTHING:
@@ -143,11 +139,6 @@ def _would_compile(core: Any) -> bool:
     return callable(core._dynamo.eval_frame.get_eval_frame_callback())
 
 
-def _has_stacks_recorded(core: Any) -> bool:
-    """Return whether a profiler of torch's lists every function that Python calls."""
-    return type(sys.getprofile()).__name__ == "TraceContext"
-
-
 def _is_fx_tracing(core: Any) -> bool:
     tracer = sys.modules.get("torch.fx._symbolic_trace")
     return tracer is not None and bool(getattr(tracer, "_is_fx_tracing_flag", False))
@@ -175,14 +166,13 @@ _STATES: tuple[tuple[str, Callable[[Any], bool], bool], ...] = (
     ("torch.fx tracing", _is_fx_tracing, False),
     ("functorch", lambda core: core._functorch.peek_interpreter_stack() is not None, False),
     ("CUDA graph capture", _is_captured, False),
-    (_WITH_STACKS, _has_stacks_recorded, True),
+    (_WITH_STACKS, lambda _: type(sys.getprofile()).__name__ == "TraceContext", True),
     ("a dispatch mode", lambda core: core._len_torch_dispatch_stack() > 0, True),
     ("a function mode", _has_function_mode, True),
     ("torch.profiler", lambda core: core._autograd._profiler_enabled(), True),
     ("a backward pass", lambda core: core._current_graph_task_id() != -1, True),
     ("a profiler of Python's", lambda core: sys.getprofile() is not None, True),
 )
-"""What is queried of torch and Python, in this order, and whether it may last."""
 
 
 def _below(frame: FrameType | None, torch: ModuleType | None) -> UnobservableState | None:
@@ -232,16 +222,10 @@ def _handlers() -> set[int]:
     return found
 
 
-def _catchable() -> tuple[int, ...]:
-    import signal
-
-    return tuple(sorted(int(n) for n in signal.valid_signals() if int(n) < _FIRST_OF_REAL_TIME))
-
-
 _OURS = "leakscope.capture.requests"
 """Has a handler of ours, which asks where it broke in."""
 _FIRST_OF_REAL_TIME = 32
-_NUMBERS = _catchable()
+_NUMBERS = tuple(sorted(int(n) for n in signal.valid_signals() if int(n) < _FIRST_OF_REAL_TIME))
 
 
 _CHANGE_GRAPHS = ("torch/autograd/", "torch/_dynamo/")
@@ -254,12 +238,7 @@ def other_threads_compute() -> bool:
 
 
 def changes_graphs(frames: Mapping[int, FrameType]) -> bool:
-    """Return whether a thread is inside a backward pass or the compiler.
-
-    Args:
-        frames: The innermost frame of each thread but the caller's, by its number.
-
-    """
+    """Return whether a thread, by its innermost frame, is in a backward pass or the compiler."""
     return _any_inside(_CHANGE_GRAPHS, frames)
 
 

@@ -43,9 +43,7 @@ OLDEST = (3, 10)
 def come(folder: str, page: int) -> None:
     """Do what a folder asks for, unless the requester has given up.
 
-    Args:
-        folder: where both sides communicate.
-        page: address of the memory that a debugger left behind; 0 where there is none.
+    ``page`` is the address of the memory that a debugger left behind; 0 where there is none.
 
     """
     try:
@@ -201,7 +199,6 @@ class Visit:
             self._carrier.places.pop(NAME, None)
 
     def _is_over(self) -> bool:
-        """Return whether the recording is to end, or has ended."""
         is_stopped = os.path.exists(os.path.join(self._folder, STOP))  # noqa: PTH110, PTH118
         return is_stopped or time.monotonic() >= self._deadline or not self._is_kept()
 
@@ -252,7 +249,6 @@ class Visit:
             self._ending.release()
 
     def _at_exit(self) -> None:
-        """Close the recording as the program ends."""
         error = getattr(sys, "last_value", None)
         if error is None or error is self._fault:
             self._end("completed", for_good=True)
@@ -296,10 +292,7 @@ class Visit:
         return top == NAME or top in self._carrier.places or name in self._carrier.requested
 
     def _modules_not_shared(self, names: Sequence[str]) -> list[str]:
-        """Return those of these modules that no module of the program has come to use.
-
-        A program that has imported such a library meanwhile must not get it twice.
-        """
+        """Return those of these modules that no module of the program has come to use."""
         ours = set(names)
         tops = {name.partition(".")[0] for name in names} - {NAME}
         shared = set()
@@ -385,10 +378,7 @@ class Carrier:
 
 
 def forget_fork_hooks(modules: Sequence[ModuleType]) -> None:
-    """Have the interpreter call nothing of these modules around a fork any more.
-
-    It has no way to say so; but the functions lie in lists that the collector knows.
-    """
+    """Have the interpreter call nothing of these modules around a fork any more, by its lists."""
     functions = [value for value in _made_in(modules) if type(value) is FunctionType]
     known = {id(function) for function in functions}
     for holder in gc.get_referrers(*functions) if functions else ():
@@ -407,7 +397,6 @@ def forget_kinds_of_records(modules: Sequence[ModuleType]) -> None:
 
 
 def _made_in(modules: Sequence[ModuleType]) -> list[object]:
-    """Return the functions and classes of modules."""
     return [
         value
         for module in modules
@@ -418,12 +407,9 @@ def _made_in(modules: Sequence[ModuleType]) -> list[object]:
 
 def forget_this_thread() -> None:
     """Hide this thread from the lists of :mod:`threading`."""
-    threading = sys.modules.get("threading")
-    if threading is not None:
-        active: dict[int, Any] = threading._active
-        found = active.get(_thread.get_ident())
-        if type(found).__name__ == "_DummyThread":
-            active.pop(_thread.get_ident(), None)
+    active: dict[int, Any] = getattr(sys.modules.get("threading"), "_active", {})
+    if type(active.get(_thread.get_ident())).__name__ == "_DummyThread":
+        active.pop(_thread.get_ident(), None)
 
 
 def _module_of(value: object) -> str:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -78,7 +77,6 @@ class WorkerPlacement:
 
     run_path: str
     options: str
-    """What :meth:`SessionOptions.to_json` wrote."""
     project_root: str
     rank: int = 0
     world_size: int = 1
@@ -88,7 +86,6 @@ class WorkerPlacement:
     """How often the loader had started workers before."""
     start_method: str = ""
     parent: int = 0
-    """Process id of the process that made the loader."""
     prefetch: int = 0
     """How many batches each worker may have loaded ahead."""
     census_seconds: float = 0.0
@@ -109,7 +106,6 @@ class WorkerLoop:
         self._cost = cost
 
     def __reduce__(self) -> tuple[type[WorkerLoop], tuple[WorkerPlacement]]:
-        """Cross to a spawned worker, where torch's own loop is available."""
         return WorkerLoop, (self._place,)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -125,7 +121,8 @@ class WorkerLoop:
         finally:
             if worker is not None:
                 worker.close()
-                worker.publish_cost(self._cost)
+                if self._cost is not None:
+                    self._cost.publish(worker.costs)
 
 
 class WorkerSession:
@@ -135,7 +132,7 @@ class WorkerSession:
         self, session: Session, batches: BatchProbe, work_items: dict[str, object], costs: Costs
     ) -> None:
         self._session = session
-        self._costs = costs
+        self.costs = costs
         self._batches = batches
         self._work_items = work_items
         self._fetcher: object = None
@@ -159,11 +156,6 @@ class WorkerSession:
             self._session.close(status="completed")
         except ours(Exception):
             return
-
-    def publish_cost(self, cost: CensusCost | None) -> None:
-        """Tell the workers that come after this one what a census costs."""
-        if cost is not None:
-            cost.publish(self._costs)
 
     def _wrap(self, original: Callable[..., Any]) -> Callable[..., Any]:
         dispatch = self._session.gate.dispatch
@@ -198,10 +190,7 @@ class WorkerSession:
         tracker.steps_begin()
 
     def _follow(self, iterator: object) -> None:
-        """Begin censuses at what an iterable dataset runs over, too: torch's fetcher alone has it.
-
-        A dataset that is its own iterator has a better name already.
-        """
+        """Begin censuses at what an iterable dataset runs over, too, if it is another object."""
         self._work_items.pop(ITERATOR, None)
         if iterator is not None and iterator is not self._work_items.get("dataset"):
             self._work_items[ITERATOR] = iterator
@@ -214,9 +203,7 @@ class WorkerSession:
 def _notify_parent(place: WorkerPlacement) -> None:
     """Have torch's loop end with the process that made the loader, in this worker.
 
-    The loop ends when its parent is another than when it began. One that is killed while its worker
-    still starts, and our own part of that takes a while, would never be another again, and the
-    worker would wait for good.
+    It ends when its parent is another than at its begin: not where the parent dies before that.
     """
     if place.start_method not in _STARTED_BY_PARENT:
         return
@@ -240,7 +227,6 @@ def _knowing(original: Callable[..., None], place: WorkerPlacement) -> Callable[
 def _started(
     place: WorkerPlacement, loop: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> WorkerSession | None:
-    """Return a worker that is being recorded; None where that can't be."""
     try:
         named = inspect.signature(loop).bind(*args, **kwargs).arguments
         work_items = {name: named[name] for name in LOOP_ARGUMENTS if named.get(name) is not None}
@@ -279,7 +265,17 @@ def _session(
         trackers="off",
     )
     path = Path(place.run_path)
-    writer = RecordingWriter(path, _header(place, worker), max_bytes=options.max_recording)
+    header = header_of(
+        World(place.rank, place.world_size, place.attempt),
+        role="worker",
+        worker=worker,
+        loader=place.loader,
+        generation=place.generation,
+        start_method=place.start_method,
+        parent=place.parent,
+        prefetch=place.prefetch,
+    )
+    writer = RecordingWriter(path, header, max_bytes=options.max_recording)
     if writer.failed:
         return None
     taker = CensusTaker(project_root=place.project_root, work_items=work_items)
@@ -308,24 +304,6 @@ def _prepare(taker: CensusTaker, costs: Costs) -> None:
         costs.spend("census", time.perf_counter() - began)
 
 
-def _header(place: WorkerPlacement, worker: int) -> HeaderRecord:
-    return HeaderRecord(
-        role="worker",
-        rank=place.rank,
-        world_size=place.world_size,
-        attempt=place.attempt,
-        worker=worker,
-        pid=os.getpid(),
-        host=socket.gethostname(),
-        started=time.time(),
-        loader=place.loader,
-        generation=place.generation,
-        start_method=place.start_method,
-        parent=place.parent,
-        prefetch=place.prefetch,
-    )
-
-
 def _loop_of_torch() -> Callable[..., Any]:
     from torch.utils.data._utils.worker import _worker_loop
 
@@ -348,11 +326,8 @@ def start_session(
 ) -> Session:
     """Begin to record; ``run_path`` is a run directory that somebody has made already.
 
-    ``child`` says so where this is a child process that records alongside its parent.
-
-    Raises:
-        LeakscopeError: the run directory can't be made, in a sentence.
-
+    ``child`` where this is a child process that records alongside its parent. Raises LeakscopeError
+    where the run directory can't be made.
     """
     from leakscope.capture import gauges
     from leakscope.capture.gauges import LoopReader, ShapesReader, WaitingReader
@@ -451,14 +426,9 @@ def _follow_tasks(session: Session, place: ChildPlacement) -> None:
 
 def header_of_child(place: ChildPlacement, among: World) -> HeaderRecord:
     """Return what the recording of a child begins with; ``among`` are those it trains with."""
-    return HeaderRecord(
+    return header_of(
+        World(place.rank, place.world_size, place.attempt),
         role="child",
-        rank=place.rank,
-        world_size=place.world_size,
-        attempt=place.attempt,
-        pid=os.getpid(),
-        host=socket.gethostname(),
-        started=time.time(),
         start_method=place.start_method,
         parent=place.parent,
         child=place.number,
@@ -476,13 +446,8 @@ def place_of_children(session: Session) -> ChildPlacement | None:
         return None
     return ChildPlacement(
         run_path=str(session.run_path.absolute()),
-        options=session.options.to_json(),
-        project_root=session.project_root,
         begins_by=f"{begin_child.__module__}:{begin_child.__name__}",
-        rank=session.world.rank,
-        world_size=session.world.size,
-        attempt=session.world.attempt,
-        parent=os.getpid(),
+        **_place_of(session),
     )
 
 
@@ -490,15 +455,18 @@ def place_of_workers(session: Session) -> WorkerPlacement | None:
     """Return where workers of a session's process record; None where they are not to."""
     if session.options.workers == "off":
         return None
-    return WorkerPlacement(
-        run_path=str(session.run_path),
-        options=session.options.to_json(),
-        project_root=session.project_root,
-        rank=session.world.rank,
-        world_size=session.world.size,
-        attempt=session.world.attempt,
-        parent=os.getpid(),
-    )
+    return WorkerPlacement(run_path=str(session.run_path), **_place_of(session))
+
+
+def _place_of(session: Session) -> dict[str, Any]:
+    return {
+        "options": session.options.to_json(),
+        "project_root": session.project_root,
+        "rank": session.world.rank,
+        "world_size": session.world.size,
+        "attempt": session.world.attempt,
+        "parent": os.getpid(),
+    }
 
 
 def has_recorded(session: Session, pid: int) -> bool:
@@ -507,10 +475,7 @@ def has_recorded(session: Session, pid: int) -> bool:
 
 
 class WorkerHooks:
-    """Hands the stand-in to each DataLoader that starts workers, in the process of the session.
-
-    Hears of processes that end by themselves, too. Without a place workers don't record.
-    """
+    """Hands the stand-in to each DataLoader that starts workers; hears of processes that end."""
 
     def __init__(
         self,
@@ -542,18 +507,13 @@ class WorkerHooks:
         self.place = place_of_workers(session)
         place = place_of_children(session)
         if self._children is not None and place is not None:
-            self._children.follow(place)
+            self._children.place = place
 
     def install(self) -> None:
         """Listen, now or as soon as the program imports torch or starts a process."""
         self._endings.install()
         if self._children is not None:
             self._children.install()
-        module = sys.modules.get(LOADER_MODULE)
-        spec = getattr(module, "__spec__", None)
-        if module is not None and not getattr(spec, "_initializing", False):
-            self._watch.arrived(LOADER_MODULE)
-            self._install(module)
         self._watch.start()
 
     def uninstall(self) -> None:
@@ -606,7 +566,6 @@ class WorkerHooks:
 
     @contextmanager
     def _stand_in(self, worker: Any, loader: Any) -> Iterator[None]:
-        """Put the stand-in where torch looks for its loop, as long as a loader starts workers."""
         original = worker._worker_loop
         loop = self._loop(loader, original)
         if loop is None:
@@ -621,9 +580,10 @@ class WorkerHooks:
 
     def _loop(self, loader: Any, original: Callable[..., Any]) -> WorkerLoop | None:
         try:
-            if self.place is None or os.getpid() != self._pid:
-                return None
-            if isinstance(original, WorkerLoop):
+            from leakscope.heap import ownership_under
+
+            is_nested = isinstance(original, WorkerLoop)
+            if self.place is None or is_nested or os.getpid() != self._pid:
                 return None
             number = self._loaders.of(loader)
             generation = self._generations.get(number, 0)
@@ -640,7 +600,8 @@ class WorkerHooks:
                 prefetch=loader.prefetch_factor or 0,
                 census_seconds=cost.seconds,
             )
-            _judge_modules(place)
+            # All modules before the fork: what only the child looked at it would have to copy.
+            ownership_under(place.project_root).user_modules()
             return WorkerLoop(place, original, cost)
         except ours(Exception):
             return None
@@ -648,13 +609,6 @@ class WorkerHooks:
     def _forget(self, loader: int) -> None:
         self._generations.pop(loader, None)
         self._costs.pop(loader, None)
-
-
-def _judge_modules(place: WorkerPlacement) -> None:
-    """Judge all modules before the fork: what only the child looked at it would have to copy."""
-    from leakscope.heap import ownership_under
-
-    ownership_under(place.project_root).user_modules()
 
 
 def is_recorded(generation: int) -> bool:

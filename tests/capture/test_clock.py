@@ -76,7 +76,7 @@ def test_a_look_at_the_threads_is_no_garbage() -> None:
 
 
 def test_import_of_the_program_is_waited_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_is_importing", lambda frame: True)
+    monkeypatch.setattr(module, "is_importing", lambda frame: True)
     program = Program()
     program.pass_seconds(policy.TIME_SETUP_SECONDS - 1)
     assert program.reached == []

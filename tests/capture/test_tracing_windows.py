@@ -17,7 +17,7 @@ from leakscope.capture.policy import (
     TRACING_WINDOWS,
 )
 from leakscope.capture.schedule import GrowthWatch
-from leakscope.capture.tracing import AllocationWindows, Counter, NoCounter
+from leakscope.capture.tracing import AllocationWindows, NoCounter
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.record import AllocationRecord
 
@@ -88,7 +88,7 @@ class Program:
         self.opened_at: list[float] = []
         self._index = self._batch = self._occurrence = 0
         self._begun = self.clock.now
-        given: Counter = NoCounter() if counter is None else counter
+        given: FakeCounter | NoCounter = NoCounter() if counter is None else counter
         self.windows = AllocationWindows(
             mode,
             FakeWindow,

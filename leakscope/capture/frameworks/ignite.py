@@ -224,13 +224,13 @@ def _wrap_run(original: Callable[..., Any]) -> Callable[..., Any]:
 def _handlers(engine: Engine, hook: Callable[..., None]) -> list[tuple[LeakScope, tuple[Any, ...]]]:
     """Return whose hook an engine calls when it starts, and the arguments with which it does."""
     try:
-        handlers = [
-            (handler, arguments) for handler, arguments, _ in engine._event_handlers[Events.STARTED]
+        return [
+            (handler.__self__, arguments)
+            for handler, arguments, _ in engine._event_handlers[Events.STARTED]
+            if getattr(handler, "__func__", None) is hook
         ]
     except faults(Exception):
         return []
-    ours = [handler for handler in handlers if getattr(handler[0], "__func__", None) is hook]
-    return [(handler.__self__, arguments) for handler, arguments in ours]
 
 
 def _wrapped() -> list[PatchedMethod]:

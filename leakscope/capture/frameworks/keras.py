@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import keras
 
@@ -80,40 +80,23 @@ class FitCourse:
         self._training.leave(TRAIN)
         self._is_epoch_over = True
 
-    def begin_test(self, *, after_training: bool) -> None:
-        """An evaluation begins: after the batches of the epoch, or between them."""
-        if after_training:
-            self._training.leave(TRAIN)
-        self._training.enter(VALIDATION)
+    def evaluate(self, event: str, *, after_training: bool = False) -> None:
+        """Pass on an event of evaluating or predicting, named as the method of a callback.
 
-    def end_test(self) -> None:
-        """The evaluation is over."""
-        self._training.leave(VALIDATION)
-
-    def begin_predicting(self) -> None:
-        """Predictions begin."""
-        self._training.enter(TEST)
-
-    def end_predicting(self) -> None:
-        """Predictions are over."""
-        self._training.leave(TEST)
-
-    def end_batch_without_training(self) -> None:
-        """A batch of an evaluation or of predictions is over."""
-        self._training.batch()
-
-    def evaluate(self, event: str, *, after_training: bool) -> None:
-        """Pass on an event of evaluating or predicting, named as the method of a callback."""
+        ``after_training`` where it comes after the batches of the epoch, not between them.
+        """
         if event == "on_test_begin":
-            self.begin_test(after_training=after_training)
+            if after_training:
+                self._training.leave(TRAIN)
+            self._training.enter(VALIDATION)
         elif event == "on_predict_begin":
-            self.begin_predicting()
+            self._training.enter(TEST)
         elif event in ("on_test_batch_end", "on_predict_batch_end"):
-            self.end_batch_without_training()
+            self._training.batch()
         elif event == "on_test_end":
-            self.end_test()
+            self._training.leave(VALIDATION)
         elif event == "on_predict_end":
-            self.end_predicting()
+            self._training.leave(TEST)
 
     def close(self) -> None:
         """The ``fit()`` is over: listen no more."""
@@ -154,18 +137,11 @@ def _optimizer(model: Any) -> Any:
     return getattr(optimizer, "inner_optimizer", optimizer)
 
 
-class NestedFitListener(Protocol):
-    """A callback of ours in a ``fit()`` that is under way."""
-
-    def dispatch_nested(self, event: str) -> None:
-        """Another list of callbacks receives an event of Keras's, named as its method."""
-
-
-_listeners: list[NestedFitListener] = []
+_listeners: list[LeakScopeCallback] = []
 
 
 @contextmanager
-def listening(callbacks: Sequence[NestedFitListener]) -> Iterator[None]:
+def listening(callbacks: Sequence[LeakScopeCallback]) -> Iterator[None]:
     """Send these callbacks the evaluations and predictions of others in their ``fit()``."""
     _listeners.extend(callbacks)
     try:
@@ -239,13 +215,18 @@ class JoinedFits(FrameworkCallback):
 
 def contains_ours(callbacks: Any) -> bool:
     """Return whether a callback of ours is among those that ``fit()`` is given."""
-    inside = getattr(callbacks, "callbacks", callbacks)
-    listed = inside if isinstance(inside, (list, tuple)) else (inside,)
-    return any(isinstance(callback, FrameworkCallback) for callback in listed)
+    return any(isinstance(callback, FrameworkCallback) for callback in _several(callbacks))
 
 
 _NAMES = ("x", "y", "batch_size", "epochs", "verbose", "callbacks")
-"""Of the first arguments of ``fit``."""
+
+
+def _passed_on(event: str) -> Callable[..., None]:
+    @contained
+    def pass_on(callback: LeakScopeCallback, *args: Any, **kwargs: Any) -> None:
+        callback._course.evaluate(event)
+
+    return pass_on
 
 
 class LeakScopeCallback(keras.callbacks.Callback, FrameworkCallback):  # type: ignore[misc]
@@ -296,7 +277,7 @@ class LeakScopeCallback(keras.callbacks.Callback, FrameworkCallback):  # type: i
     @contained
     def dispatch_nested(self, event: str) -> None:
         """Another callback evaluates or predicts: this one receives no events of it."""
-        self._course.evaluate(event, after_training=False)
+        self._course.evaluate(event)
 
     @contained
     def fit_has_failed(self, error: BaseException) -> None:
@@ -338,32 +319,13 @@ class LeakScopeCallback(keras.callbacks.Callback, FrameworkCallback):  # type: i
     def on_test_begin(self, logs: Any = None) -> None:
         """An evaluation begins, after the batches of the epoch or by itself."""
         # fit() has put the model into evaluation mode
-        self._course.begin_test(after_training=not self.model.training)
+        self._course.evaluate("on_test_begin", after_training=not self.model.training)
 
-    @contained
-    def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
-        """A batch of an evaluation is over."""
-        self._course.end_batch_without_training()
-
-    @contained
-    def on_test_end(self, logs: Any = None) -> None:
-        """The evaluation is over."""
-        self._course.end_test()
-
-    @contained
-    def on_predict_begin(self, logs: Any = None) -> None:
-        """Predictions begin."""
-        self._course.begin_predicting()
-
-    @contained
-    def on_predict_batch_end(self, batch: int, logs: Any = None) -> None:
-        """A batch of predictions is over."""
-        self._course.end_batch_without_training()
-
-    @contained
-    def on_predict_end(self, logs: Any = None) -> None:
-        """Predictions are over."""
-        self._course.end_predicting()
+    on_test_batch_end = _passed_on("on_test_batch_end")
+    on_test_end = _passed_on("on_test_end")
+    on_predict_begin = _passed_on("on_predict_begin")
+    on_predict_batch_end = _passed_on("on_predict_batch_end")
+    on_predict_end = _passed_on("on_predict_end")
 
     @contained
     def on_train_end(self, logs: Any = None) -> None:
@@ -404,10 +366,10 @@ def _wrap_fit(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _ours(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[LeakScopeCallback]:
-    """Pass the arguments of ``fit()`` to the callbacks of ours; return these."""
     try:
         arguments = {**dict(zip(_NAMES, args, strict=False)), **kwargs}
-        ours = [callback for callback in _several(arguments.get("callbacks")) if _is_ours(callback)]
+        given = _several(arguments.get("callbacks"))
+        ours = [callback for callback in given if isinstance(callback, LeakScopeCallback)]
     except faults(Exception):
         return []
     for callback in ours:
@@ -438,10 +400,6 @@ def _without_duplicates(
 def _several(callbacks: Any) -> list[Any]:
     inside = getattr(callbacks, "callbacks", callbacks)
     return [*inside] if isinstance(inside, (list, tuple)) else [inside]
-
-
-def _is_ours(callback: Any) -> bool:
-    return isinstance(callback, LeakScopeCallback)
 
 
 def _wrapped() -> list[PatchedMethod]:

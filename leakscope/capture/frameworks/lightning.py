@@ -140,6 +140,8 @@ class LightningHooks(FrameworkCallback):
         """A batch is over."""
         self.training.batch()
 
+    on_test_batch_end = on_predict_batch_end = on_validation_batch_end
+
     @contained
     def on_validation_end(self, trainer: Any, module: Any) -> None:
         """The validation is over, what the module does at its end included."""
@@ -158,13 +160,6 @@ class LightningHooks(FrameworkCallback):
         self._loader(trainer, TEST, loader)
 
     @contained
-    def on_test_batch_end(
-        self, trainer: Any, module: Any, outputs: Any, batch: Any, index: int, loader: int = 0
-    ) -> None:
-        """A batch is over."""
-        self.training.batch()
-
-    @contained
     def on_test_end(self, trainer: Any, module: Any) -> None:
         """The test is over."""
         self._evaluation_ends(TEST)
@@ -173,13 +168,6 @@ class LightningHooks(FrameworkCallback):
     def on_predict_start(self, trainer: Any, module: Any) -> None:
         """Predictions come."""
         self.training.enter(PREDICT)
-
-    @contained
-    def on_predict_batch_end(
-        self, trainer: Any, module: Any, outputs: Any, batch: Any, index: int, loader: int = 0
-    ) -> None:
-        """A batch is over."""
-        self.training.batch()
 
     @contained
     def on_predict_end(self, trainer: Any, module: Any) -> None:
@@ -232,10 +220,7 @@ def step_of_logs(trainer: Any) -> int:
 
 
 def steps_done(trainer: Any) -> int:
-    """Return the number of batches in which an optimizer has stepped, from a checkpoint.
-
-    The trainer counts the steps of each of several optimizers: then batches are no more than that.
-    """
+    """Return the number of batches in which an optimizer has stepped, from a checkpoint."""
     steps = int(trainer.global_step)
     if len(trainer.optimizers) < SEVERAL:
         return steps

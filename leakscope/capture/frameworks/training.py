@@ -96,14 +96,10 @@ class Training:
     def begin(
         self, *, claims_control: bool = True, joins: bool = False, step: int = 0, epoch: int = 0
     ) -> None:
-        """Join the session that runs, or start one; a training that begins again goes on in it.
+        """Join the session that runs, or start one unless it only ``joins``.
 
-        Args:
-            claims_control: whether its events tell phases and steps, which are found otherwise.
-            joins: whether it starts none itself.
-            step: steps done before, where it resumes from a checkpoint.
-            epoch: epochs done before.
-
+        It ``claims_control`` where its events tell phases and steps. ``step`` and ``epoch`` were
+        done before, where it resumes from a checkpoint. A training that begins again goes on in it.
         """
         if not self.is_allowed:
             return
@@ -124,9 +120,8 @@ class Training:
         """Go on from a checkpoint, where it is read only after the beginning."""
         session = self.session
         if session is not None and self._leads:
-            ahead = session.gate.dispatch(
-                lambda: session.tracker.external.resume(step=step, epoch=epoch)
-            )
+            resume = session.tracker.external.resume
+            ahead = session.gate.dispatch(lambda: resume(step=step, epoch=epoch))
             session.trackers.ahead = ahead or 0
 
     def enter(self, name: str, expected: int | None = None) -> None:
@@ -134,11 +129,10 @@ class Training:
         if not self._phases and not self._leads:
             self._join()
         session = self.session
-        if (
-            session is None
-            or not self.is_allowed
-            or (session.gate.is_phase_control_claimed and not self._leads)
-        ):
+        is_led_by_another = (
+            session is not None and session.gate.is_phase_control_claimed and not self._leads
+        )
+        if session is None or not self.is_allowed or is_led_by_another:
             return
         external = session.tracker.external
         self._is_in_epoch |= name == TRAIN
@@ -175,17 +169,15 @@ class Training:
         self._reach(BoundaryKind.MARK, label)
 
     def end(self, error: BaseException | None = None) -> None:
-        """The training is over, with an error or without: give back the lead, close what is ours.
-
-        Joined, it leaves the session to whoever began it.
-        """
+        """The training is over: give back the lead, and close the session if it is ours."""
         begun, self._begun = self._begun, None
         try:
             self._stop_leading()
         finally:
             self._session = None
             if begun is None:
-                detach_training(self, error)
+                for shared in [*_shared_sessions]:
+                    shared.detach(self, error)
             else:
                 begun.end(error)
 
@@ -277,24 +269,17 @@ class FrameworkCallback:
 
 
 def ours_once(callbacks: Iterable[Any]) -> list[Any]:
-    """Return callbacks as they are, but each of ours at its first place only.
-
-    One that was added twice would receive every event twice.
-    """
+    """Return callbacks, each of ours at its first place only: it would receive events twice."""
     once: list[Any] = []
     for callback in callbacks:
-        if not isinstance(callback, FrameworkCallback) or all(
-            known is not callback for known in once
-        ):
+        is_known = any(known is callback for known in once)
+        if not (is_known and isinstance(callback, FrameworkCallback)):
             once.append(callback)
     return once
 
 
 def contained(hook: F) -> F:
-    """Return a hook that returns None where it fails.
-
-    Interrupts pass, and what a signal's handler of the program's raises.
-    """
+    """Return a hook that returns None where it fails; interrupts of the program's pass."""
 
     @functools.wraps(hook)
     def safe(self: FrameworkCallback, *args: Any, **kwargs: Any) -> Any:
@@ -336,7 +321,7 @@ _shared_sessions: list[SharedSession] = []
 class SharedSession:
     """A session and the trainings that tell it; keeps none of them.
 
-    It is closed by the training that began it, when all of them are gone, or when the program ends.
+    Closed by the training that began it, when all are gone, or when the program ends.
     """
 
     def __init__(self, scope: Scope, session: Session) -> None:
@@ -410,19 +395,8 @@ def attach_to_running_session(training: Training) -> Session | None:
     return session
 
 
-def detach_training(training: Training, error: BaseException | None) -> None:
-    """Detach from the session: this training ended, with an error or without."""
-    for shared in [*_shared_sessions]:
-        shared.detach(training, error)
-
-
 class Upkeep:
-    """Done every so many steps of one training, where that was requested.
-
-    Raises:
-        ValueError: for a number of steps below 1.
-
-    """
+    """Done every so many steps of one training, where that was requested, from 1 on."""
 
     def __init__(
         self, training: Training, *, log_every: int | None = None, cleanup_every: int | None = None
@@ -437,10 +411,7 @@ class Upkeep:
         self._is_begun = False
 
     def begin(self, *loaders: Any) -> None:
-        """The training begins, or begins again before its end was reported.
-
-        Say what its loaders should not keep when they have workers.
-        """
+        """The training begins: warn of what its loaders should not keep when they have workers."""
         if not self._training.is_allowed:
             return
         self._is_begun = True
@@ -539,9 +510,8 @@ def find_kept(dataset: object) -> Iterator[DatasetAttribute]:
         seen.add(id(thing))
         what = _what(thing)
         if what:
-            yield DatasetAttribute(
-                name, what, is_in_file=what == OPEN_IMAGES and _reads_a_file(thing)
-            )
+            is_in_file = what == OPEN_IMAGES and type(_state(thing).get("fp")) in FILES
+            yield DatasetAttribute(name, what, is_in_file=is_in_file)
         elif depth < DEEPEST:
             deeper = 0 if _is_dataset(thing) else depth
             waiting.extend((inner, to, deeper + 1) for inner, to in _inside(thing, name))
@@ -557,10 +527,6 @@ def _what(thing: object) -> str:
     if type(thing) in FILES:
         return "" if thing.closed else OPEN_FILES  # type: ignore[attr-defined]
     return ""
-
-
-def _reads_a_file(image: object) -> bool:
-    return type(_state(image).get("fp")) in FILES
 
 
 def _is_dataset(thing: object) -> bool:

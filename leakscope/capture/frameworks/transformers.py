@@ -35,7 +35,6 @@ CHECKPOINT = "checkpoint"
 CLOSING = (TensorBoardCallback, MLflowCallback)
 """What closes its writer, or ends its run, when a training is over."""
 _NAMES = ("dataloader", "description", "prediction_loss_only", "ignore_keys", "metric_key_prefix")
-"""Of the arguments of ``evaluation_loop``."""
 
 
 class LeakScopeCallback(TrainerCallback, FrameworkCallback):  # type: ignore[misc]
@@ -215,8 +214,8 @@ class LeakScopeCallback(TrainerCallback, FrameworkCallback):  # type: ignore[mis
 
 def _wrapped() -> list[PatchedMethod]:
     wrapped = {"train": _wrap_train, "evaluation_loop": _wrap_evaluation}
-    there = [(name, wrap) for name, wrap in wrapped.items() if name in vars(Trainer)]
-    return [PatchedMethod(Trainer, name, wrap) for name, wrap in there]
+    names = wrapped.keys() & vars(Trainer).keys()
+    return [PatchedMethod(Trainer, name, wrapped[name]) for name in sorted(names)]
 
 
 _methods = LibraryPatches(_wrapped)
@@ -239,9 +238,8 @@ def _wrap_train(original: Callable[..., Any]) -> Callable[..., Any]:
 def _wrap_evaluation(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def evaluation_loop(trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
-        _notify(
-            trainer, "evaluation_is_called", {**dict(zip(_NAMES, args, strict=False)), **kwargs}
-        )
+        arguments = {**dict(zip(_NAMES, args, strict=False)), **kwargs}
+        _notify(trainer, "evaluation_is_called", arguments)
         try:
             return original(trainer, *args, **kwargs)
         except BaseException as error:
@@ -253,9 +251,7 @@ def _wrap_evaluation(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _notify(trainer: Trainer, event: str, detail: object) -> None:
-    handler = getattr(trainer, "callback_handler", None)
-    callbacks = _arranged(handler)
-    for callback in callbacks:
+    for callback in _arranged(getattr(trainer, "callback_handler", None)):
         if isinstance(callback, LeakScopeCallback):
             getattr(callback, event)(detail)
 
@@ -273,10 +269,7 @@ def _arranged(handler: Any) -> list[Any]:
 
 
 def _before_trackers_close(callbacks: list[Any]) -> list[Any]:
-    """Return callbacks with ours before those that close a tracker when the training is over.
-
-    The trainer puts them before all that the program adds, and the report is kept only after that.
-    """
+    """Return callbacks with ours before those that close a tracker when the training is over."""
     closing = [place for place, callback in enumerate(callbacks) if isinstance(callback, CLOSING)]
     if not closing:
         return callbacks

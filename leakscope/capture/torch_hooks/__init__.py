@@ -23,7 +23,6 @@ from leakscope.capture.torch_hooks.optimizers import BackwardHooks, OptimizerHoo
 from leakscope.capture.torch_hooks.patching import (
     ImportWatch,
     PatchedMethod,
-    is_being_imported,
     opaque,
     without_our_frame,
 )
@@ -31,30 +30,13 @@ from leakscope.model.errors import ours
 
 BEGINNINGS = ("on_train_begin", "on_epoch_begin", "on_test_begin", "on_predict_begin")
 ENDINGS = (
-    "on_train_batch_end",
-    "on_epoch_end",
-    "on_test_batch_end",
-    "on_test_end",
-    "on_predict_batch_end",
-    "on_predict_end",
-)
+    "on_train_batch_end", "on_epoch_end", "on_test_batch_end", "on_test_end",
+    "on_predict_batch_end", "on_predict_end",
+)  # fmt: skip
 JOINING = "leakscope.capture.frameworks.keras"
 """Imported by name, and late: it tells a session, which begins with what is here."""
 CALLBACKS = 5
 """The place of ``callbacks`` among the arguments of ``fit``."""
-
-
-class Fits(Protocol):
-    """What ``JoinedFits`` of :data:`JOINING` offers."""
-
-    def begin(self) -> bool | None:
-        """A ``fit()`` is called; return whether its events are passed on from now on."""
-
-    def end(self) -> None:
-        """The ``fit()`` is over."""
-
-    def dispatch(self, event: str, callbacks: Any, *args: Any) -> None:
-        """A list of callbacks receives an event of Keras's."""
 
 
 class KerasHooks:
@@ -66,7 +48,7 @@ class KerasHooks:
     def __init__(self, gate: EventDispatcher, *, trains: Callable[[Any], None]) -> None:
         self._gate = gate
         self._trains = trains
-        self._fits: Fits | None = None
+        self._fits: Any = None
         self._is_joined = False
         self._callbacks: type | None = None
         self._patches: list[PatchedMethod] = []
@@ -151,8 +133,8 @@ class KerasHooks:
 
         return wrap
 
-    def _join(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Fits | None:
-        """Return the callback of ours that follows a ``fit()`` with these arguments, if any.
+    def _join(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return the ``JoinedFits`` that follows a ``fit()`` with these arguments, if any does.
 
         A list of callbacks of a class of its own may keep events to itself.
         """
@@ -160,7 +142,6 @@ class KerasHooks:
             if self._is_joined or not self._gate.is_training_thread():
                 return None
             joining = import_module(JOINING)
-
             callbacks = args[CALLBACKS] if len(args) > CALLBACKS else kwargs.get("callbacks")
             kind = self._callbacks
             if kind and isinstance(callbacks, kind) and type(callbacks) is not kind:
@@ -219,11 +200,6 @@ class AutoBoundaries:
 
     def install(self) -> None:
         """Hook what is imported and wait for the rest."""
-        for source in self._sources:
-            module = sys.modules.get(source.module)
-            if module is not None and not is_being_imported(module):
-                self._watch.arrived(source.module)
-                source.install(module)
         self._watch.start()
 
     def uninstall(self) -> None:
@@ -236,6 +212,4 @@ class AutoBoundaries:
 def grad_enabled() -> bool:
     """Return whether gradients are recorded just now; False in inference mode too."""
     torch = sys.modules.get("torch")
-    if torch is None:
-        return True
-    return bool(torch.is_grad_enabled())
+    return torch is None or bool(torch.is_grad_enabled())

@@ -35,7 +35,8 @@ class LoaderHooks:
         self._loaders = WeakNumbering()
         self._iterators = WeakNumbering(self._dropped)
         tracker.sites.is_alive = self._loaders.is_alive
-        self._fetching = 0
+        self.fetching = 0
+        """The thread in which a loader made of others fetches its batches; 0 for none."""
         self.on_kept: Callable[[Any], bool] = lambda loader: False
         """Receives loaders that create their iterator to keep it over all epochs; returns whether
         passes over them are seen."""
@@ -105,11 +106,8 @@ class LoaderHooks:
         return __next__
 
     def begin(self, loader: Any, iterator: Any, *, is_counted: bool = True) -> None:
-        """A loader's iterator was made; ``is_counted`` unless its batches are others than torch's.
-
-        Loaders within one that is fetching just now don't matter.
-        """
-        if self._fetching == get_ident():
+        """A loader's iterator was made; ``is_counted`` if its batches are those of torch's."""
+        if self.fetching == get_ident():
             return
         if _is_kept(loader, iterator) and self.on_kept(loader):
             return
@@ -134,15 +132,6 @@ class LoaderHooks:
         if token is not None:
             self._tracker.loader_end(token)
 
-    def begin_fetching(self) -> int:
-        """A loader made of others fetches its batches; return what :meth:`end_fetching` takes."""
-        outside, self._fetching = self._fetching, get_ident()
-        return outside
-
-    def end_fetching(self, outside: int) -> None:
-        """It has fetched them."""
-        self._fetching = outside
-
     def _dropped(self, token: int) -> None:
         self._gate.dispatch_deferred(self._tracker.loader_dropped, token)
 
@@ -150,12 +139,11 @@ class LoaderHooks:
 def _is_kept(loader: Any, iterator: Any) -> bool:
     """Return whether a loader of a class of its own made torch's iterator to hand out parts of it.
 
-    It does so elsewhere than in the method of its class that the program iterates by.
+    That is elsewhere than in the method by which the program iterates.
     """
     method = type(loader).__iter__
-    if isinstance(iterator, GeneratorType) or str(getattr(method, "__module__", "")).startswith(
-        "torch."
-    ):
+    is_of_torch = str(getattr(method, "__module__", "")).startswith("torch.")
+    if isinstance(iterator, GeneratorType) or is_of_torch:
         return False
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(OUR_FILES):
@@ -172,26 +160,21 @@ def passes_of(iterable: object) -> int | None:
 
 
 def batches_of(loader: Any) -> int | None:
-    """Return how many batches a loader has, if asking for it runs nothing but torch's samplers.
-
-    A sampler of the user's may shuffle when it is read; an iterable dataset would warn later.
-    """
+    """Return how many batches a loader has, if asking for it runs nothing but torch's samplers."""
     try:
         sampler = loader.batch_sampler
         if sampler is None:  # its truth would be its length
             sampler = loader.sampler
         parts = (sampler, getattr(sampler, "sampler", sampler))
-        if loader._dataset_kind != 0 or not all(_is_torch(part) for part in parts):
+        if loader._dataset_kind != 0 or not all(
+            type(part).__module__.startswith("torch.") for part in parts
+        ):
             return None
         core: Any = sys.modules["torch._C"]
         with core.DisableTorchFunction(), core._DisableTorchDispatch():
             return len(sampler)  # datasets of tensors ask one for its size
     except ours(Exception):
         return None
-
-
-def _is_torch(thing: object) -> bool:
-    return type(thing).__module__.startswith("torch.")
 
 
 COUNTED, OTHERS = ("DataLoaderShard", "SkipDataLoader"), ("DataLoaderDispatcher",)
@@ -215,9 +198,8 @@ class OuterPasses:
         self._patches.append(PatchedMethod(kind, "__iter__", wrap))
 
     def keeps_its_iterator(self, loader: Any) -> bool:
-        """A loader has made its iterator elsewhere than in the method that iterates over it.
-
-        Return whether passes over it are seen.
+        """A loader made its iterator elsewhere than in ``__iter__``; return whether passes are
+        seen.
         """
         kind = next(kind for kind in type(loader).__mro__ if "__iter__" in vars(kind))
         if kind not in self._known and inspect.isgeneratorfunction(vars(kind)["__iter__"]):
@@ -232,16 +214,16 @@ class OuterPasses:
         self._known.clear()
 
     def batch_requested(self, fetched: Iterator[Any]) -> int:
-        """The program asks for a batch: what loaders do until :meth:`fetched` is none of its own.
-
-        Return what :meth:`fetched` takes.
+        """The program asks for a batch; return what :meth:`fetched` takes: loaders inside don't
+        count.
         """
         self._gate.dispatch_found(self._loaders.batch_requested, fetched)
-        return self._loaders.begin_fetching()
+        outside, self._loaders.fetching = self._loaders.fetching, get_ident()
+        return outside
 
     def fetched(self, outside: int) -> None:
         """The batch is there, or there was none."""
-        self._loaders.end_fetching(outside)
+        self._loaders.fetching = outside
 
     def ended(self, fetched: Iterator[Any]) -> None:
         """There are no more batches."""
@@ -288,11 +270,7 @@ class PrefetchHooks:
 
 
 def _handed_out(fetched: Iterator[Any], hooks: weakref.ref[OuterPasses]) -> Iterator[Any]:
-    """Yield what Accelerate's own generator yields.
-
-    While the program works on a batch, this frame keeps neither the batch nor anything of ours:
-    a census goes through it.
-    """
+    """Yield what Accelerate's generator yields; the frame keeps nothing that a census would see."""
     batch: list[Any] = []
     while True:
         outside = _call_outer(hooks, "batch_requested", fetched)

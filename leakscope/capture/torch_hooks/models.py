@@ -118,7 +118,8 @@ class ModeHooks:
         return train
 
     def _changed(self, module: Any, mode: bool) -> None:
-        self._bound()
+        if len(self._training) > MODULES_KEPT:
+            self._training.clear()
         key = self._modules.of(module)
         if mode:
             self._training.add(key)
@@ -131,16 +132,11 @@ class ModeHooks:
 
     def _is_frozen_part(self, module: Any) -> bool:
         """Whether it is inside a module in training mode: a frozen backbone."""
-        for number, other in self._modules.known():
-            if number not in self._training or _unwrapped(other, module):
-                continue
-            if any(part is module for part in _parts(other)):
-                return True
-        return False
-
-    def _bound(self) -> None:
-        if len(self._training) > MODULES_KEPT:
-            self._training.clear()
+        return any(
+            any(part is module for part in _parts(other))
+            for number, other in self._modules.known()
+            if number in self._training and not _unwrapped(other, module)
+        )
 
 
 def _parts(module: Any) -> Iterator[Any]:
@@ -172,14 +168,11 @@ def _children(module: Any) -> list[Any]:
 
 def _values_of(module: Any, name: str) -> Mapping[str, Any]:
     found = object.__getattribute__(module, "__dict__").get(name)
-    return found if type(found) in _MAPPINGS else {}
+    return found if type(found) in (dict, OrderedDict) else {}
 
 
 def _is_training(module: Any) -> bool:
     return bool(object.__getattribute__(module, "__dict__").get("training"))
-
-
-_MAPPINGS = (dict, OrderedDict)
 
 
 MOST_APART = 4096
@@ -204,7 +197,6 @@ class ForwardHooks:
         self._torch: ModuleType | None = None
         self._patch: PatchedMethod | None = None
         self._inside: set[int] = set()
-        """Threads inside a module's call."""
         self._apart: set[int] = set()
         """Threads seen to call modules while the one that is followed was in no call: what they
         call later is no part of its call, as that of DataParallel's threads is."""
@@ -213,7 +205,6 @@ class ForwardHooks:
         """The size of what the last call that trains was given, of those looked at."""
         self._is_grad_enabled: Callable[[], bool] = lambda: True
         self.original: Callable[..., Any] | None = None
-        """What the stand-in stands for."""
         tracker.on_listening = self.listen
 
     def install(self, module: ModuleType) -> None:
@@ -313,10 +304,7 @@ class ForwardHooks:
             self._tracker.forwards.called_elsewhere(call.module)
 
     def _in_another_thread(self, call: Call) -> None:
-        """An engine may run in a thread of its own, requests be answered by many.
-
-        A thread that only evaluates doesn't become the one that is followed where another trains.
-        """
+        """An engine may run in a thread of its own, requests be answered by many."""
         is_free = self._tracker.is_idle and not self._tracker.trained
         if is_free or self._gate.is_left():
             self._gate.take_over()

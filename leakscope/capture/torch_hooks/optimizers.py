@@ -45,11 +45,8 @@ class OptimizerHooks:
 
     def install(self, module: ModuleType) -> None:
         """Register the hook."""
-        gate, dispatch, stepped = (
-            self._gate,
-            self._gate.dispatch_found,
-            self._tracker.optimizer_step,
-        )
+        gate, dispatch = self._gate, self._gate.dispatch_found
+        stepped = self._tracker.optimizer_step
         inside_compiled_code = compiler_callback(module)
 
         @opaque
@@ -84,8 +81,8 @@ class OptimizerHooks:
             self._known[id(optimizer)] = self._last
 
     def _from_any_thread(self, key: int) -> None:
-        """Steps may be made by the threads of a backward pass, by one thread for the one that is
-        followed, or by several that train each for itself.
+        """Steps may be made by threads of a backward pass, by another one, or by several for
+        themselves.
         """
         gate = self._gate
         if get_ident() == gate.thread:

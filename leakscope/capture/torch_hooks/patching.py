@@ -43,11 +43,7 @@ def without_our_frame(error: BaseException) -> None:
 
 
 def opaque(hook: F) -> F:
-    """Return a hook that ``torch.compile`` calls as it is instead of looking into it.
-
-    Where the compiler has broken off and Python goes on, it passes over the hook's own frame too,
-    without counting it among those that it has compiled.
-    """
+    """Return a hook that ``torch.compile`` calls as it is instead of looking into it."""
     hook._torchdynamo_disable = True  # type: ignore[attr-defined]
     return passed_over(hook)
 
@@ -55,8 +51,7 @@ def opaque(hook: F) -> F:
 def passed_over(function: F) -> F:
     """Return a function whose own frame ``torch.compile`` never compiles, but what that calls.
 
-    Compiled, it would have entries of its own in dynamo's cache: one code object, and so one limit,
-    for all that it is called with. Inside of what is compiled the compiler looks into it.
+    Compiled, it would have entries in dynamo's cache, and one limit for all that it is called with.
     """
     try:
         dynamo: Any = sys.modules["torch._C"]._dynamo.eval_frame
@@ -108,7 +103,11 @@ class ImportWatch:
         self._arrivals = dict(arrivals)
 
     def start(self) -> None:
-        """Watch for the modules that have not arrived."""
+        """Call for each module that is there; watch for the others."""
+        for name in list(self._arrivals):
+            module = sys.modules.get(name)
+            if module is not None and not is_being_imported(module):
+                self._arrivals.pop(name)(module)
         if self._arrivals:
             sys.meta_path.insert(0, self)
 
@@ -152,12 +151,10 @@ class _NotifyingLoader(Loader):
         self._watch = watch
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """Return what the real loader creates."""
         module: ModuleType | None = self._loader.create_module(spec)
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Run the module, then tell."""
         module.__loader__ = self._loader
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
@@ -189,18 +186,12 @@ class LatePatches:
     def __init__(
         self, modules: Iterable[str], make: Callable[[ModuleType], Iterable[PatchedMethod]]
     ) -> None:
-        self._modules = tuple(dict.fromkeys(modules))
         self._make = make
         self._patches: list[PatchedMethod] = []
-        self._watch = ImportWatch(dict.fromkeys(self._modules, self._arrived))
+        self._watch = ImportWatch(dict.fromkeys(modules, self._arrived))
 
     def install(self) -> None:
         """Patch from now on."""
-        for name in self._modules:
-            module = sys.modules.get(name)
-            if module is not None and not is_being_imported(module):
-                self._watch.arrived(name)
-                self._arrived(module)
         self._watch.start()
 
     def remove(self) -> None:
