@@ -184,7 +184,7 @@ def test_what_rises_and_falls_is_bounded_if_it_is_released_once_more_at_the_end(
     at_the_end: int, verdict: TrendVerdict
 ) -> None:
     case = with_teeth(at_the_end)
-    growth, _, _ = case.observations.judge(case.table.number["metrics"], HOST)
+    growth, *_ = case.observations.judge(case.table.number["metrics"], HOST)
     assert growth.verdict is verdict
 
 

@@ -14,7 +14,7 @@ only counted. ``verdict.culprits`` ranks what ``search`` found, ``verdict.severi
 
 from __future__ import annotations
 
-from leakscope.analysis.growth.model import GrowthJudgement, judge, judge_growth, trend_of
+from leakscope.analysis.growth.model import judge, judge_growth, kept_in_tail, part_of
 from leakscope.analysis.growth.shape import theil_sen
 
-__all__ = ["GrowthJudgement", "judge", "judge_growth", "theil_sen", "trend_of"]
+__all__ = ["judge", "judge_growth", "kept_in_tail", "part_of", "theil_sen"]

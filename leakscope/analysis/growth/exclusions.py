@@ -157,7 +157,10 @@ def rested_since(case: RunContext, grower: Grower) -> Figure | None:
         return None
     seen, unseen = float(case.work_done[last]), float(case.work_done[end] - case.work_done[last])
     due = grower.per_boundary * float(case.track.work[end] - case.track.work[last])
-    step, part = _largest_step(case, grower), unseen / float(np.ptp(x))
+    columns, y, _ = case.observations.series(grower.path, grower.device)
+    worked = np.diff(case.track.work[case.table.at[columns]])
+    beyond = np.diff(y) - grower.per_boundary * worked
+    step, part = max(float(beyond.max(initial=0.0)), 0.0), unseen / float(np.ptp(x))
     is_long = part > 1 - policy.MAIN_SHARE and due >= max(policy.GAUGE_NOISE_BYTES, step)
     is_much = part > policy.LITTLE_SHARE and due >= policy.NOTED_BYTES + 2 * step
     if not (is_long or is_much):
@@ -175,14 +178,6 @@ def rested_since(case: RunContext, grower: Grower) -> Figure | None:
     if is_fall or share >= policy.CONSIDERABLE_SHARE:
         return None
     return Figure(share, policy.CONSIDERABLE_SHARE)
-
-
-def _largest_step(case: RunContext, grower: Grower) -> float:
-    """Return by how much a grower rose at most beyond its line between two looks."""
-    columns, y, _ = case.observations.series(grower.path, grower.device)
-    worked = np.diff(case.track.work[case.table.at[columns]])
-    beyond = np.diff(y) - grower.per_boundary * worked
-    return max(float(beyond.max(initial=0.0)), 0.0)
 
 
 def as_many_items(case: RunContext, grower: Grower) -> Figure | None:

@@ -33,16 +33,14 @@ likelihood; growth per path that must persist is BLeak's (Vilk and Berger, 2018)
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-
+import msgspec
 import numpy as np
 
-from leakscope.analysis.columns.series import FloatArray
+from leakscope.analysis.columns.series import BoolArray, FloatArray
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.shape import (
     Series,
     Shape,
-    Slope,
     Tail,
     fit_shape,
     rises_beyond_scatter,
@@ -52,45 +50,14 @@ from leakscope.analysis.growth.shape import (
 from leakscope.model.trend import Reason, Trend, TrendVerdict
 
 _MAY_RISE = frozenset({Reason.SHORT_RISE, Reason.SETTLING, Reason.SCATTERED})
+_GROWS = frozenset({Reason.STEADY, Reason.SLOWING})
+_ENDED = frozenset(
+    {Reason.UNCHANGED, Reason.RELEASED, Reason.STOPPED, Reason.SETTLED, Reason.NO_TREND}
+)
+"""Reasons by which a series is bounded; by those in neither set nobody can say."""
 
 
-@dataclass(frozen=True)
-class GrowthJudgement:
-    """What the model concludes about a series."""
-
-    verdict: TrendVerdict
-    reason: Reason
-    rate: Slope
-    """Of the tail, per unit of work, with its 95 % interval."""
-    late_rate: float
-    """By which to forecast: of the tail's second half where it slows down, else the same."""
-    tail_from: float
-    """The work done where the tail begins."""
-    gained_before: float
-    """What was gained before the tail, from the first reading."""
-    gained: float
-    """What the tail gained."""
-    breaks: tuple[float, ...]
-    """The work done at the breaks, the tail's beginning among them if it is one."""
-    readings: int
-    """In the tail."""
-    kept_at: FloatArray = field(compare=False)
-    """The work done at the readings of the tail that are kept: teeth lie between them."""
-    more_work: float | None
-    """Inconclusive: how much more work, of the same kind, would decide; None where nobody knows."""
-
-    @property
-    def is_growing(self) -> bool:
-        """Whether it grows, and goes on."""
-        return self.verdict is TrendVerdict.GROWING
-
-    @property
-    def is_bounded(self) -> bool:
-        """Whether it doesn't, or did and has ended."""
-        return self.verdict is TrendVerdict.BOUNDED
-
-
-def judge_growth(x: FloatArray, y: FloatArray, *, noise: float = 0.0) -> GrowthJudgement:
+def judge_growth(x: FloatArray, y: FloatArray, *, noise: float = 0.0) -> Trend:
     """Return whether a series grows with the work.
 
     Args:
@@ -101,20 +68,19 @@ def judge_growth(x: FloatArray, y: FloatArray, *, noise: float = 0.0) -> GrowthJ
     """
     series = Series.of(x, y, noise)
     if len(series.x) < policy.FEWEST_READINGS or series.span <= 0:
-        return _concluded(series, TrendVerdict.INCONCLUSIVE, Reason.TOO_FEW, 0)
+        return _concluded(series, Reason.TOO_FEW, 0)
     if np.ptp(series.y) <= noise:
-        return _concluded(series, TrendVerdict.BOUNDED, Reason.UNCHANGED, 0)
+        return _concluded(series, Reason.UNCHANGED, 0)
+    begin = float(series.x[0])
     if _is_released_late(series):
         if _is_given_up_at_the_end(series):
-            more = _further(series, series.span)
-            begin = float(series.x[0])
-            return _concluded(
-                series, TrendVerdict.INCONCLUSIVE, Reason.SHORT_REST, begin, more_work=more
-            )
-        return _without_rise(series)
+            return _concluded(series, Reason.SHORT_REST, begin, series.span)
+        return _concluded(
+            series, Reason.RELEASED if len(series.valleys) else Reason.UNCHANGED, begin
+        )
     found = _judge_shape(series)
     if found.reason in _MAY_RISE and _rises_evenly(series):
-        found = _concluded(series, TrendVerdict.GROWING, Reason.STEADY, float(series.x[0]))
+        found = _concluded(series, Reason.STEADY, begin)
     if not found.is_growing:
         return found
     if _rises_by_a_tooth(series) or _was_as_high_before(series, found):
@@ -124,10 +90,12 @@ def judge_growth(x: FloatArray, y: FloatArray, *, noise: float = 0.0) -> GrowthJ
     else:
         return found
     more = _further(series, series.span)
-    return replace(found, verdict=TrendVerdict.INCONCLUSIVE, reason=reason, more_work=more)
+    return msgspec.structs.replace(
+        found, verdict=TrendVerdict.INCONCLUSIVE, reason=reason, more_work=more
+    )
 
 
-def _judge_shape(series: Series) -> GrowthJudgement:
+def _judge_shape(series: Series) -> Trend:
     """Judge what is kept by the pieces, or the curve, that explain it best."""
     shape = fit_shape(series.kept_x, series.kept_y, max(series.noise / 2, series.scatter))
     if shape.settles_after is None:
@@ -139,7 +107,7 @@ def _judge_shape(series: Series) -> GrowthJudgement:
     if not straight.is_growing or second >= policy.EVEN_HALVES * first:
         return straight
     left = max(policy.SETTLED * shape.settles_after - series.span, series.span / 2)
-    return replace(
+    return msgspec.structs.replace(
         straight,
         verdict=TrendVerdict.INCONCLUSIVE,
         reason=Reason.SETTLING,
@@ -182,7 +150,7 @@ def _rises_by_a_tooth(series: Series) -> bool:
     return len(released.kept_x) < policy.FEWEST_READINGS or not _judge_shape(released).is_growing
 
 
-def _was_as_high_before(series: Series, found: GrowthJudgement) -> bool:
+def _was_as_high_before(series: Series, found: Trend) -> bool:
     """Return whether a tail of few readings falls in between and reaches hardly higher in its
     second half than in its first: what is kept more may be a population's that goes up and down.
 
@@ -195,7 +163,7 @@ def _was_as_high_before(series: Series, found: GrowthJudgement) -> bool:
     if not falls or not policy.FEWEST_GROWING <= len(x) <= policy.FEW_READINGS or is_early.all():
         return False
     higher = float(y[~is_early].max() - y[is_early].max())
-    return higher < policy.CONSIDERABLE_SHARE * found.rate.rate * float(x[-1] - x[0])
+    return higher < policy.CONSIDERABLE_SHARE * found.bytes_per_unit * float(x[-1] - x[0])
 
 
 def _may_have_stopped_unread(series: Series) -> bool:
@@ -217,7 +185,7 @@ def _may_have_stopped_unread(series: Series) -> bool:
     return risen + step < policy.EVEN_HALVES * before * width
 
 
-def _falls_behind_at_last(series: Series, found: GrowthJudgement) -> bool:
+def _falls_behind_at_last(series: Series, found: Trend) -> bool:
     """Return whether an exact series was read more seldom in the end, and rose there by less than
     half as fast as its tail did before: it may have reached a bound.
     """
@@ -264,22 +232,13 @@ def _is_given_up_at_the_end(series: Series) -> bool:
     return judge_growth(x[: last + 1], y[: last + 1], noise=series.noise).is_growing
 
 
-def _without_rise(series: Series) -> GrowthJudgement:
-    """Judge a series that keeps no more at its end than at its beginning."""
-    begin = float(series.x[0])
-    if len(series.valleys):
-        return _concluded(series, TrendVerdict.BOUNDED, Reason.RELEASED, begin)
-    return _concluded(series, TrendVerdict.BOUNDED, Reason.UNCHANGED, begin)
-
-
-def _settling(series: Series, constant: float) -> GrowthJudgement:
+def _settling(series: Series, constant: float) -> Trend:
     """Judge growth that approaches a level, by how much of the way it has come."""
     begin = float(series.x[0])
     left = policy.SETTLED * constant - series.span
     if left <= 0 and not _rises_on(series):
-        return _concluded(series, TrendVerdict.BOUNDED, Reason.SETTLED, begin)
-    more = _further(series, left if left > 0 else series.span)
-    return _concluded(series, TrendVerdict.INCONCLUSIVE, Reason.SETTLING, begin, more_work=more)
+        return _concluded(series, Reason.SETTLED, begin)
+    return _concluded(series, Reason.SETTLING, begin, left if left > 0 else series.span)
 
 
 def _rises_on(series: Series) -> bool:
@@ -295,29 +254,21 @@ def _rises_on(series: Series) -> bool:
     return bool(slope.low > 0 and risen > max(series.noise, policy.STEP_SHARE * series.rise))
 
 
-def _judge_tail(series: Series, shape: Shape) -> GrowthJudgement:
+def _judge_tail(series: Series, shape: Shape) -> Trend:
     """Judge the last piece; one that rests no longer than before is part of what precedes it."""
     begins = [*reversed(shape.breaks), float(series.x[0])]
     for place, begin in enumerate(begins):
         tail = Tail.of(series, begin)
         is_last = place == len(begins) - 1
-        breaks = shape.breaks[: len(begins) - place - 1]
-        if not is_last and _belongs_to_what_precedes(series, tail, begins[place + 1]):
-            continue
-        return (
-            _judge_rise(series, tail, breaks) if tail.rises else _judge_rest(series, tail, breaks)
-        )
-    raise AssertionError("the last tail is the whole series")
+        if is_last or not _belongs_to_what_precedes(series, tail, begins[place + 1]):
+            break
+    judge_tail = _judge_rise if tail.rises else _judge_rest
+    return judge_tail(series, tail, is_whole=is_last)
 
 
 def _belongs_to_what_precedes(series: Series, tail: Tail, before: float) -> bool:
-    """Return whether a tail is a rest such as there were before, or goes on as it was.
-
-    Args:
-        series: The series.
-        tail: Its last piece, or the last ones.
-        before: Where the piece before it begins.
-
+    """Return whether a tail is a rest such as there were before, or goes on as the piece that
+    begins at ``before``.
     """
     if not series.is_exact:
         return tail.span < policy.GROWING_SHARE * series.span
@@ -332,39 +283,27 @@ def _belongs_to_what_precedes(series: Series, tail: Tail, before: float) -> bool
 def _goes_on_alike(series: Series, begin: float, before: float) -> bool:
     """Return whether two pieces rise about as steeply: a kink in one growth, no other growth."""
     middle = (series.kept_x >= before) & (series.kept_x <= begin)
-    rates = [
-        theil_sen(x, y, policy.Z_INTERVAL).rate
-        for x, y in (
-            (series.kept_x[middle], series.kept_y[middle]),
-            series.kept_since(begin),
-        )
-    ]
+    pieces = (series.kept_x[middle], series.kept_y[middle]), series.kept_since(begin)
+    rates = [theil_sen(x, y, policy.Z_INTERVAL).rate for x, y in pieces]
     return min(rates) > 0 and max(rates) <= policy.ALIKE_FACTOR * min(rates)
 
 
-def _judge_rise(series: Series, tail: Tail, breaks: tuple[float, ...]) -> GrowthJudgement:
+def _judge_rise(series: Series, tail: Tail, *, is_whole: bool) -> Trend:
     """Judge a tail that rises: is it long enough to be more than a jump or a fill?"""
     lacking = _lacking(series, tail)
     if tail.is_exact and _rests_longer(tail):
-        return _judge_rest(series, tail, breaks)
+        return _judge_rest(series, tail, is_whole=is_whole)
     if not tail.is_exact and (_ends_flat(series, tail) or _rises_by_last_alone(series, tail)):
         lacking = max(lacking, (1 - policy.LATE_SHARE) * tail.span)
     if lacking > 0:
-        more = _further(series, lacking)
-        return _concluded(
-            series, TrendVerdict.INCONCLUSIVE, Reason.SHORT_RISE, tail.begin, breaks, more
-        )
+        return _concluded(series, Reason.SHORT_RISE, tail.begin, lacking)
     first, second = _half_rates(*series.kept_since(tail.begin))
     is_slowing = second < policy.SLOWING * first
     if not is_slowing and not (tail.is_exact and second < policy.EVEN_HALVES * first):
-        return _concluded(series, TrendVerdict.GROWING, Reason.STEADY, tail.begin, breaks)
+        return _concluded(series, Reason.STEADY, tail.begin)
     if (is_slowing and tail.readings <= policy.FEW_READINGS) or _was_steeper(series, tail):
-        more = _further(series, tail.span)
-        return _concluded(
-            series, TrendVerdict.INCONCLUSIVE, Reason.SETTLING, tail.begin, breaks, more
-        )
-    reason = Reason.SLOWING if is_slowing else Reason.STEADY
-    return _concluded(series, TrendVerdict.GROWING, reason, tail.begin, breaks)
+        return _concluded(series, Reason.SETTLING, tail.begin, tail.span)
+    return _concluded(series, Reason.SLOWING if is_slowing else Reason.STEADY, tail.begin)
 
 
 def _was_steeper(series: Series, tail: Tail) -> bool:
@@ -391,20 +330,17 @@ def _lacking(series: Series, tail: Tail) -> float:
 def _ends_flat(series: Series, tail: Tail) -> bool:
     """Return whether the last third of what rises in scatter doesn't rise by itself."""
     x, y = series.kept_since(tail.begin)
-    begin = min(
-        int(np.searchsorted(x, x[0] + policy.LATE_SHARE * tail.span)), len(x) - policy.EVEN_READINGS
-    )
-    x, y = x[max(begin, 0) :], y[max(begin, 0) :]
-    slope = theil_sen(x, y, policy.Z_INTERVAL)
+    late = int(np.searchsorted(x, x[0] + policy.LATE_SHARE * tail.span))
+    begin = max(min(late, len(x) - policy.EVEN_READINGS), 0)
+    slope = theil_sen(x[begin:], y[begin:], policy.Z_INTERVAL)
     return slope.low <= 0 and slope.rate < policy.SLOWING * tail.slope.rate
 
 
 def _rises_by_last_alone(series: Series, tail: Tail) -> bool:
     """Return whether scattered readings rise by the last one alone, far from the others."""
     x, y = series.kept_since(tail.begin)
-    return float(x[-1] - x[-2]) > policy.MOST_SHARE * tail.span and not rises_beyond_scatter(
-        x[:-1], y[:-1]
-    )
+    is_far = float(x[-1] - x[-2]) > policy.MOST_SHARE * tail.span
+    return is_far and not rises_beyond_scatter(x[:-1], y[:-1])
 
 
 def _rests_longer(tail: Tail) -> bool:
@@ -415,7 +351,7 @@ def _rests_longer(tail: Tail) -> bool:
     return tail.rest > least
 
 
-def _judge_rest(series: Series, tail: Tail, breaks: tuple[float, ...]) -> GrowthJudgement:
+def _judge_rest(series: Series, tail: Tail, *, is_whole: bool) -> Trend:
     """Judge a tail that doesn't rise: is it flat, and longer than any rest before?"""
     rest = tail.span if tail.is_flat else tail.rest
     resting = tail.readings if tail.is_flat else tail.resting
@@ -427,24 +363,16 @@ def _judge_rest(series: Series, tail: Tail, breaks: tuple[float, ...]) -> Growth
     lacking = max(lacking, (policy.FEWEST_READINGS - resting) * each)
     has_stopped = tail.is_exact and tail.rest < tail.span
     if has_stopped and not tail.is_flat and _rises_on_slowly(series, tail):
-        more = _further(series, tail.span)
-        return _concluded(
-            series, TrendVerdict.INCONCLUSIVE, Reason.SETTLING, tail.begin, breaks, more
-        )
+        return _concluded(series, Reason.SETTLING, tail.begin, tail.span)
     if (tail.is_flat or has_stopped) and lacking <= 0:
-        reason = Reason.STOPPED if breaks or has_stopped else Reason.NO_TREND
-        return _concluded(series, TrendVerdict.BOUNDED, reason, tail.begin, breaks)
+        reason = Reason.STOPPED if has_stopped or not is_whole else Reason.NO_TREND
+        return _concluded(series, reason, tail.begin)
+    lacking = max(lacking, each)
     if tail.is_flat and resting < policy.FEWEST_READINGS and _is_jump(series):
-        more = _further(series, max(lacking, each))
-        begin = float(series.x[0])
-        return _concluded(
-            series, TrendVerdict.INCONCLUSIVE, Reason.SHORT_RISE, begin, more_work=more
-        )
+        return _concluded(series, Reason.SHORT_RISE, float(series.x[0]), lacking)
     if tail.is_flat or (has_stopped and resting >= policy.FEWEST_READINGS):
-        reason, more = Reason.SHORT_REST, _further(series, max(lacking, each))
-    else:
-        reason, more = Reason.SCATTERED, _until_clear(series, tail)
-    return _concluded(series, TrendVerdict.INCONCLUSIVE, reason, tail.begin, breaks, more)
+        return _concluded(series, Reason.SHORT_REST, tail.begin, lacking)
+    return _concluded(series, Reason.SCATTERED, tail.begin, _until_clear(tail))
 
 
 def _rises_on_slowly(series: Series, tail: Tail) -> bool:
@@ -488,16 +416,16 @@ def _half_rates(x: FloatArray, y: FloatArray) -> tuple[float, float]:
     return theil_sen(*first).rate, theil_sen(*second).rate
 
 
-def _until_clear(series: Series, tail: Tail) -> float | None:
+def _until_clear(tail: Tail) -> float:
     """Return how much more work brings a scattered trend out of its scatter, or shows it flat.
 
     The interval of a slope narrows with the work to the power of 1.5.
     """
     width = tail.slope.high - tail.slope.rate
     if tail.slope.rate <= 0 or width <= 0:
-        return _further(series, tail.span)
-    times = (width / tail.slope.rate) ** (2 / 3)
-    return _further(series, tail.span * max(times - 1, policy.CONSIDERABLE_SHARE))
+        return tail.span
+    times = float((width / tail.slope.rate) ** (2 / 3))
+    return tail.span * max(times - 1, policy.CONSIDERABLE_SHARE)
 
 
 def _further(series: Series, work: float) -> float | None:
@@ -507,29 +435,28 @@ def _further(series: Series, work: float) -> float | None:
 
 def _concluded(
     series: Series,
-    verdict: TrendVerdict,
     reason: Reason,
     begin: float,
-    breaks: tuple[float, ...] = (),
-    more_work: float | None = None,
-) -> GrowthJudgement:
-    """Return a conclusion about the tail from some work on."""
+    lacking: float | None = None,
+) -> Trend:
+    """Return a conclusion about the tail from some work on; ``lacking`` work would decide."""
+    verdict = TrendVerdict.BOUNDED if reason in _ENDED else TrendVerdict.INCONCLUSIVE
     x, y = series.kept_since(begin)
-    rate = theil_sen(x, y, policy.Z_INTERVAL)
-    late = _half_rates(x, y)[1] if reason is Reason.SLOWING else rate.rate
+    slope = theil_sen(x, y, policy.Z_INTERVAL)
+    late = _half_rates(x, y)[1] if reason is Reason.SLOWING else slope.rate
     first = float(y[0]) if len(y) else 0.0
-    return GrowthJudgement(
-        verdict=verdict,
+    return Trend(
+        verdict=TrendVerdict.GROWING if reason in _GROWS else verdict,
         reason=reason,
-        rate=rate,
-        late_rate=late,
-        tail_from=float(x[0]) if len(x) else begin,
+        bytes_per_unit=slope.rate,
+        interval=(slope.low, slope.high),
+        unit="",
+        points=len(x),
+        net_bytes=float(y[-1] - y[0]) if len(y) else 0.0,
         gained_before=first - float(series.kept_y[0]) if len(series.kept_y) else 0.0,
-        gained=float(y[-1] - y[0]) if len(y) else 0.0,
-        breaks=breaks,
-        readings=len(x),
-        kept_at=x,
-        more_work=more_work,
+        tail_from=float(x[0]) if len(x) else begin,
+        late_bytes_per_unit=late,
+        more_work=None if lacking is None else _further(series, lacking),
     )
 
 
@@ -543,21 +470,21 @@ def judge(x: FloatArray, y: FloatArray, *, unit: str, noise: float) -> Trend:
         noise: Changes up to this much mean nothing, in the unit of y.
 
     """
-    return trend_of(judge_growth(x, y, noise=noise), unit)
+    return msgspec.structs.replace(judge_growth(x, y, noise=noise), unit=unit)
 
 
-def trend_of(growth: GrowthJudgement, unit: str) -> Trend:
-    """Return a conclusion with the unit of work in which it was drawn."""
-    return Trend(
-        verdict=growth.verdict,
-        reason=growth.reason,
-        bytes_per_unit=growth.rate.rate,
-        interval=(growth.rate.low, growth.rate.high),
-        unit=unit,
-        points=growth.readings,
-        net_bytes=growth.gained,
-        gained_before=growth.gained_before,
-        tail_from=growth.tail_from,
-        late_bytes_per_unit=growth.late_rate,
-        more_work=growth.more_work,
+def kept_in_tail(x: FloatArray, y: FloatArray, noise: float, trend: Trend) -> BoolArray:
+    """Return which readings of a series are kept in the tail of its trend: teeth lie between."""
+    kept_x, _ = Series.of(x, y, noise).kept_since(trend.tail_from)
+    return np.isin(x, kept_x)
+
+
+def part_of(trend: Trend, share: float) -> Trend:
+    """Return the trend of a part of a series that grows as the whole does."""
+    low, high = trend.interval
+    return msgspec.structs.replace(
+        trend,
+        bytes_per_unit=trend.bytes_per_unit * share,
+        interval=(low * share, high * share),
+        net_bytes=trend.net_bytes * share,
     )

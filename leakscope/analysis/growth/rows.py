@@ -14,6 +14,7 @@ import numpy as np
 from leakscope.analysis.columns.series import (
     HOST,
     INNER,
+    BoolArray,
     BoundaryTable,
     FloatArray,
     IntArray,
@@ -21,14 +22,7 @@ from leakscope.analysis.columns.series import (
     code_of,
 )
 from leakscope.analysis.columns.units import Places, is_training, unit_of_growth, unit_within
-from leakscope.analysis.growth import (
-    GrowthJudgement,
-    judge,
-    judge_growth,
-    policy,
-    theil_sen,
-    trend_of,
-)
+from leakscope.analysis.growth import judge, judge_growth, kept_in_tail, policy, theil_sen
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.census import CensusRow, RootKind
 from leakscope.model.trend import Reason, Trend, TrendVerdict
@@ -120,24 +114,29 @@ class Observations:
         least = max((self.table.censuses[c].cutoff_bytes for c in columns[unseen]), default=0)
         return columns, np.nan_to_num(values), max(policy.ROW_NOISE_BYTES, float(least))
 
-    def judge(self, path: int, device: str) -> tuple[GrowthJudgement, IntArray, FloatArray]:
-        """Return how a path grows over boundaries, with the readings that this was judged by.
+    def judge(self, path: int, device: str) -> tuple[Trend, IntArray, FloatArray, BoolArray]:
+        """Return how a path grows over boundaries, with the readings that this was judged by, and
+        which of them are kept in its tail.
 
         What rises and falls, and was released once more as the work ended, is judged with that: the
         last rise was one of many.
         """
         columns, y, noise = self.series(path, device)
-        growth = judge_growth(self.work(columns), y, noise=noise)
-        if growth.reason is Reason.SHORT_REST and self._goes_on_by_step(columns, y, noise):
-            return replace(growth, verdict=TrendVerdict.GROWING, reason=Reason.STEADY), columns, y
-        if growth.reason is Reason.SCATTERED and _was_released(y):
-            later = self._at_the_end(path, columns)
+        trend = judge(self.work(columns), y, unit="boundary", noise=noise)
+        was_released = (y < (1 - policy.MOST_SHARE) * np.maximum.accumulate(y)).any()
+        if trend.reason is Reason.SHORT_REST and self._goes_on_by_step(columns, y, noise):
+            trend = msgspec.structs.replace(
+                trend, verdict=TrendVerdict.GROWING, reason=Reason.STEADY
+            )
+        elif trend.reason is Reason.SCATTERED and was_released:
+            shown = self.table.covered(path) & self.table.alive(path)
+            later = np.flatnonzero(shown & (np.arange(len(shown)) > columns[-1]))
             ended = np.append(columns, later)
             with_end = np.append(y, np.nan_to_num(self.table.retained[device][path, later]))
-            judged = judge_growth(self.work(ended), with_end, noise=noise)
-            if judged.verdict is TrendVerdict.BOUNDED:
-                return judged, ended, with_end
-        return growth, columns, y
+            judged = judge(self.work(ended), with_end, unit="boundary", noise=noise)
+            if judged.is_bounded:
+                trend, columns, y = judged, ended, with_end
+        return trend, columns, y, kept_in_tail(self.work(columns), y, noise, trend)
 
     def _goes_on_by_step(self, columns: IntArray, y: FloatArray, noise: float) -> bool:
         """Return whether a path that rests at the end grows with each step to the last: phases and
@@ -146,11 +145,6 @@ class Observations:
         steps = self.track.step[self.table.at[columns]].astype(np.float64)
         return bool(steps.any()) and judge_growth(steps, y, noise=noise).is_growing
 
-    def _at_the_end(self, path: int, columns: IntArray) -> IntArray:
-        """Return the censuses after the last that tells of a path, while what holds it ran."""
-        shown = self.table.covered(path) & self.table.alive(path)
-        return np.flatnonzero(shown & (np.arange(len(shown)) > columns[-1]))
-
     def work(self, columns: IntArray) -> FloatArray:
         """Return the index of the boundary up to which the program had worked at some censuses.
 
@@ -158,11 +152,6 @@ class Observations:
         """
         at = np.minimum(self.table.at[columns], self.track.last_work + 1)
         return self.track.work[at].astype(np.float64)
-
-
-def _was_released(y: FloatArray) -> bool:
-    """Return whether most of what there was at some reading was gone at a later one."""
-    return bool((y < (1 - policy.MOST_SHARE) * np.maximum.accumulate(y)).any())
 
 
 def find_across(
@@ -177,26 +166,22 @@ def find_across(
     trends: dict[int, Trend] = {}
     for device in table.retained:
         for path in _varying(table, device):
-            growth, columns, y = observations.judge(path, device)
-            if growth.is_growing and _is_replaced_unread(observations, path, columns):
-                growth = replace(
-                    growth, verdict=TrendVerdict.INCONCLUSIVE, reason=Reason.SHORT_RISE
-                )
-            trend = trend_of(growth, "boundary")
+            trend, columns, y, kept = observations.judge(path, device)
+            if trend.is_growing and _is_replaced_unread(observations, path, columns):
+                trend = _with_short_rise(trend)
             if device == HOST or path not in trends:
                 trends[path] = trend
-            if not growth.is_growing:
+            if not trend.is_growing:
                 continue
-            if _in_single_passage(observations, columns, y, growth):
+            if _in_single_passage(observations, columns, y, kept):
                 if device == HOST:  # nobody has seen yet whether the next one adds to it
-                    trends[path] = msgspec.structs.replace(
-                        trend, verdict=TrendVerdict.INCONCLUSIVE, reason=Reason.SHORT_RISE
-                    )
+                    trends[path] = _with_short_rise(trend)
                 continue
-            kept = columns[np.isin(observations.work(columns), growth.kept_at)]
-            growers[path, device] = grower_of(observations, path, device, trend, columns, kept)
+            growers[path, device] = grower_of(
+                observations, path, device, trend, columns, columns[kept]
+            )
     for path, device in [*growers]:
-        above = table.number.get(table.paths[path].removesuffix(_ITEMS), path)
+        above = table.number.get(table.paths[path].removesuffix("[*]"), path)
         if above != path and above in trends and (above, device) not in growers:
             # All that its items keep it keeps, too; of the items a census may have shown a part.
             del growers[path, device]
@@ -207,7 +192,10 @@ def find_across(
     return growers, trends
 
 
-_ITEMS = "[*]"
+def _with_short_rise(trend: Trend) -> Trend:
+    return msgspec.structs.replace(
+        trend, verdict=TrendVerdict.INCONCLUSIVE, reason=Reason.SHORT_RISE
+    )
 
 
 FIXED_SIZE_KINDS = frozenset({"tensor", "array", "bytes", "str"})
@@ -231,7 +219,7 @@ def _is_replaced_unread(observations: Observations, path: int, columns: IntArray
 
 
 def _in_single_passage(
-    observations: Observations, columns: IntArray, y: FloatArray, growth: GrowthJudgement
+    observations: Observations, columns: IntArray, y: FloatArray, kept: BoolArray
 ) -> bool:
     """Return whether a path rose in one passage through a phase alone: that is growth within it.
 
@@ -240,7 +228,6 @@ def _in_single_passage(
     """
     track, at = observations.track, observations.table.at[columns]
     looked_at = at
-    kept = np.isin(observations.work(columns), growth.kept_at)
     at, rises = at[kept], np.diff(y[kept])
     ends = at[1:][rises > policy.STEP_SHARE * max(float(rises.sum()), 1.0)]
     phases, passes = track.phase[ends], track.occurrence[ends]

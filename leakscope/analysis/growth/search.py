@@ -17,7 +17,7 @@ growth.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise, takewhile
 
@@ -38,7 +38,7 @@ from leakscope.analysis.accounting.terms import (
     unnamed_readings,
 )
 from leakscope.analysis.columns.series import HOST, FloatArray, IntArray, RowTable
-from leakscope.analysis.growth import judge, policy, theil_sen
+from leakscope.analysis.growth import judge, part_of, policy, theil_sen
 from leakscope.analysis.growth.exclusions import (
     MOVED,
     bound_of,
@@ -48,7 +48,7 @@ from leakscope.analysis.growth.exclusions import (
 )
 from leakscope.analysis.growth.rows import Grower, find_across, find_within, grower_of, in_units
 from leakscope.analysis.run_context import RunContext
-from leakscope.model.path_pattern import Steps, parse_steps
+from leakscope.model.path_pattern import parse_steps
 from leakscope.model.record import NativeOwner
 from leakscope.model.trend import Reason, Trend, TrendVerdict
 
@@ -142,9 +142,16 @@ def search_growth(case: RunContext) -> SearchResult:
     named = _on_main_device(across)
     across, filling = without_excluded(case, named)
     across = [share_named(table, g) for g in across]
-    climbing = _climbing(case, {path for path, _ in grown})
+    grown_paths = {path for path, _ in grown}
+    climbing = [
+        {path: g for path, g in climbers.items() if path not in grown_paths}
+        for device in table.retained
+        for climbers in find_within(case.track, table, device).values()
+    ]
     found = [kept[path] for kept in climbing for path in accumulation_points(table, kept)]
-    outside = [g for g in found if not _is_inside(table, g.path, across)]
+    # What leads through one that grows across phases climbs along with it.
+    through = tuple(f"{table.paths[g.path]}{step}" for g in across for step in ".[")
+    outside = [g for g in found if not table.paths[g.path].startswith(through)]
     within, _ = without_excluded(case, _on_main_device(outside))
     owners = [*grown.values(), *(g for kept in climbing for g in kept.values())]
     growers = across + within
@@ -154,13 +161,12 @@ def search_growth(case: RunContext) -> SearchResult:
     terms = with_rules_applied(case, terms, growers, filling)
     deep = _deep_graph(case, terms, growers) if table.truncated.any() else None
     own = next((g for g in across if deep and _is_about(table, g.path, deep.path)), None)
-    if deep is None or own is None:
-        return SearchResult(growers, filling, trends, owners, at_bound, terms, deep=deep)
-    # What was seen too seldom to be judged by itself is what grows in that which holds it.
-    inner = deep.path if table.paths[deep.path].startswith(table.paths[own.path]) else own.path
-    whole = replace(with_contents(case, own, deep.trend), path=inner)
-    growers = [whole if g is own else g for g in growers]
-    deep = replace(deep, path=inner, is_counted=True)
+    if deep is not None and own is not None:
+        # What was seen too seldom to be judged by itself is what grows in that which holds it.
+        inner = max(own.path, deep.path, key=lambda path: len(table.paths[path]))
+        whole = replace(with_contents(case, own, deep.trend), path=inner)
+        growers = [whole if g is own else g for g in growers]
+        deep = replace(deep, path=inner, is_counted=True)
     return SearchResult(growers, filling, trends, owners, at_bound, terms, deep=deep)
 
 
@@ -208,9 +214,6 @@ def _deep_graph(
     return DeepGraph(path, trend, sum(term.share for term in going) * left, other)
 
 
-_OWNERS = tuple(owner for owner in NativeOwner if owner is not NativeOwner.LEAKSCOPE)
-
-
 def _other_growth(
     case: RunContext, terms: Mapping[str, Term], growers: Sequence[Grower]
 ) -> OtherGrowth:
@@ -218,7 +221,8 @@ def _other_growth(
     objects, unexplained = terms.get("elsewhere"), terms.get("unexplained")
     if objects is not None:
         objects = _part(objects, _share_of_other_types(case) * objects.trend.net_bytes)
-    every = growing_allocations(case, _OWNERS, to_the_end=True) if unexplained is not None else []
+    owners = set(NativeOwner) - {NativeOwner.LEAKSCOPE}
+    every = growing_allocations(case, owners, to_the_end=True) if unexplained is not None else []
     graphs = {(each.file, each.line) for each in every if is_of_torch(each)}
     for grower in growers:
         row = case.table.latest[grower.path]
@@ -236,14 +240,7 @@ def _if_noteworthy(term: Term | None) -> Term | None:
 def _part(term: Term, net_bytes: float) -> Term:
     """Return a part of a term, which grows as the whole does."""
     part = min(net_bytes / max(term.trend.net_bytes, 1.0), 1.0)
-    low, high = term.trend.interval
-    trend = msgspec.structs.replace(
-        term.trend,
-        bytes_per_unit=term.trend.bytes_per_unit * part,
-        interval=(low * part, high * part),
-        net_bytes=term.trend.net_bytes * part,
-    )
-    return replace(term, trend=trend, share=term.share * part)
+    return replace(term, trend=part_of(term.trend, part), share=term.share * part)
 
 
 def _share_of_other_types(case: RunContext) -> float:
@@ -279,12 +276,6 @@ def _deepest(case: RunContext) -> int | None:
     )[1]
 
 
-def _is_inside(table: RowTable, path: int, growers: list[Grower]) -> bool:
-    """Return whether a path leads through one that grows across phases: it climbs along with it."""
-    through = (table.paths[g.path] for g in growers)
-    return table.paths[path].startswith(tuple(f"{p}{step}" for p in through for step in ".["))
-
-
 def _is_about(table: RowTable, path: int, deep: int) -> bool:
     """Return whether one of two paths lies within the other."""
     paths = (table.paths[path], table.paths[deep])
@@ -316,11 +307,12 @@ def find_carriers(case: RunContext, trends: dict[int, Trend]) -> dict[tuple[int,
     """
     found: dict[tuple[int, str], Grower] = {}
     pool, elsewhere = case.pool, judge_unnamed(case)
+    pool_goes_on = pool.is_growing and pool.net_bytes >= policy.GAUGE_NOISE_BYTES
     at, private = case.table.at, case.private
     read = case.working[np.isfinite(private[case.working])]
     for path, trend in trends.items():
         is_user = case.table.latest[path].user
-        if not trend.is_open or not (_goes_on(pool) if is_user else elsewhere.grows):
+        if not trend.is_open or not (pool_goes_on if is_user else elsewhere.grows):
             continue
         columns, y = _carried_readings(case, path)
         rises = np.diff(y)
@@ -339,8 +331,7 @@ def find_carriers(case: RunContext, trends: dict[int, Trend]) -> dict[tuple[int,
         if y[-1] - y[0] < least or _grew_without(whole, y, case.track.work[at[columns]]):
             continue
         observed = np.union1d(case.observations.columns(path), columns)
-        grower = grower_of(case.observations, path, HOST, trend, observed, columns)
-        found[path, HOST] = grower
+        found[path, HOST] = grower_of(case.observations, path, HOST, trend, observed, columns)
         case.decisions.add(
             case.table.latest[path].name, "carries_growth",
             "it is most of what memory goes on to gain", figure=float(y[-1] - y[0]),
@@ -408,19 +399,6 @@ def _at_the_rate_of(
         grower, trend=trend, columns=columns, x=x, y=y, observed=columns,
         gained=slope.rate * units, units=units, per_boundary=slope.rate,
     )  # fmt: skip
-
-
-def _goes_on(pool: Trend) -> bool:
-    return pool.is_growing and pool.net_bytes >= policy.GAUGE_NOISE_BYTES
-
-
-def _climbing(case: RunContext, grown: set[int]) -> list[dict[int, Grower]]:
-    """Return what climbs, by device and phase, without the paths that grow across phases."""
-    return [
-        {path: g for path, g in climbing.items() if path not in grown}
-        for device in case.table.retained
-        for climbing in find_within(case.track, case.table, device).values()
-    ]
 
 
 def _on_main_device(growers: list[Grower]) -> list[Grower]:
@@ -522,9 +500,8 @@ class _Walk:
         """Return the accumulation points at or below a growing path."""
         below = sorted(self.growing[node], key=lambda child: -self.growers[child].gained)
         row = self.table.latest[node]
-        if row.kind in _WHOLES or row.type.rpartition(".")[2] in _TABLES:
-            return [node]
-        if self.is_spread_below(node, below):
+        is_whole = row.kind in _WHOLES or row.type.rpartition(".")[2] in _TABLES
+        if is_whole or self.is_spread_below(node, below):
             return [node]
         if self.own_growth(node) >= policy.MOST_SHARE * self.growers[node].gained:
             return [node]
@@ -574,10 +551,10 @@ class _Walk:
         isn't the path's own there.
         """
         seen = np.flatnonzero(np.isfinite(parts).all(axis=0))
-        is_enough = len(seen) >= policy.FEWEST_GROWING and np.ptp(
-            grower.x[seen]
-        ) >= policy.MOST_SHARE * np.ptp(grower.x)
-        return seen if is_enough else np.arange(len(grower.x))
+        if len(seen) >= policy.FEWEST_GROWING:
+            is_through = np.ptp(grower.x[seen]) >= policy.MOST_SHARE * np.ptp(grower.x)
+            return seen if is_through else np.arange(len(grower.x))
+        return np.arange(len(grower.x))
 
     def _holds_no_elements_alone(self, node: int, row: int) -> bool:
         """Return whether a name leads on from these objects: not the lists in a dict of lists.
@@ -624,8 +601,11 @@ def with_siblings_joined(case: RunContext, growth: SearchResult) -> SearchResult
         entries = [g for g in growers if _lies_in(case, g, owner)]
         if len(entries) < 2 or not _are_siblings(case, entries, owner):
             continue
-        counted = _counted(case, owner)
-        if _make_up(entries, counted) and _share_a_feeding_line(case, [*entries, counted]):
+        counted = (
+            in_units(case.observations, case.places, owner) if owner.growth == "across" else owner
+        )
+        lines = {_feeding_line(case, g) for g in (*entries, counted)}
+        if _make_up(entries, counted) and len(lines) == 1 and None not in lines:
             growers = [*(g for g in growers if g not in entries), counted]
     return replace(growth, growers=growers)
 
@@ -642,15 +622,7 @@ def _are_siblings(case: RunContext, entries: Sequence[Grower], owner: Grower) ->
         return False
     above = case.table.paths[owner.path]
     ways = [parse_steps(case.table.paths[g.path].removeprefix(above)) for g in entries]
-    return all(way and way[0].is_item for way in ways) and _are_same(way[1:] for way in ways)
-
-
-def _are_same(ways: Iterable[Steps]) -> bool:
-    return len(set(ways)) == 1
-
-
-def _counted(case: RunContext, owner: Grower) -> Grower:
-    return in_units(case.observations, case.places, owner) if owner.growth == "across" else owner
+    return all(way and way[0].is_item for way in ways) and len({way[1:] for way in ways}) == 1
 
 
 def _make_up(entries: Sequence[Grower], whole: Grower) -> bool:
@@ -662,11 +634,6 @@ def _make_up(entries: Sequence[Grower], whole: Grower) -> bool:
         and sum(gains) >= policy.MAIN_SHARE * whole.gained
         and max(gains) < policy.MAIN_SHARE * sum(gains)
     )
-
-
-def _share_a_feeding_line(case: RunContext, growers: Sequence[Grower]) -> bool:
-    lines = {_feeding_line(case, g) for g in growers}
-    return len(lines) == 1 and None not in lines
 
 
 def _feeding_line(case: RunContext, g: Grower) -> tuple[str, int] | None:

@@ -57,12 +57,14 @@ class Series:
         """Return what is kept of readings over work; see ``judge_growth``."""
         x, y = _without_repeat(*_readings(x, y), noise)
         scatter = scatter_of(x, y)
-        step = _release(y, noise, scatter)
+        whole = policy.STEP_SHARE * float(np.ptp(y)) if len(y) else 0.0
+        step = max(noise, whole, policy.RELEASE_SCATTERS * scatter)
         released = np.flatnonzero(np.diff(y) < -step) + 1
         if len(released) and x[-1] - x[released[-1]] <= np.diff(x[[0, *released]]).max():
             x, y = x[: released[-1] + 1], y[: released[-1] + 1]
         least = np.minimum.accumulate(y[::-1])[::-1]
-        valleys = _valleys(y, released[released < len(y)])
+        parts = np.split(np.arange(len(y)), released[released < len(y)])[1:]
+        valleys = np.array([part[np.argmin(y[part])] for part in parts], dtype=np.int64)
         kept = np.flatnonzero(y - least <= step)
         if scatter > 0 and len(valleys) >= policy.FEWEST_GROWING:
             # Garbage that waits somewhat longer for the collector than before is a tooth too.
@@ -133,12 +135,6 @@ class Series:
         return self.kept_x[later], self.kept_y[later]
 
 
-def _valleys(y: FloatArray, released: IntArray) -> IntArray:
-    """Return the position of the lowest reading from each release to the next one."""
-    parts = np.split(np.arange(len(y)), released)[1:]
-    return np.array([part[np.argmin(y[part])] for part in parts], dtype=np.int64)
-
-
 def scatter_of(x: FloatArray, y: FloatArray) -> float:
     """Return the standard deviation of readings about the line between their neighbours.
 
@@ -151,12 +147,6 @@ def scatter_of(x: FloatArray, y: FloatArray) -> float:
     off /= np.sqrt(1 + share**2 + (1 - share) ** 2)
     scatter = float(NORMAL_MAD * np.median(np.abs(off)))
     return scatter if scatter > ROUNDING * float(np.ptp(y)) else 0.0
-
-
-def _release(y: FloatArray, noise: float, scatter: float) -> float:
-    """Return what a series must fall by to have released something."""
-    whole = policy.STEP_SHARE * float(np.ptp(y)) if len(y) else 0.0
-    return max(noise, whole, policy.RELEASE_SCATTERS * scatter)
 
 
 def _readings(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -205,9 +195,8 @@ def theil_sen(x: FloatArray, y: FloatArray, z: float | None = None) -> Slope:
         z: The normal score of the interval, by default that of 95 %.
 
     """
-    if len(x) > MOST_READINGS:
-        chosen = np.unique(np.linspace(0, len(x) - 1, MOST_READINGS).round().astype(int))
-        x, y = x[chosen], y[chosen]
+    chosen = thinned(np.arange(len(x)), MOST_READINGS)
+    x, y = x[chosen], y[chosen]
     first, second = np.triu_indices(len(x), 1)
     worked = x[second] - x[first]
     moved = worked > 0
@@ -284,7 +273,7 @@ class Tail:
         slope = theil_sen(x, y, policy.Z_INTERVAL)
         earlier = series.kept_x <= begin
         step = series.step(rise)
-        end = rest_begin(least, step)
+        end = int(np.searchsorted(least, least[-1] - step))
         is_flat = _is_flat(series, x, y, slope, before)
         # All that it gained beyond noise came in one jump.
         is_jump = is_flat and slope.rate * float(x[-1] - x[0]) <= series.noise
@@ -340,29 +329,23 @@ def _is_significant(series: Series, begin: float) -> bool:
         x, y = series.since(max(begin, float(series.x[series.valleys[-1]])))
         if len(x) < policy.FEWEST_GROWING:
             return False
-    if is_chosen or rises_beyond_scatter(x, y):
-        return rises_beyond_scatter(x, y)
-    return series.scatter == 0 and rises_beyond_scatter(*_levels(series, begin))
-
-
-def _levels(series: Series, begin: float) -> tuple[FloatArray, FloatArray]:
-    """Return the first reading of each level of a staircase: rests say nothing of its rises."""
-    x, least = series.kept_x[series.kept_x >= begin], series.least[series.kept_x >= begin]
-    step = series.step(float(least[-1] - least[0]))
-    first = np.append(True, np.diff(least) > step)
-    return x[first], least[first]
+    rises = rises_beyond_scatter(x, y)
+    if is_chosen or rises or series.scatter > 0:
+        return rises
+    # Of a staircase the first reading of each level: rests say nothing of its rises.
+    least = series.least[series.kept_x >= begin]
+    first = np.append(True, np.diff(least) > series.step(float(least[-1] - least[0])))
+    return rises_beyond_scatter(x[first], least[first])
 
 
 def rises_beyond_scatter(x: FloatArray, y: FloatArray) -> bool:
     """Return whether readings rise by more than noise would."""
     if len(x) < policy.EVEN_READINGS:
         return False
+    if len(x) == policy.EVEN_READINGS:
+        return is_even_rise(x, y)
     if len(x) <= policy.FEW_READINGS:
-        return (
-            is_even_rise(x, y)
-            if len(x) == policy.EVEN_READINGS
-            else kendall_score(y) >= policy.Z_OF_FEW
-        )
+        return kendall_score(y) >= policy.Z_OF_FEW
     return theil_sen(x, y, policy.Z_GROWING).low > 0
 
 
@@ -385,11 +368,6 @@ def time_of(step: float, x: FloatArray, y: FloatArray) -> float:
     """Return the work in which growth brings a step: for so long it seems to rest."""
     rise = float(y[-1] - y[0])
     return step / rise * float(x[-1] - x[0]) if rise > 0 else 0.0
-
-
-def rest_begin(y: FloatArray, step: float) -> int:
-    """Return the reading since which what is kept has gained no step."""
-    return int(np.searchsorted(y, y[-1] - step))
 
 
 def is_in_jumps(x: FloatArray, y: FloatArray) -> bool:
@@ -443,12 +421,13 @@ def fit_shape(x: FloatArray, y: FloatArray, noise: float) -> Shape:
     if len(x) < 3:
         return Shape(())
     scale = max(noise, policy.STEP_SHARE * float(np.ptp(y)), np.finfo(float).tiny)
-    knots = _knots(len(x))
+    knots = thinned(np.arange(len(x) + 1), MOST_KNOTS + 1)
     deviation = _deviations(x, y, knots)
-    candidates: list[tuple[float, tuple[int, ...]]] = [
-        (_cost(float(deviation[0, -1]), len(x), scale, 0), ()),
-        _one_break(deviation, len(x), scale),
-        _two_breaks(deviation, len(x), scale),
+    from_begin, to_end = deviation[0, :], deviation[:, -1]
+    candidates = [
+        _cheapest(deviation[0, -1], len(x), scale, 0),
+        _cheapest(from_begin + to_end, len(x), scale, 1),
+        _cheapest(from_begin[:, None] + deviation + to_end[None, :], len(x), scale, 2),
     ]
     best, places = min(candidates, key=lambda candidate: candidate[0])
     breaks = tuple(float(x[knots[place]]) for place in places)
@@ -456,13 +435,6 @@ def fit_shape(x: FloatArray, y: FloatArray, noise: float) -> Shape:
     if constant is None or cost > best + policy.ALIKE_COST:
         return Shape(breaks)
     return Shape(breaks, constant, is_surely_curved=cost < best - policy.ALIKE_COST)
-
-
-def _knots(n: int) -> IntArray:
-    """Return the readings at which a piece may begin, the end of the series last."""
-    if n <= MOST_KNOTS:
-        return np.arange(n + 1)
-    return np.unique(np.linspace(0, n, MOST_KNOTS + 1).round().astype(np.int64))
 
 
 def _deviations(x: FloatArray, y: FloatArray, knots: IntArray) -> FloatArray:
@@ -482,26 +454,17 @@ def _deviations(x: FloatArray, y: FloatArray, knots: IntArray) -> FloatArray:
     return deviation
 
 
-def _cost(deviation: float, n: int, scale: float, breaks: int) -> float:
-    return float(_costs(np.array(deviation), n, scale, breaks))
+def _costs(deviation: FloatArray | float, n: int, scale: float, breaks: int) -> FloatArray:
+    return np.asarray(n * np.log1p(deviation / (n * scale)) + policy.BREAK_COST * breaks)
 
 
-def _costs(deviation: FloatArray, n: int, scale: float, breaks: int) -> FloatArray:
-    costs: FloatArray = n * np.log1p(deviation / (n * scale)) + policy.BREAK_COST * breaks
-    return costs
-
-
-def _one_break(deviation: FloatArray, n: int, scale: float) -> tuple[float, tuple[int, ...]]:
-    costs = _costs(deviation[0, :] + deviation[:, -1], n, scale, 1)
-    at = int(np.argmin(costs))
-    return float(costs[at]), (at,)
-
-
-def _two_breaks(deviation: FloatArray, n: int, scale: float) -> tuple[float, tuple[int, ...]]:
-    together = deviation[0, :][:, None] + deviation + deviation[:, -1][None, :]
-    costs = _costs(together, n, scale, 2)
-    first, second = divmod(int(np.argmin(costs)), costs.shape[1])
-    return float(costs[first, second]), (first, second)
+def _cheapest(
+    deviation: FloatArray, n: int, scale: float, breaks: int
+) -> tuple[float, tuple[int, ...]]:
+    """Return what the pieces cost that deviate least, and the knots at which they begin."""
+    costs = _costs(deviation, n, scale, breaks)
+    places = np.unravel_index(int(np.argmin(costs)), costs.shape)
+    return float(costs[places]), tuple(map(int, places))
 
 
 def _settling(x: FloatArray, y: FloatArray, scale: float) -> tuple[float | None, float]:
@@ -531,5 +494,5 @@ def _ends_straight(t: FloatArray, y: FloatArray, off: FloatArray, scale: float) 
     done, read = t[late] - t[late].mean(), y[late] - y[late].mean()
     slope = float((done * read).sum() / (done * done).sum())
     line = float(np.abs(slope * done - read).sum())
-    curve = _cost(float(off[late].sum()), n, scale, 0)
-    return bool(slope > 0 and _cost(line, n, scale, 0) < curve - policy.ALIKE_COST)
+    curve = _costs(float(off[late].sum()), n, scale, 0)
+    return bool(slope > 0 and _costs(line, n, scale, 0) < curve - policy.ALIKE_COST)
