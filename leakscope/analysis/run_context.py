@@ -277,16 +277,11 @@ class RunContext:
             every = np.arange(len(self.track))
             return self._before_the_end(every) if self._was_ending else every
         if self.track.is_timed:
-            return np.arange(self._set_up_until, self.track.last_work + 1)
+            made = np.flatnonzero(self.track.kind == code_of(BoundaryKind.TIME))
+            return np.arange(int(made[0]), self.track.last_work + 1)
         inside = np.flatnonzero(self.track.phase)
         begin = int(inside[0]) if len(inside) else 0
         return np.arange(begin, self.track.last_work + 1)
-
-    @property
-    def _set_up_until(self) -> int:
-        """The first boundary that time made."""
-        made = np.flatnonzero(self.track.kind == code_of(BoundaryKind.TIME))
-        return int(made[0])
 
     def _before_the_end(self, readings: IntArray) -> IntArray:
         """Return readings without those at which the process may have been releasing its memory."""
@@ -349,7 +344,9 @@ class RunContext:
         if len(tail) < 2:
             return None
         looked_at = tail[np.isin(tail, self.table.at)]
-        is_looked_through = self._reaches(looked_at, tail)
+        is_looked_through = len(looked_at) >= 2 and self._reach(
+            looked_at
+        ) >= policy.MAIN_SHARE * self._reach(tail)
         chosen = looked_at if is_looked_through else tail
         for positions in (looked_at,) if is_looked_through else (looked_at, tail):
             alike = self._alike(positions)
@@ -364,11 +361,6 @@ class RunContext:
         for position in positions.tolist():
             alike.setdefault(comparable_key(self.track.boundaries[position]), []).append(position)
         return np.array(max(alike.values(), key=self._reach, default=[]), dtype=np.int64)
-
-    def _reaches(self, positions: IntArray, tail: IntArray) -> bool:
-        return len(positions) >= 2 and self._reach(positions) >= policy.MAIN_SHARE * self._reach(
-            tail
-        )
 
     def _reach(self, positions: IntArray | list[int]) -> int:
         """Return how many boundaries lie between the first and the last of some."""

@@ -179,7 +179,11 @@ def bound_of(case: RunContext, entry: CompiledEntry) -> str:
 def remedy_of(case: RunContext, entry: CompiledEntry) -> Remedy:
     """Return what to change so that a function is compiled less often."""
     kept = case.recording.compiled_code
-    title, advice = _ONCE if entry.codes > 1 else _ADVICE[_cause_of(entry)]
+    title, advice = (
+        _ONCE
+        if entry.codes > 1
+        else _ADVICE[(entry.reasons[0].cause if entry.reasons else RecompileCause.OTHER)]
+    )
     if kept is not None and kept.is_raised and entry.codes == 1:
         advice += _LOWER.format(limit=human_count(kept.limit))
     why = f"{_compilations_sentence(entry)} {bound_of(case, entry)}"
@@ -231,10 +235,6 @@ def _compilations_sentence(entry: CompiledEntry) -> str:
     because = f", because of {why}" if why else ""
     times = plural(entry.recompilations, "time")
     return f"{entry.function} ({entry.place}) was compiled again {times}{because}."
-
-
-def _cause_of(entry: CompiledEntry) -> RecompileCause:
-    return entry.reasons[0].cause if entry.reasons else RecompileCause.OTHER
 
 
 def _entry(case: RunContext, function: CompiledFunction, row: CensusRow | None) -> CompiledEntry:

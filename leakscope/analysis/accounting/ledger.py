@@ -23,7 +23,7 @@ from leakscope.analysis.remedies.cleanup_calls import device_advice, host_advice
 from leakscope.analysis.run_context import MeasuredWindow, RunContext
 from leakscope.model import gauge
 from leakscope.model.boundary import comparable_key
-from leakscope.model.census import SHARED, Census
+from leakscope.model.census import SHARED
 from leakscope.model.record import DeviceSnapshotRecord
 from leakscope.model.report import Finding, Ledger, LedgerEntry, MetricGrowth, Severity
 
@@ -83,8 +83,10 @@ def _host(case: RunContext, window: MeasuredWindow, growers: list[Grower]) -> Le
     tree = case.tree_gain()
     children = case.children_gain() if tree is None else tree - gain
     entries = _named(case, window, growers, HOST)
+    first, last = garbage_at(case, np.array([window.first, window.last]))
+    known = _shared(case, window) + max(named_shared_memory(case, window), 0.0)
     entries += [
-        _entry("garbage awaiting the collector", _garbage(case, window), "garbage"),
+        _entry("garbage awaiting the collector", float(last - first), "garbage"),
         _entry(
             "allocator slack: free in the C heap, not returned",
             _slack(case, window),
@@ -92,7 +94,7 @@ def _host(case: RunContext, window: MeasuredWindow, growers: list[Grower]) -> Le
         ),
         _entry("page-locked memory of torch", _gain(case, gauge.PINNED_HOST), "pinned"),
         _entry("shared memory", _shared(case, window), "shm"),
-        _entry(MAPPED_FILES, _mapped(case, window), "mapped"),
+        _entry(MAPPED_FILES, max(_gain(case, gauge.MAPPED) - known, 0.0), "mapped"),
         _entry("swapped out, no longer resident", -_gain(case, gauge.SWAPPED), "swapped"),
         _entry(CHILDREN if tree is None else CHILDREN_BEYOND, children, "children"),
     ]
@@ -362,7 +364,11 @@ def _new_unnamed(
     case: RunContext, window: MeasuredWindow, entries: list[LedgerEntry], growers: list[Grower]
 ) -> list[LedgerEntry]:
     """Return what is new and held by libraries or native code, less what culprits name."""
-    known = [(p, c.elsewhere_bytes) for p, c in _at(case) if c.elsewhere_bytes is not None]
+    known = [
+        (p, c.elsewhere_bytes)
+        for p, c in list(zip(case.table.at.tolist(), case.table.censuses, strict=True))
+        if c.elsewhere_bytes is not None
+    ]
     if len(known) < 2:
         return []
     at, sizes = (np.array(column) for column in zip(*known, strict=True))
@@ -370,15 +376,6 @@ def _new_unnamed(
     library = {case.table.latest[g.path].name for g in growers if not case.table.is_reached(g.path)}
     named = sum(e.bytes for e in entries if e.label in library and e.kind in {"named", "graph"})
     return [_entry(ELSEWHERE, float(last - first) - named, "elsewhere")]
-
-
-def _at(case: RunContext) -> list[tuple[int, Census]]:
-    return list(zip(case.table.at.tolist(), case.table.censuses, strict=True))
-
-
-def _garbage(case: RunContext, window: MeasuredWindow) -> float:
-    first, last = garbage_at(case, np.array([window.first, window.last]))
-    return float(last - first)
 
 
 def _slack(case: RunContext, window: MeasuredWindow) -> float:
@@ -409,12 +406,6 @@ def _shared(case: RunContext, window: MeasuredWindow) -> float:
     resident = case.gauge_gain(gauge.MAPPED_SHARED)
     grown = grown if resident is None else min(grown, resident)
     return max(grown - named_shared_memory(case, window), 0.0)
-
-
-def _mapped(case: RunContext, window: MeasuredWindow) -> float:
-    """Return growth of resident pages of files: of code, and of data that is mapped and read."""
-    known = _shared(case, window) + max(named_shared_memory(case, window), 0.0)
-    return max(_gain(case, gauge.MAPPED) - known, 0.0)
 
 
 def host_ledger(ledgers: list[Ledger]) -> Ledger | None:
@@ -559,7 +550,9 @@ def _explained(device: str, ledgers: list[Ledger]) -> float | None:
 
     Too much counts as too little.
     """
-    ledger = next((each for each in ledgers if _device_of(each) == device), None)
+    ledger = next(
+        (each for each in ledgers if (each.metric.rpartition(".")[0] or HOST) == device), None
+    )
     if ledger is None:
         return None
     total = ledger.total_bytes - sum(e.bytes for e in ledger.entries if e.kind == "own")
@@ -567,7 +560,3 @@ def _explained(device: str, ledgers: list[Ledger]) -> float | None:
         return None
     left = sum(entry.bytes for entry in ledger.entries if entry.kind in _UNKNOWN_TERMS)
     return max(1.0 - abs(left) / total, 0.0)
-
-
-def _device_of(ledger: Ledger) -> str:
-    return ledger.metric.rpartition(".")[0] or HOST

@@ -237,9 +237,11 @@ def find_timeline(case: RunContext) -> Timeline | None:
     ]
     metrics = [gauge.RSS, gauge.PSS, gauge.CHILDREN_PSS, *devices]
     begun = np.flatnonzero(track.kind == code_of(BoundaryKind.PHASE_BEGIN))
-    epochs = _epoch_begins(track, begun)
+    _, first = np.unique(track.epoch[begun], return_index=True)
+    epochs = begun[np.sort(first)] if len(first) > 1 else begun[:0]
     kept = {m: _kept(track, m) for m in metrics if track.has_gauge(m)}
     further = [*FURTHER, *(f"{d}.{m}" for d in track.devices for m in FURTHER_OF_DEVICES)]
+    on_request = (s.boundary.time_s for s in case.recording.snapshots if s.census is not None)
     return Timeline(
         lines=[_line(track, metric, places) for metric, places in kept.items()],
         further=[
@@ -249,7 +251,7 @@ def find_timeline(case: RunContext) -> Timeline | None:
         ],
         spans=_spans(track, begun),
         moments=_moments(track, [*kept.values(), case.table.at]),
-        censuses_s=_censuses(case),
+        censuses_s=sorted([*map(float, case.track.time_s[case.table.at]), *on_request]),
         limit_bytes=case.limit_bytes,
         thinned_from=len(track) if len(track) > MOST_POINTS else None,
         phases_begun=len(begun) if len(begun) > MOST_SPANS else None,
@@ -257,11 +259,6 @@ def find_timeline(case: RunContext) -> Timeline | None:
         epochs_begun=len(epochs) if len(epochs) > MOST_EPOCHS else None,
         steps=_steps(case),
     )
-
-
-def _censuses(case: RunContext) -> list[float]:
-    on_request = (s.boundary.time_s for s in case.recording.snapshots if s.census is not None)
-    return sorted([*map(float, case.track.time_s[case.table.at]), *on_request])
 
 
 def _kept(track: BoundaryTable, metric: str, most: int = MOST_POINTS) -> IntArray:
@@ -325,12 +322,6 @@ def _steps(case: RunContext) -> list[tuple[float, float]]:
         if track.time_s[end] > track.time_s[begin]:
             clock.append((float(track.time_s[end]), float(number) + BETWEEN_STEPS_SHARE))
     return clock
-
-
-def _epoch_begins(track: BoundaryTable, begun: IntArray) -> IntArray:
-    """Return where each epoch's first phase begins; none where all are of one epoch."""
-    _, first = np.unique(track.epoch[begun], return_index=True)
-    return begun[np.sort(first)] if len(first) > 1 else begun[:0]
 
 
 def _evenly_by_phase(track: BoundaryTable, begun: IntArray) -> IntArray:

@@ -12,7 +12,7 @@ from leakscope.analysis.run_context import RunContext
 from leakscope.model import gauge
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.census import Census, CensusScope
-from leakscope.model.record import ErrorRecord, OverheadRecord
+from leakscope.model.record import OverheadRecord
 from leakscope.model.report import (
     CensusCoverage,
     Gauged,
@@ -92,7 +92,9 @@ def problems_of(recording: Recording) -> list[Problem]:
         Problem(
             where=e.where[:LONGEST_MESSAGE],
             message=e.message[:LONGEST_MESSAGE] + (" (switched off)" if e.disabled else ""),
-            kind=ProblemKind.OWN_SHORTAGE if _is_shortage(e) else ProblemKind.OTHER,
+            kind=ProblemKind.OWN_SHORTAGE
+            if (e.message.partition(" (")[0].partition(":")[0] == MemoryError.__name__)
+            else ProblemKind.OTHER,
         )
         for e in recording.errors
     ]
@@ -105,19 +107,17 @@ def _of_damage(damage: Damage) -> Problem:
     return Problem(where=where, message=damage.reason[:LONGEST_MESSAGE], kind=kind)
 
 
-def _is_shortage(error: ErrorRecord) -> bool:
-    """Return whether the recorded exception, ``Type: message (file:line)``, is a MemoryError."""
-    return error.message.partition(" (")[0].partition(":")[0] == MemoryError.__name__
-
-
 def find_overhead(case: RunContext) -> Overhead:
     """Return time and memory spent on measuring, zeros where nothing was recorded."""
     record = case.recording.overhead
     pauses = [c.pause_s for c in case.table.censuses]
     own = case.track.gauge(gauge.OWN)
-    peak = max([record.own_peak_bytes if record else 0, *_finite(own.tolist())])
+    peak = max([record.own_peak_bytes if record else 0, *[v for v in own.tolist() if v == v]])
     seconds = dict(record.seconds) if record else {"census": sum(pauses)}
-    wall = _duration(case)
+    times = case.track.time_s
+    ended = case.recording.end.time_s if case.recording.end else 0.0
+    wall = max(float(times[-1]) if len(times) else 0.0, ended)
+    milliseconds = _number(case, "max_pause")
     return Overhead(
         wall_share=sum(seconds.values()) / wall if wall > 0 else 0.0,
         peak_bytes=int(peak),
@@ -127,7 +127,7 @@ def find_overhead(case: RunContext) -> Overhead:
         recorded_boundaries=record.recorded_boundaries if record else len(case.track),
         longest_pause_s=max(pauses, default=0.0),
         longest_pause=_longest(case.table.censuses),
-        max_pause_s=_max_pause(case),
+        max_pause_s=None if milliseconds is None else milliseconds / 1000,
         census_coverage=coverage(case.table.censuses, record),
         budget=_number(case, "budget"),
         walker=case.table.censuses[-1].walker if case.table.censuses else "",
@@ -217,21 +217,6 @@ def _gauged(case: RunContext) -> list[Gauged]:
     return sorted(found, key=lambda gauged: (-gauged.readings, gauged.metric))
 
 
-def _duration(case: RunContext) -> float:
-    times = case.track.time_s
-    ended = case.recording.end.time_s if case.recording.end else 0.0
-    return max(float(times[-1]) if len(times) else 0.0, ended)
-
-
-def _max_pause(case: RunContext) -> float | None:
-    milliseconds = _number(case, "max_pause")
-    return None if milliseconds is None else milliseconds / 1000
-
-
 def _number(case: RunContext, option: str) -> float | None:
     value = case.run.manifest.options.get(option)
     return float(value) if isinstance(value, int | float) else None
-
-
-def _finite(values: list[float]) -> list[float]:
-    return [v for v in values if v == v]

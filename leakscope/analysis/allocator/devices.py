@@ -74,6 +74,7 @@ def _device(case: RunContext, state: DeviceState) -> DeviceMemory:
     boundary = case.track.boundaries[position] if position is not None else None
     peak = peak_figures(case, record.device, figures)
     left = unexplained_bytes(found.blocks)
+    census = None if position is None else case.track.measurements[position].census
     return DeviceMemory(
         device=record.device,
         boundary=record.boundary,
@@ -97,8 +98,11 @@ def _device(case: RunContext, state: DeviceState) -> DeviceMemory:
             is_steady=boundary is not None and boundary.step >= STEADY_STEPS,
         ),
         pools=pools_of(state.segments),
-        memory_map=memory_map(state.segments, {id(o.block): _kind(o.role) for o in found.blocks}),
-        sees_libraries=_sees_libraries(case, position),
+        memory_map=memory_map(
+            state.segments,
+            {id(o.block): ("caches" if o.role == "cache" else o.role) for o in found.blocks},
+        ),
+        sees_libraries=census is None or census.scope is CensusScope.FULL,
         left_out_blocks=record.left_out,
     )
 
@@ -113,19 +117,9 @@ def _shown_blocks(case: RunContext, row: UnexplainedBlocks) -> UnexplainedBlocks
     return msgspec.structs.replace(row, allocated_at=place)
 
 
-def _kind(role: str) -> str:
-    """Return what a role is called in the picture, where ``cache`` means free segments."""
-    return "caches" if role == "cache" else role
-
-
 def _position(case: RunContext, index: int) -> int | None:
     found = (case.track.index == index).nonzero()[0]
     return int(found[0]) if len(found) else None
-
-
-def _sees_libraries(case: RunContext, position: int | None) -> bool:
-    census = None if position is None else case.track.measurements[position].census
-    return census is None or census.scope is CensusScope.FULL
 
 
 def _reading(case: RunContext, name: str, position: int | None) -> int | None:
@@ -426,7 +420,9 @@ def device_series(case: RunContext, device: str) -> DeviceSeries:
     """Return the summaries of a device's blocks at comparable boundaries; empty without any."""
     groups: dict[tuple[str, str, str], list[tuple[int, DeviceSnapshotRecord]]] = {}
     for position, measurement in enumerate(case.track.measurements):
-        if (found := _of_device(measurement.devices, device)) and _is_comparable(case, position):
+        if (
+            found := next((s for s in measurement.devices if s.device == device), None)
+        ) and _is_comparable(case, position):
             key = comparable_key(measurement.boundary)
             groups.setdefault(key, []).append((position, found))
     chosen = max(groups.values(), key=len, default=[])
@@ -493,12 +489,6 @@ def peak_figures(case: RunContext, device: str, figures: Figures) -> Figures | N
     if peak is None or peak < figures.allocated:
         return None
     return Figures(active=int(peak), allocated=int(peak), reserved=figures.reserved)
-
-
-def _of_device(
-    snapshots: tuple[DeviceSnapshotRecord, ...], device: str
-) -> DeviceSnapshotRecord | None:
-    return next((s for s in snapshots if s.device == device), None)
 
 
 def _is_comparable(case: RunContext, position: int) -> bool:

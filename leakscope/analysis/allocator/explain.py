@@ -115,10 +115,18 @@ def _explain_device(snapshot: AllocatorSnapshot, studied: Study) -> DeviceExplan
     classes, sites = class_rows(studied.found), site_rows(studied.found)
     facts = _facts(played, stretches, snapshot.annotations)
     slack = kind_of_slack(judged)
+    found = [_churn(played.entries, facts.seconds), _flushes(played.entries)]
     findings = findings_of(
-        played, judged, classes, sites, phases, facts, is_failed=_has_failed(snapshot)
-    ) + traffic_findings(played.entries, facts.seconds)
+        played,
+        judged,
+        classes,
+        sites,
+        phases,
+        facts,
+        is_failed=any(entry.action == OOM for trace in snapshot.traces.values() for entry in trace),
+    ) + [finding for finding in found if finding is not None]
     headline = device_headline(judged, classes, slack, fault, peak_figures, sites)
+    kept = sum(row.kept_bytes for row in phases if row.phase == "optimizer")
     return DeviceExplanation(
         device=played.device,
         headline=headline if fault is not None else with_gravest(findings, headline),
@@ -134,7 +142,7 @@ def _explain_device(snapshot: AllocatorSnapshot, studied: Study) -> DeviceExplan
             judged,
             peak_figures,
             snapshot.settings,
-            is_steady=_is_steady(phases, at_the_end),
+            is_steady=kept <= policy.LITTLE_SHARE * at_the_end.active,
         ),
         fault=fault,
         trace=facts if played.entries else None,
@@ -144,15 +152,6 @@ def _explain_device(snapshot: AllocatorSnapshot, studied: Study) -> DeviceExplan
         course=course_of(played, stretches, fault),
         memory_map=memory_map(state, {id(x.block): x.kind.value for x in studied.found}),
     )
-
-
-def _has_failed(snapshot: AllocatorSnapshot) -> bool:
-    return any(entry.action == OOM for trace in snapshot.traces.values() for entry in trace)
-
-
-def _is_steady(phases: Sequence[DevicePhaseRow], at_the_end: Figures) -> bool:
-    kept = sum(row.kept_bytes for row in phases if row.phase == "optimizer")
-    return kept <= policy.LITTLE_SHARE * at_the_end.active
 
 
 def _peak(
@@ -233,17 +232,13 @@ class Study:
 def study(snapshot: AllocatorSnapshot, device: int) -> Study:
     """Return the state of a device that is worth explaining, with its blocks classified."""
     played = replay(snapshot, device)
-    is_recorded = _is_recorded(played)
+    in_blocks = any(block.stack for segment in played.final for block in segment.blocks)
+    is_recorded = in_blocks or any(entry.stack for entry in played.entries)
     fault, state = fault_of(
         played, is_recorded=is_recorded, is_training=_is_training(snapshot)
     ) or (None, played.final)
     found = classify(state, is_recorded=is_recorded)
     return Study(played, fault, state, figures_of(state), found, is_recorded)
-
-
-def _is_recorded(played: Replay) -> bool:
-    in_blocks = any(block.stack for segment in played.final for block in segment.blocks)
-    return in_blocks or any(entry.stack for entry in played.entries)
 
 
 def _is_training(snapshot: AllocatorSnapshot) -> bool:
@@ -530,12 +525,6 @@ def retries_of(entries: Sequence[HistoryEntry]) -> int:
         flushed = before.action in _GIVES and not _is_empty_cache_call(before.stack)
         retries += flushed and (entry.action in _TAKES or entry.action == OOM)
     return retries
-
-
-def traffic_findings(entries: Sequence[HistoryEntry], seconds: float | None) -> list[DeviceFinding]:
-    """Return what is worth knowing about the traffic with the driver."""
-    found = [_churn(entries, seconds), _flushes(entries)]
-    return [finding for finding in found if finding is not None]
 
 
 def _churn(entries: Sequence[HistoryEntry], seconds: float | None) -> DeviceFinding | None:

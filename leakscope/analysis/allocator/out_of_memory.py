@@ -228,7 +228,11 @@ def fitting_advice(need: Need) -> list[Advice]:
 def ranked_advice(need: Need, others: Sequence[Advice] = ()) -> list[Advice]:
     """Return what to make smaller, what suffices first; ``others`` are ranked among it."""
     ways = [*_iter_advice(need), *others]
-    worth = [way for way in ways if way.bytes is None or way.bytes >= _least(need)]
+    worth = [
+        way
+        for way in ways
+        if way.bytes is None or way.bytes >= (policy.STEP_SHARE * need.figures.active)
+    ]
     return sorted(worth, key=lambda way: (not way.helps, -(way.bytes or 0)))
 
 
@@ -237,7 +241,14 @@ def _iter_advice(need: Need) -> Iterator[Advice]:
         yield _smaller_batch(need)
         yield from _checkpointing(need)
         if not need.is_training and need.request is not None:
-            yield _no_grad(need)
+            amount = need.of_the_pass
+            yield to_advice(
+                need,
+                "Without gradients, if none are wanted",
+                amount,
+                "The history holds no backward pass and no optimizer. If this is inference, "
+                f"torch.no_grad() frees most of the {human_bytes(amount)} that the graph keeps.",
+            )
     gradients = need.classes.get(BlockClass.GRADIENTS, 0)
     if gradients and need.kind is BlockClass.ACTIVATIONS:
         yield to_advice(
@@ -299,17 +310,6 @@ def _checkpointing(need: Need) -> Iterator[Advice]:
         )
 
 
-def _no_grad(need: Need) -> Advice:
-    amount = need.of_the_pass
-    return to_advice(
-        need,
-        "Without gradients, if none are wanted",
-        amount,
-        "The history holds no backward pass and no optimizer. If this is inference, "
-        f"torch.no_grad() frees most of the {human_bytes(amount)} that the graph keeps.",
-    )
-
-
 def _parameters(need: Need) -> Iterator[Advice]:
     states = need.classes.get(BlockClass.OPTIMIZER, 0)
     if states:
@@ -349,7 +349,3 @@ def _allocator(need: Need) -> Advice:
 def to_advice(need: Need, title: str, amount: int, evidence: str) -> Advice:
     """Return a way that frees so many bytes."""
     return Advice(title=title, helps=need.suffices(amount), evidence=evidence, bytes=amount)
-
-
-def _least(need: Need) -> float:
-    return policy.STEP_SHARE * need.figures.active

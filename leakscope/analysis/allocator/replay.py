@@ -75,7 +75,10 @@ class Replay:
 
     def state_after(self, index: int) -> list[Segment]:
         """Return the segments with their blocks as they stood after an entry; -1 is the start."""
-        live = {address: _copy(was) for address, was in self.start.items()}
+        live = {
+            address: LiveAllocation(was.requested, was.state, was.stack, was.size, was.born)
+            for address, was in self.start.items()
+        }
         memory = self._memory_at_start()
         frees_at_once = not _has(self.entries, FREE_REQUESTED)
         for number, entry in enumerate(self.entries[: index + 1]):
@@ -172,12 +175,6 @@ def _apply(
             was.state = BlockState.PENDING
 
 
-def _copy(allocation: LiveAllocation) -> LiveAllocation:
-    return LiveAllocation(
-        allocation.requested, allocation.state, allocation.stack, allocation.size, allocation.born
-    )
-
-
 def _has(entries: list[HistoryEntry], action: str) -> bool:
     return any(entry.action == action for entry in entries)
 
@@ -226,7 +223,8 @@ class MapOfMemory:
         self._regions: dict[int, _Region] = {}
         self._starts_by_end: dict[int, int] = {}
         for segment in segments:
-            self._keep(_region(segment))
+            kind = _Kind(segment.stream, segment.pool, segment.is_small, segment.is_expandable)
+            self._keep(_Region(segment.address, segment.address + segment.size, kind))
         self._kinds = sorted(self._regions.values(), key=lambda region: region.start)
         self._starts = [region.start for region in self._kinds]
 
@@ -317,11 +315,6 @@ class MapOfMemory:
             address, size, allocation.requested, allocation.state, allocation.stack, allocation.born
         )
         return _totalled(self.device, _Region(address, address, kind), [block])
-
-
-def _region(segment: Segment) -> _Region:
-    kind = _Kind(segment.stream, segment.pool, segment.is_small, segment.is_expandable)
-    return _Region(segment.address, segment.address + segment.size, kind)
 
 
 def _block(address: int, allocation: LiveAllocation, beyond: int, kind: _Kind) -> Block:
@@ -476,13 +469,12 @@ def _row(played: Replay, phase: str, inside: Sequence[PhaseStretch]) -> DevicePh
             e.size for s in inside for e in entries[s.first : s.last] if e.action == ALLOC
         ),
         peak_bytes=max(max(live[s.first : s.last]) for s in inside),
-        kept_bytes=sum(live[s.last - 1] - _before(played, s) for s in inside),
+        kept_bytes=sum(
+            live[s.last - 1] - (played.live[s.first - 1] if s.first else played.start_live)
+            for s in inside
+        ),
         seconds=sum(known) if len(known) == len(times) else None,
     )
-
-
-def _before(played: Replay, stretch: PhaseStretch) -> int:
-    return played.live[stretch.first - 1] if stretch.first else played.start_live
 
 
 def _seconds(entries: Sequence[HistoryEntry], stretch: PhaseStretch) -> float | None:

@@ -14,7 +14,6 @@ from leakscope.model.device import (
     DEFAULT_POOL,
     Advice,
     Block,
-    BlockRow,
     BlockState,
     Figures,
     MapBlock,
@@ -41,16 +40,12 @@ def kind_of_slack(figures: Figures) -> Slack:
     is_cache = returnable(figures) >= max(
         policy.COSTLY_BYTES, policy.HARMLESS_SHARE * figures.reserved
     )
-    is_stuck = _is_fragmented(figures)
+    is_stuck = fixed(figures) >= max(policy.COSTLY_BYTES, policy.LITTLE_SHARE * figures.reserved)
     if is_cache and is_stuck:
         return Slack.BOTH
     if is_stuck:
         return Slack.FRAGMENTATION
     return Slack.CACHE if is_cache else Slack.TIDY
-
-
-def _is_fragmented(figures: Figures) -> bool:
-    return fixed(figures) >= max(policy.COSTLY_BYTES, policy.LITTLE_SHARE * figures.reserved)
 
 
 def returnable(figures: Figures) -> int:
@@ -68,7 +63,8 @@ def pages_in_holes(segments: Sequence[Segment]) -> int:
     return sum(
         whole_pages(block.address - segment.address, block.size, is_small=segment.is_small)
         for segment in segments
-        if not segment.is_expandable and _is_used(segment)
+        if not segment.is_expandable
+        and any(block.state is not BlockState.FREE for block in segment.blocks)
         for block in segment.blocks
         if block.state is BlockState.FREE
     )
@@ -229,10 +225,6 @@ def _is_split_small(segment: Segment, size: int) -> bool:
     return bool(live) and max(live) <= size
 
 
-def _is_used(segment: Segment) -> bool:
-    return any(block.state is not BlockState.FREE for block in segment.blocks)
-
-
 def _reaches(amount: int, figures: Figures) -> bool:
     is_much = fixed(figures) >= max(policy.COSTLY_BYTES, policy.LITTLE_SHARE * figures.reserved)
     return is_much and amount >= max(
@@ -387,7 +379,9 @@ def state_of(record: BlockListRecord) -> DeviceState:
 def _segment(row: SegmentRow, device: int, stacks: list[Stack]) -> Segment:
     blocks, address = [], row.address
     for block in row.blocks:
-        blocks.append(_block(block, address, stacks))
+        stack = stacks[block.stack] if 0 <= block.stack < len(stacks) else None
+        state = BlockState(block.state) if block.state in _KNOWN_STATES else BlockState.ALLOCATED
+        blocks.append(Block(address, block.size, block.requested, state, stack))
         address += block.size
     live = [block for block in blocks if block.state is not BlockState.FREE]
     return Segment(
@@ -403,9 +397,3 @@ def _segment(row: SegmentRow, device: int, stacks: list[Stack]) -> Segment:
         active=sum(b.size for b in live),
         requested=sum(b.requested for b in live),
     )
-
-
-def _block(row: BlockRow, address: int, stacks: list[Stack]) -> Block:
-    stack = stacks[row.stack] if 0 <= row.stack < len(stacks) else None
-    state = BlockState(row.state) if row.state in _KNOWN_STATES else BlockState.ALLOCATED
-    return Block(address, row.size, row.requested, state, stack)

@@ -151,7 +151,11 @@ class BoundaryTable:
     def gauge(self, name: str) -> FloatArray:
         """Return a gauge's readings, NaN where it was not read; some follow from others."""
         if name not in self._gauges:
-            self._gauges[name] = self._derived(name) if _is_derived(name) else self._read(name)
+            self._gauges[name] = (
+                self._derived(name)
+                if (name.rpartition(".")[2] in gauge.DERIVED)
+                else self._read(name)
+            )
         return self._gauges[name]
 
     def known(self, name: str) -> IntArray:
@@ -336,10 +340,6 @@ def _call_of(path: str) -> str:
     """Return the running function with whose variable a path begins; empty for other roots."""
     called, variable, _ = path.partition("()·")
     return called if variable else ""
-
-
-def _is_derived(name: str) -> bool:
-    return name.rpartition(".")[2] in gauge.DERIVED
 
 
 def _running_max(values: IntArray) -> IntArray:

@@ -147,7 +147,12 @@ def verdict_in_words(
     grave = [change for change in changes if change.severity is not Severity.NOTE]
     sentences = [*_parts(grave), *_only_in_one_script(grave)] or [_no_serious_change(before, after)]
     if is_another_program(before, after):
-        return [_another_script(before, after), *_ends(before, after), *sentences]
+        first, second = scripts_apart(before, after) or ("", "")
+        return [
+            f"{ANOTHER_SCRIPT}: {second} ran instead of {first} and did other work.",
+            *_ends(before, after),
+            *sentences,
+        ]
     is_settled = any(not change.is_unproven for change in grave)
     if is_settled and (peak := _peak_clause(grave, peaks, before)):
         sentences = _with_peak(sentences, peak)
@@ -183,11 +188,6 @@ def _with_peak(sentences: list[str], peak: str) -> list[str]:
     if len(sentences) == 1:
         return [f"{sentences[0].removesuffix('.')}; {peak}."]
     return [*sentences, f"{peak[0].upper()}{peak[1:]}."]
-
-
-def _another_script(before: Report, after: Report) -> str:
-    first, second = scripts_apart(before, after) or ("", "")
-    return f"{ANOTHER_SCRIPT}: {second} ran instead of {first} and did other work."
 
 
 def _ends(before: Report, after: Report) -> list[str]:

@@ -51,7 +51,7 @@ def change_of(
         path=getattr(known, "path", ""),
         signature=known.signature,
         unit=(before or known).unit,
-        severity=_worst(before, after),
+        severity=max((s.severity for s in (before, after) if s is not None), key=_GRAVITY.index),
         before_bytes_per_unit=before.bytes_per_unit if before else None,
         before_interval=before.interval if before else None,
         after_bytes_per_unit=rate[0] if rate else None,
@@ -364,10 +364,6 @@ def rate_text(suspect: Suspect) -> str:
     return f"{human_bytes(suspect.bytes_per_unit)}{per}"
 
 
-def _worst(*suspects: Suspect | None) -> Severity:
-    return max((s.severity for s in suspects if s is not None), key=_GRAVITY.index)
-
-
 Suspect = Culprit | Finding
 
 
@@ -477,7 +473,14 @@ def by_nature(traits: Traits) -> Hashable:
     """Return what is the same under the same last name in the same class."""
     if traits.is_finding:
         return None
-    return (traits.type, traits.kind, last_name(traits), owner_class(traits), traits.device)
+    parts = traits.name.split(".")[:-1]
+    return (
+        traits.type,
+        traits.kind,
+        last_name(traits),
+        next((part for part in parts if part[:1].isupper()), ""),
+        traits.device,
+    )
 
 
 def _is_no_note(suspect: Suspect) -> bool:
@@ -512,12 +515,6 @@ def _suspects(report: Report) -> list[Suspect]:
 def last_name(culprit: Traits) -> str:
     """Return the last component of a culprit's name: ``all_boxes`` of ``Trainer.run.all_boxes``."""
     return culprit.name.rpartition(".")[2]
-
-
-def owner_class(culprit: Traits) -> str:
-    """Return the class that a culprit belongs to, by the name's first part; empty for none."""
-    parts = culprit.name.split(".")[:-1]
-    return next((part for part in parts if part[:1].isupper()), "")
 
 
 def growth_changes(

@@ -205,13 +205,12 @@ def _work(before: Report, after: Report) -> Iterator[WorkFact]:
 def _sizes(before: Report, after: Report) -> Iterator[WorkFact]:
     """Yield sizes at the first census; runs may be looked at sooner and later, so none decides."""
     for name in SIZES:
-        sizes = [_first_size(report, name) for report in (before, after)]
+        sizes = [
+            sum(c.start_bytes for c in report.components if c.name == name)
+            for report in (before, after)
+        ]
         if all(sizes):
             yield _fact(Topic.WORK, f"{name} at first", *map(human_bytes, sizes), matters=False)
-
-
-def _first_size(report: Report, name: str) -> int:
-    return sum(c.start_bytes for c in report.components if c.name == name)
 
 
 def _program(before: Report, after: Report) -> Iterator[WorkFact]:

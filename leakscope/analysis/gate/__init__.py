@@ -154,7 +154,14 @@ def _settled(
 
     What is too much only together passes where the baseline has it, or enough of the others.
     """
-    limit, alone = allowed.limit, individually_allowed(growths)
+    limit, alone = (
+        allowed.limit,
+        [
+            n
+            for n, growth in enumerate(growths)
+            if growth.path and growth.standing is CheckReason.ALLOWED
+        ],
+    )
     rates = {n: _rates_by(limit, suspects[n], report)[0] or 0.0 for n in alone if limit}
     groups = combined_excess(alone, growths, rates, limit)
     doubtful = frozenset[int]().union(*(group.members for group in groups))
@@ -340,15 +347,6 @@ class CombinedExcess:
             f"{len(self.members)} culprits{where} that are each within {self.limit.text} grow by "
             f"{human_bytes(self.rate)} per {self.limit.unit} together"
         )
-
-
-def individually_allowed(growths: Sequence[Checked]) -> list[int]:
-    """Return the index of each culprit that the limit allows."""
-    return [
-        n
-        for n, growth in enumerate(growths)
-        if growth.path and growth.standing is CheckReason.ALLOWED
-    ]
 
 
 def combined_excess(

@@ -89,7 +89,9 @@ def _remembered(checked: Checked, before: Known | None) -> Known:
         path=checked.path,
         kind=checked.kind,
         type=checked.type,
-        bytes_per_unit=_rounded(checked.bytes_per_unit),
+        bytes_per_unit=float(f"{checked.bytes_per_unit:.3g}")
+        if math.isfinite(checked.bytes_per_unit)
+        else 0.0,
         unit=checked.unit,
         in_workers=checked.in_workers,
         reason=before.reason if before else "",
@@ -111,11 +113,6 @@ def _renamed(before: Known, checked: Checked) -> Known:
     return msgspec.structs.replace(before, kind=checked.kind, type=checked.type)
 
 
-def _rounded(rate: float) -> float:
-    """Three digits: more would change with every run, and each change would be reviewed."""
-    return float(f"{rate:.3g}") if math.isfinite(rate) else 0.0
-
-
 def _proves_nothing(known: Known, report: Report) -> bool:
     """Return whether a culprit's absence from a run says little."""
     if report.verdict in (RunVerdict.INCONCLUSIVE, RunVerdict.OUT_OF_MEMORY):
@@ -133,7 +130,12 @@ def entries_of(growths: Sequence[Checked], baseline: Baseline) -> list[Known | N
     own = {known.key: known for known in reversed(baseline.culprits)}
     found = [own.get(checked.key) for checked in growths]
     here = {checked.key for checked in growths}
-    strangers = [n for n, checked in enumerate(growths) if _is_sought(checked) and found[n] is None]
+    strangers = [
+        n
+        for n, checked in enumerate(growths)
+        if (checked.standing is CheckReason.FAILED and checked.kind not in ENDINGS)
+        and found[n] is None
+    ]
     free = [known for known in baseline.culprits if known.key not in here and known.kind]
     for in_workers in (False, True):
         left = [n for n in strangers if growths[n].in_workers is in_workers]
@@ -145,10 +147,6 @@ def entries_of(growths: Sequence[Checked], baseline: Baseline) -> list[Known | N
         for index, partner in partners.items():
             found[left[index]] = right[partner]
     return found
-
-
-def _is_sought(checked: Checked) -> bool:
-    return checked.standing is CheckReason.FAILED and checked.kind not in ENDINGS
 
 
 def _alike(likeness: Likeness) -> Likeness:

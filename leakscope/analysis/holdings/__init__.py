@@ -269,10 +269,6 @@ class _Side:
         column = self.census.bytes.get(device)
         return 0 if place is None or column is None else column[place]
 
-    def may_hide(self, above: int | None) -> bool:
-        """Return whether what is missing below a node may be among those that were added up."""
-        return _SMALLER in self.below.get(above, {})
-
 
 class _Union:
     """Both trees laid over each other, node by node under the same steps."""
@@ -299,7 +295,7 @@ class _Union:
         for key in dict.fromkeys(key for side in below for key in side):
             places = (below[0].get(key), below[1].get(key))
             missing = [
-                side.may_hide(a)
+                (_SMALLER in side.below.get(a, {}))
                 for side, a, place in zip(self._sides, above, places, strict=True)
                 if place is None
             ]

@@ -89,12 +89,12 @@ def _parent(row: CensusRow, latest: dict[str, CensusRow]) -> str:
     """Return the nearest row above; where the nearest of all is not among them, one above it."""
     above = row.parent
     while above and above not in latest:
-        above = above[: max(above.rfind(step) for step in _STEP) if _has_step(above) else 0]
+        above = above[
+            : max(above.rfind(step) for step in _STEP)
+            if any(step in above for step in _STEP)
+            else 0
+        ]
     return "" if above == row.path else above
-
-
-def _has_step(path: str) -> bool:
-    return any(step in path for step in _STEP)
 
 
 def _add_row(tree: RetainedTree, row: CensusRow, latest: dict[str, CensusRow]) -> None:

@@ -317,17 +317,19 @@ def conclude_processes(main: JudgedProcess, children: Sequence[JudgedProcess]) -
         workers=[row for process in every for row in process.report.workers],
         cleared=_merged_cleared(every, deciding),
         out_of_memory=main.report.out_of_memory or deciding.report.out_of_memory,
-        notes=[*_notes(every, deciding), *main.report.notes, *_of_others(main, deciding)],
+        notes=[
+            *_notes(every, deciding),
+            *main.report.notes,
+            *(
+                []
+                if deciding is main
+                else [n for n in deciding.report.notes if n not in main.report.notes]
+            ),
+        ],
         retained_elsewhere=[
             *deciding.report.retained_elsewhere,
             *[process for process in elsewhere if process is not None],
         ][:MOST_ELSEWHERE],
-    )
-
-
-def _of_others(main: JudgedProcess, deciding: JudgedProcess) -> list[str]:
-    return (
-        [] if deciding is main else [n for n in deciding.report.notes if n not in main.report.notes]
     )
 
 
@@ -558,7 +560,9 @@ def _row(process: JudgedProcess, main: JudgedProcess) -> ProcessMemory:
     return ProcessMemory(
         label=process.label,
         name=header.name,
-        runs=short_target(header) if header.child is not None else _command(report),
+        runs=short_target(header)
+        if header.child is not None
+        else (report.run.script or " ".join(report.run.command)),
         pid=header.pid,
         parent=header.parent,
         start_method=header.start_method,
@@ -578,10 +582,6 @@ def _row(process: JudgedProcess, main: JudgedProcess) -> ProcessMemory:
         ended=_ended(case.run, case.recording),
         course=_course(times + later, sizes),
     )
-
-
-def _command(report: Report) -> str:
-    return report.run.script or " ".join(report.run.command)
 
 
 def _course(times: FloatArray, sizes: FloatArray) -> list[tuple[float, float]]:

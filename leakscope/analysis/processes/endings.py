@@ -273,14 +273,16 @@ class Attempts:
         """Return the attempts as a report tells of them; none where there was one alone."""
         if len(self.runs) < 2:
             return []
-        begun = [_began(run) for run in self.runs]
+        begun = [min(recording.header.started for recording in run.recordings) for run in self.runs]
         return [
             RankAttempt(
                 number=number,
                 ranks=run.main.header.world_size,
                 steps=_steps(run),
                 began_s=round(began - begun[0], 1),
-                duration_s=round(_ended(run) - began, 1),
+                duration_s=round(
+                    max(_last_moment(recording) for recording in run.recordings) - began, 1
+                ),
                 ended=_how_it_ended(run),
                 is_judged=number - 1 == self.judged,
             )
@@ -382,14 +384,6 @@ def _give_outcome(run: Run, runs: list[Run]) -> None:
 
 def _steps(run: Run) -> int:
     return max((m.boundary.step for r in run.recordings for m in r.measurements[-3:]), default=0)
-
-
-def _began(run: Run) -> float:
-    return min(recording.header.started for recording in run.recordings)
-
-
-def _ended(run: Run) -> float:
-    return max(_last_moment(recording) for recording in run.recordings)
 
 
 def _last_moment(recording: Recording) -> float:

@@ -243,6 +243,8 @@ def _row(case: RunContext, culprits: list[Culprit]) -> RankMemory:
     readings = track.gauge(case.host_metric)
     known = readings[np.isfinite(readings)]
     trend = case.gauge_trend(case.host_metric)
+    begun = (b for b in case.track.boundaries if b.kind is not BoundaryKind.RUN_BEGIN)
+    first = next(begun, None)
     return RankMemory(
         rank=header.rank,
         host=header.host,
@@ -255,15 +257,8 @@ def _row(case: RunContext, culprits: list[Culprit]) -> RankMemory:
         unit=trend.unit,
         grows=[c.name for c in culprits if c.severity is not Severity.NOTE],
         ended=how_it_ended(case.run, case.recording).text,
-        began=header.started + _first_work(case),
+        began=header.started + (0.0 if first is None else first.time_s),
     )
-
-
-def _first_work(case: RunContext) -> float:
-    """Return after how many seconds the first step or phase was measured."""
-    begun = (b for b in case.track.boundaries if b.kind is not BoundaryKind.RUN_BEGIN)
-    first = next(begun, None)
-    return 0.0 if first is None else first.time_s
 
 
 @dataclass(frozen=True)

@@ -272,7 +272,7 @@ def _with_forecast(case: RunContext, culprit: Culprit, worker: Worker, rate: flo
         return msgspec.structs.replace(culprit, forecast=None)
     ahead = forecast(
         limit_bytes=case.limit_bytes,
-        used_bytes=_highest(case, case.host_metric) + _most(case.children_beyond),
+        used_bytes=_most(case.track.gauge(case.host_metric)) + _most(case.children_beyond),
         rate=rate,
         unit=culprit.unit,
         done=passed,
@@ -292,10 +292,6 @@ def _pace(case: RunContext, unit: str) -> float:
         return 0.0
     last = int(np.argmax(done))
     return float(times[last] - times[0]) / case.unit.total
-
-
-def _highest(case: RunContext, metric: str) -> float:
-    return _most(case.track.gauge(metric))
 
 
 def _most(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:

@@ -336,12 +336,19 @@ OTHERWISE_OF_CHILDREN = Remedy(
 
 def find_died(case: RunContext) -> list[Finding]:
     """Return one finding of all processes that ended by themselves; empty without any."""
-    ended = [end for end in case.recording.process_ends if not _was_terminated(end)]
+    ended = [
+        end
+        for end in case.recording.process_ends
+        if not (not end.loader and -end.exit_code in REQUESTS_TO_END)
+    ]
     if not ended:
         return []
     groups: dict[tuple[str, int], list[ProcessEndRecord]] = defaultdict(list)
     for end in ended:
-        groups[_who(end), end.exit_code].append(end)
+        groups[
+            (f"worker of loader {end.loader}" if end.loader else end.name or "child process"),
+            end.exit_code,
+        ].append(end)
     worst = max(groups.values(), key=len)
     sentences = [_describe_deaths(case, label, ends) for (label, _), ends in groups.items()]
     is_killed = any(end.exit_code < 0 for end in ended)
@@ -365,15 +372,6 @@ def _remedy_for(ended: list[ProcessEndRecord]) -> Remedy:
         return KILLED_CHILDREN
     otherwise = OTHERWISE if of_loaders else OTHERWISE_OF_CHILDREN
     return REMEDIES.get(_signal(ended[0].exit_code), otherwise)
-
-
-def _was_terminated(end: ProcessEndRecord) -> bool:
-    """Return whether a child was ended by a terminating signal; loaders send none."""
-    return not end.loader and -end.exit_code in REQUESTS_TO_END
-
-
-def _who(end: ProcessEndRecord) -> str:
-    return f"worker of loader {end.loader}" if end.loader else end.name or "child process"
 
 
 def _describe_deaths(case: RunContext, label: str, ends: list[ProcessEndRecord]) -> str:

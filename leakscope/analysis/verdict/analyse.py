@@ -73,7 +73,6 @@ from leakscope.analysis.verdict.culprits import (
 from leakscope.analysis.verdict.headline import earlier_growth, headline, verdict_of
 from leakscope.analysis.verdict.kinds import find_kinds
 from leakscope.model import gauge
-from leakscope.model.device import OutOfMemory
 from leakscope.model.record import HeaderRecord
 from leakscope.model.report import (
     Culprit,
@@ -190,9 +189,12 @@ def _report(
     findings = [_with_event(finding, by_event, case.host_metric) for finding in findings]
     verdict, missing = verdict_of(case, growth, culprits, findings, undecided, filling, ledgers)
     work = find_work(run, case)
-    verdict = _with_shortage(verdict, shortage)
+    is_other = shortage is not None and verdict is not RunVerdict.LEAK
+    verdict = RunVerdict.OUT_OF_MEMORY if is_other else verdict
     cleared = find_cleared(case, growth, undecided)
     earlier = earlier_growth(case, cleared)
+    last = next((n for n in reversed(case.recording.notes) if n.slug == LOW), None)
+    shown = [n for n in case.recording.notes if n.slug != LOW or n is last]
     return Report(
         verdict=verdict,
         headline=headline(verdict, culprits, findings, missing, work, shortage, earlier=earlier),
@@ -220,7 +222,10 @@ def _report(
         workers=workers.rows,
         compiled_code=find_compiled_code(case),
         timeline=find_timeline(case),
-        notes=[*ranks.notes, *_notes(case.recording)],
+        notes=[
+            *ranks.notes,
+            *([n.message[:LONGEST_MESSAGE] for n in shown] + snapshot_notes(case.recording)),
+        ],
         missing=missing,
         out_of_memory=shortage,
         cures=cures,
@@ -268,12 +273,6 @@ def _with_event(finding: Finding, by_pool: Mapping[str, EventGrowth | None], hos
     return msgspec.structs.replace(finding, per_event=by_event, text=text)
 
 
-def _with_shortage(verdict: RunVerdict, shortage: OutOfMemory | None) -> RunVerdict:
-    """Return the verdict on a run that ended for lack of memory, where none leaked."""
-    is_other = shortage is not None and verdict is not RunVerdict.LEAK
-    return RunVerdict.OUT_OF_MEMORY if is_other else verdict
-
-
 def _context_of_worst_rank(
     case: RunContext, ranks: Ranks, culprits: list[Culprit], read_rank: ReadRank | None
 ) -> tuple[RunContext, Ranks | None] | None:
@@ -296,13 +295,6 @@ def _read(run: Run, rank: int, read: ReadRank | None) -> Recording | None:
         recording.sources = run.main.sources | recording.sources
         recording.titles = run.main.titles | recording.titles
     return recording
-
-
-def _notes(recording: Recording) -> list[str]:
-    """Return what the report should mention; of warnings that room grew less, the last."""
-    last = next((n for n in reversed(recording.notes) if n.slug == LOW), None)
-    shown = [n for n in recording.notes if n.slug != LOW or n is last]
-    return [n.message[:LONGEST_MESSAGE] for n in shown] + snapshot_notes(recording)
 
 
 def _main(run: Run) -> Recording:

@@ -346,7 +346,9 @@ _COUNTED = frozenset({"step", "epoch", "validation"})
 def _judge_within(case: RunContext, growers: list[Grower]) -> list[Judged]:
     within = [g for g in growers if g.growth == "within"]
     lengths = {phase: passage_length(case.track, phase) for phase in {g.phase for g in within}}
-    unseen = [_unseen(g, lengths[g.phase]) for g in within]
+    unseen = [
+        (max(lengths[g.phase] - float(g.x[-1]), 0.0) * g.trend.bytes_per_unit) for g in within
+    ]
     heights = [_height(case, g, more) for g, more in zip(within, unseen, strict=True)]
     judged = []
     for g, more, height in zip(within, unseen, heights, strict=True):
@@ -371,11 +373,6 @@ def _height(case: RunContext, g: Grower, unseen: float) -> float:
     """
     is_steady = g.trend.reason is Reason.STEADY and case.track.begun(g.phase) == 1
     return g.gained + (unseen if is_steady else 0.0)
-
-
-def _unseen(g: Grower, passage: float) -> float:
-    """Return what a container that climbs gains from the last look to the end of a passage."""
-    return max(passage - float(g.x[-1]), 0.0) * g.trend.bytes_per_unit
 
 
 def _culprit(

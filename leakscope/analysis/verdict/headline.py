@@ -91,16 +91,15 @@ def verdict_of(
     grades = [c.severity for c in culprits] + [f.severity for f in findings if _is_growth(f)]
     if any(grade is not Severity.NOTE for grade in grades):
         return RunVerdict.LEAK, []
-    missing = _unrecorded_work(case) or _too_little(case) or _not_full(filling)
-    missing = missing or _may_leak(case, undecided)
+    missing = (
+        [n.message for n in case.recording.notes if n.slug == UNRECORDED_CHILDREN]
+        or _too_little(case)
+        or _not_full(filling)
+    )
+    missing = missing or [_open_row(case, row) for row in undecided[:1]]
     missing = missing or _unsettled(case, growth) or _missing_evidence(findings) or _children(case)
     missing = missing or _unaccounted(case, growth, ledgers or [])
     return (RunVerdict.INCONCLUSIVE if missing else RunVerdict.CLEAN), missing
-
-
-def _unrecorded_work(case: RunContext) -> list[str]:
-    """Return what is missing where child processes did most of the work, and weren't recorded."""
-    return [n.message for n in case.recording.notes if n.slug == UNRECORDED_CHILDREN]
 
 
 def _too_little(case: RunContext) -> list[str]:
@@ -109,7 +108,9 @@ def _too_little(case: RunContext) -> list[str]:
         return _too_few_readings(case) or _open_tree(case)
     if not len(track):
         return ["Nothing was recorded: did the program train at all?"]
-    if _never_trained(case):
+    kinds = {boundary.kind for boundary in case.track.boundaries}
+    is_whole = not (case.recording.damage or case.recording.errors)
+    if is_whole and kinds <= {BoundaryKind.RUN_BEGIN, BoundaryKind.RUN_END}:
         return _no_training(how_all_ended(case.run, case.recording))
     if not case.table.censuses:
         if case.recording.errors:
@@ -192,10 +193,6 @@ def _not_full(filling: Sequence[Culprit]) -> list[str]:
     ]
 
 
-def _may_leak(case: RunContext, undecided: list[Undecided]) -> list[str]:
-    return [_open_row(case, row) for row in undecided[:1]]
-
-
 def _open_row(case: RunContext, row: Undecided) -> str:
     why = (
         "too unevenly to tell a leak from what rises and falls"
@@ -221,13 +218,6 @@ def _further(case: RunContext, units: float | None) -> str:
     if units is None:
         return "profile ten times as long"
     return f"profile {plural(max(math.ceil(units), 1), f'more {case.unit.name}')}"
-
-
-def _never_trained(case: RunContext) -> bool:
-    """Whether the program began and ended with nothing between, as far as can be read."""
-    kinds = {boundary.kind for boundary in case.track.boundaries}
-    is_whole = not (case.recording.damage or case.recording.errors)
-    return is_whole and kinds <= {BoundaryKind.RUN_BEGIN, BoundaryKind.RUN_END}
 
 
 def _no_training(ended: Ending) -> list[str]:
@@ -611,7 +601,7 @@ def _describe(culprit: Culprit) -> str:
     if not place and culprit.allocated_at:
         place = f" (allocated at {culprit.allocated_at[0]})"
     rate = _rate_of(culprit) + _in_processes(culprit)
-    rate += "" if culprit.workers else _in_ranks(culprit)
+    rate += "" if culprit.workers else (f" in {culprit.in_ranks}" if culprit.in_ranks else "")
     if culprit.growth == "within":
         climb = f"{name} climbs by {rate}{place} to {human_bytes(culprit.total_bytes)}"
         if not culprit.falls_back:
@@ -644,10 +634,6 @@ def _rate_of(culprit: Culprit) -> str:
         per_event(event_rate) for event_rate in by_event.rates if not event_rate.is_work
     )
     return events if by_event.says_it_all else f"{events}, on average {rate}"
-
-
-def _in_ranks(culprit: Culprit) -> str:
-    return f" in {culprit.in_ranks}" if culprit.in_ranks else ""
 
 
 def _in_workers(culprit: Culprit) -> str:

@@ -60,7 +60,12 @@ def _accused(report: Report) -> KindAnswer:
     accused: list[Culprit | Finding] = [*culprits, *findings]
     first = accused[0]
     size = first.gained_bytes if isinstance(first, Culprit) else first.total_bytes
-    return _yes(KindOfGrowth.LEAK, size or None, _section(first), first)
+    return _yes(
+        KindOfGrowth.LEAK,
+        size or None,
+        ShownIn.CULPRITS if isinstance(first, Culprit) else ShownIn.FINDINGS,
+        first,
+    )
 
 
 def _cache(report: Report) -> KindAnswer:
@@ -111,7 +116,12 @@ def _copies(report: Report) -> KindAnswer:
             subject=copying[0].copies[0],
         )
     recorded = bool(report.workers) or any(p.is_recorded for p in report.processes)
-    return _no(kind, is_read=recorded or _highest(report, gauge.CHILDREN) == 0)
+    return _no(
+        kind,
+        is_read=recorded
+        or next((g.highest for g in report.overhead.gauged if g.metric == gauge.CHILDREN), None)
+        == 0,
+    )
 
 
 def _files(report: Report) -> KindAnswer:
@@ -201,10 +211,6 @@ def _findings(report: Report, kinds: Iterable[str]) -> list[Finding]:
     return [finding for finding in report.findings if finding.kind in wanted]
 
 
-def _section(suspect: Culprit | Finding) -> ShownIn:
-    return ShownIn.CULPRITS if isinstance(suspect, Culprit) else ShownIn.FINDINGS
-
-
 def _of_findings(kind: KindOfGrowth, found: list[Finding]) -> KindAnswer:
     largest = max(found, key=lambda finding: finding.total_bytes)
     return _yes(kind, largest.total_bytes or None, ShownIn.FINDINGS, largest)
@@ -243,7 +249,3 @@ def _has_censuses(report: Report) -> bool:
 
 def _is_read(report: Report, *gauges: str) -> bool:
     return any(gauged.metric in gauges for gauged in report.overhead.gauged)
-
-
-def _highest(report: Report, name: str) -> float | None:
-    return next((g.highest for g in report.overhead.gauged if g.metric == name), None)
