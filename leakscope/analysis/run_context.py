@@ -66,6 +66,11 @@ class MeasuredWindow:
     first: int
     last: int
 
+    @property
+    def ends(self) -> IntArray:
+        """Both as an array."""
+        return np.array([self.first, self.last])
+
 
 class RunContext:
     """One recording with its columns, its table of rows and what may be compared in them."""
@@ -105,15 +110,16 @@ class RunContext:
         """Return the catalogue entry for a finding of this run, if any; ``native`` returns what
         native memory grew by, by the function that allocated it.
         """
-        symptom = Symptom(kind, self._highest, self._share, native)
+
+        def highest(name: str) -> float:
+            return float(np.nanmax(self.track.gauge(name), initial=0.0))
+
+        def share(name: str) -> float:
+            gained = self.device_gain(HOST) or 0.0
+            return (self.gauge_gain(name) or 0.0) / gained if gained > 0 else 0.0
+
+        symptom = Symptom(kind, highest, share, native)
         return find_known_of_finding(symptom, self.catalogue, self.environment)
-
-    def _highest(self, name: str) -> float:
-        return float(np.nanmax(self.track.gauge(name), initial=0.0))
-
-    def _share(self, name: str) -> float:
-        gained = self.device_gain(HOST) or 0.0
-        return (self.gauge_gain(name) or 0.0) / gained if gained > 0 else 0.0
 
     def known_by(self, library: str) -> Recognised | None:
         """Return what a library is known to keep on the host that the last censuses showed."""
@@ -180,12 +186,11 @@ class RunContext:
             begin, end = times.get(window.first_boundary), times.get(window.last_boundary)
             if not window.sites or begin is None or end is None or end <= begin:
                 continue
-            many = [site for site in window.sites if site.count >= policy.FEWEST_COUNTED]
             rates.append(
                 {
                     (site.file, site.line): round(site.bytes / (end - begin))
-                    for site in many
-                    if site.file in self.recording.sources
+                    for site in window.sites
+                    if site.count >= policy.FEWEST_COUNTED and site.file in self.recording.sources
                 }
             )
         slowest = {at: min(each.get(at, 0) for each in rates) for at in (rates or [{}])[0]}
@@ -274,14 +279,13 @@ class RunContext:
         Of a process that was watched from outside, without those at which it may have been ending.
         """
         if self.is_watched:
-            every = np.arange(len(self.track))
-            return self._before_the_end(every) if self._was_ending else every
-        if self.track.is_timed:
-            made = np.flatnonzero(self.track.kind == code_of(BoundaryKind.TIME))
-            return np.arange(int(made[0]), self.track.last_work + 1)
-        inside = np.flatnonzero(self.track.phase)
-        begin = int(inside[0]) if len(inside) else 0
-        return np.arange(begin, self.track.last_work + 1)
+            every, end = np.arange(len(self.track)), self.recording.end
+            may_be_ending = end is None or end.status in {"ended", "exit"}
+            return self._before_the_end(every) if may_be_ending else every
+        is_timed = self.track.is_timed
+        by_time = self.track.kind == code_of(BoundaryKind.TIME)
+        begun = np.flatnonzero(by_time if is_timed else self.track.phase)
+        return np.arange(int(begun[0]) if len(begun) else 0, self.track.last_work + 1)
 
     def _before_the_end(self, readings: IntArray) -> IntArray:
         """Return readings without those at which the process may have been releasing its memory."""
@@ -292,12 +296,6 @@ class RunContext:
         chosen: IntArray = readings[:-1][times[:-1] <= times[-1] - spent]
         return chosen
 
-    @property
-    def _was_ending(self) -> bool:
-        """Whether the last readings from outside may be of a process that was already ending."""
-        end = self.recording.end
-        return end is None or end.status in {"ended", "exit"}
-
     @cached_property
     def pool(self) -> Trend:
         """How private memory of the process grows over the work."""
@@ -305,9 +303,12 @@ class RunContext:
 
     def pool_series(self) -> tuple[FloatArray, FloatArray]:
         """Return units done and the private memory of the process at every reading of it."""
-        values = self.private
-        read = self.working[np.isfinite(values[self.working])]
-        return self.work_done[read], values[read]
+        read = self.at_work(self.private)
+        return self.work_done[read], self.private[read]
+
+    def at_work(self, values: FloatArray) -> IntArray:
+        """Return the positions during the work at which a series was read."""
+        return self.working[np.isfinite(values[self.working])]
 
     @cached_property
     def private(self) -> FloatArray:
@@ -343,16 +344,14 @@ class RunContext:
         tail = self.tail
         if len(tail) < 2:
             return None
-        looked_at = tail[np.isin(tail, self.table.at)]
-        is_looked_through = len(looked_at) >= 2 and self._reach(
-            looked_at
-        ) >= policy.MAIN_SHARE * self._reach(tail)
-        chosen = looked_at if is_looked_through else tail
-        for positions in (looked_at,) if is_looked_through else (looked_at, tail):
-            alike = self._alike(positions)
-            if len(alike) >= 2 and self._reach(alike) >= policy.MOST_SHARE * self._reach(tail):
-                chosen = alike
-                break
+        looked_at, whole = tail[np.isin(tail, self.table.at)], self._reach(tail)
+        if len(looked_at) >= 2 and self._reach(looked_at) >= policy.MAIN_SHARE * whole:
+            candidates = [self._alike(looked_at), looked_at]
+        else:
+            candidates = [self._alike(looked_at), self._alike(tail), tail]
+        *alike, otherwise = candidates
+        enough = (c for c in alike if len(c) > 1 and self._reach(c) >= policy.MOST_SHARE * whole)
+        chosen = next(enough, otherwise)
         return MeasuredWindow(int(chosen[0]), int(chosen[-1]))
 
     def _alike(self, positions: IntArray) -> IntArray:
@@ -369,8 +368,7 @@ class RunContext:
     @cached_property
     def tail(self) -> IntArray:
         """Positions in the tail of private memory."""
-        values = self.private
-        read = self.working[np.isfinite(values[self.working])]
+        read = self.at_work(self.private)
         tail: IntArray = read[self.work_done[read] >= self.pool.tail_from]
         return tail
 
@@ -408,7 +406,7 @@ class RunContext:
         values = self.track.gauge(name)
         if name in {gauge.MALLOC_IN_USE, gauge.RSS, gauge.PSS}:
             values = values - self.own
-        read = self.working[np.isfinite(values[self.working])]
+        read = self.at_work(values)
         return self.work_done[read], values[read]
 
     def gauge_trend(self, name: str, noise: float | None = None) -> Trend:
@@ -431,24 +429,21 @@ class RunContext:
         known = known if len(known) else every
         if self.window is None or not len(known):
             return None
-        ends = np.array([self.window.first, self.window.last])
-        first, last = self.read_between(ends, known, self.track.gauge(name)[known])
+        return self.change_over(self.window, known, self.track.gauge(name)[known])
+
+    def change_over(self, window: MeasuredWindow, known: IntArray, values: FloatArray) -> float:
+        """Return the change over a window of what was read at some measurements."""
+        first, last = self.read_between(window.ends, known, values)
         return float(last - first)
 
     def read_between(
         self, at: IntArray, known: IntArray, values: FloatArray, before: float | None = None
     ) -> FloatArray:
-        """Return what was there at some measurements, between two readings evenly over boundaries.
-
-        Args:
-            at: The measurements.
-            known: Those at which it was read, in order.
-            values: What was read there.
-            before: What was there before the first; None: as much as at the first.
-
+        """Return what was there at some measurements, by the values at those where it was read, in
+        order: between two evenly over boundaries, before the first as much as at the first unless
+        ``before`` says otherwise.
         """
-        index = self.track.work
-        return np.interp(index[at], index[known], values, left=before)
+        return np.interp(self.track.work[at], self.track.work[known], values, left=before)
 
     def nearest(self, name: str, position: int) -> float | None:
         """Return the last reading of a gauge up to a position, else the first after it."""
@@ -537,7 +532,7 @@ class RunContext:
         )
         values = self.track.gauge(gauge.CHILDREN_PSS)
         values = self.unrecorded_children if has_recorded else values
-        at = self.working[np.isfinite(values[self.working])]
+        at = self.at_work(values)
         counts = self.track.gauge(gauge.CHILDREN)[at]
         counted = counts[len(counts) // 2 :]
         counted = counted[np.isfinite(counted)]
@@ -554,7 +549,7 @@ class RunContext:
         """
         if self.window is None:
             return None
-        ends = [self.window.first, self.window.last]
+        ends = self.window.ends
         children = self.track.gauge(gauge.CHILDREN_PSS)[ends]
         times, sizes = proportional(self.recording)
         is_divided = self.track.has_gauge(gauge.PSS) and len(times) > 0
@@ -602,16 +597,8 @@ class Decisions:
         threshold: float | None = None,
         path: str = "",
     ) -> None:
-        """Note a decision.
-
-        Args:
-            subject: The name, gauge or term that was judged.
-            rule: Which rule decided.
-            outcome: What came of it, in words.
-            figure: What the rule went by.
-            threshold: What the figure was held against.
-            path: The path pattern, where the subject has one.
-
+        """Note what a rule decided on a name, gauge or term: by which figure, held against which
+        threshold. ``path`` is the path pattern, where the subject has one.
         """
         self._made[path or subject, rule] = Decision(
             subject=subject,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
 from functools import partial
 
 from leakscope.analysis.accounting.native import growing_allocations
@@ -179,11 +178,8 @@ def bound_of(case: RunContext, entry: CompiledEntry) -> str:
 def remedy_of(case: RunContext, entry: CompiledEntry) -> Remedy:
     """Return what to change so that a function is compiled less often."""
     kept = case.recording.compiled_code
-    title, advice = (
-        _ONCE
-        if entry.codes > 1
-        else _ADVICE[(entry.reasons[0].cause if entry.reasons else RecompileCause.OTHER)]
-    )
+    cause = entry.reasons[0].cause if entry.reasons else RecompileCause.OTHER
+    title, advice = _ONCE if entry.codes > 1 else _ADVICE[cause]
     if kept is not None and kept.is_raised and entry.codes == 1:
         advice += _LOWER.format(limit=human_count(kept.limit))
     why = f"{_compilations_sentence(entry)} {bound_of(case, entry)}"
@@ -199,17 +195,11 @@ def diagnose_compiled_code(case: RunContext) -> list[Finding]:
     kept = case.recording.compiled_code
     if kept is None:
         return []
+    least = max(policy.COMPILED_ENTRIES, policy.MOST_SHARE * kept.limit)
     return [
         _finding(case, entry)
         for entry in map(partial(_entry, case, row=None), kept.functions[:MOST_FUNCTIONS])
-        if entry.codes == 1
-        and (
-            entry.hit_limit
-            or (
-                entry.most >= policy.COMPILED_ENTRIES
-                and entry.most >= policy.MOST_SHARE * kept.limit
-            )
-        )
+        if entry.codes == 1 and (entry.hit_limit or entry.most >= least)
     ]
 
 
@@ -223,7 +213,7 @@ def _finding(case: RunContext, entry: CompiledEntry) -> Finding:
         severity=Severity.NOTE,
         fed_at=entry.called_at or [entry.place],
         falsifier=("If it leaked, it would have more entries than the limit.", None),
-        subject=f"{entry.function}",
+        subject=entry.function,
     )
 
 
@@ -238,11 +228,10 @@ def _compilations_sentence(entry: CompiledEntry) -> str:
 
 
 def _entry(case: RunContext, function: CompiledFunction, row: CensusRow | None) -> CompiledEntry:
-    compiled = list(_compilations(case, function))
-    again = [
-        compilation for compilation in compiled if compilation.number and not compilation.hit_limit
-    ]
-    reasons = Counter(_guard(compilation.reason) for compilation in again if compilation.reason)
+    key = (function.function, function.file, function.line)
+    compiled = [c for c in case.recording.compilations if (c.function, c.file, c.line) == key]
+    again = [c for c in compiled if c.number and not c.hit_limit]
+    reasons = Counter(_guard(c.reason) for c in again if c.reason)
     called = _called_at(case, function, compiled)
     lines = set(called)
     retained = None if row is None else row.host_bytes + sum(row.device_bytes.values())
@@ -252,12 +241,10 @@ def _entry(case: RunContext, function: CompiledFunction, row: CensusRow | None) 
         entries=function.entries,
         most=function.most,
         codes=function.codes,
-        compilations=sum(not compilation.hit_limit for compilation in compiled),
+        compilations=sum(not c.hit_limit for c in compiled),
         recompilations=len(again),
-        hit_limit=any(compilation.hit_limit for compilation in compiled),
-        guards=next(
-            (compilation.guards for compilation in reversed(compiled) if compilation.guards), 0
-        ),
+        hit_limit=any(c.hit_limit for c in compiled),
+        guards=next((c.guards for c in reversed(compiled) if c.guards), 0),
         reasons=[
             RecompileReason(cause=cause_of(guard), guard=guard, count=count)
             for guard, count in reasons.most_common(MOST_REASONS)
@@ -271,13 +258,6 @@ def _entry(case: RunContext, function: CompiledFunction, row: CensusRow | None) 
     )
 
 
-def _compilations(case: RunContext, function: CompiledFunction) -> Iterator[CompilationRecord]:
-    key = (function.function, function.file, function.line)
-    for compilation in case.recording.compilations:
-        if (compilation.function, compilation.file, compilation.line) == key:
-            yield compilation
-
-
 def _guard(reason: str) -> str:
     """Return a reason without the number of the entry whose guard failed, ``0/3: …``, or sizes."""
     before, colon, after = reason.partition(": ")
@@ -288,10 +268,8 @@ def _guard(reason: str) -> str:
 
 def cause_of(guard: str) -> RecompileCause:
     """Return the kind of a guard, from dynamo's description."""
-    for cause, texts in _CAUSES:
-        if any(text in guard for text in texts):
-            return cause
-    return RecompileCause.OTHER
+    found = (cause for cause, texts in _CAUSES if any(text in guard for text in texts))
+    return next(found, RecompileCause.OTHER)
 
 
 def _called_at(
@@ -306,11 +284,8 @@ def _called_at(
         calls = calls or places_that_call(case.sources, {"torch"}, {"compile"})
         if calls:
             return calls[:MOST_PLACES]
-    seen = Counter(
-        case.sources.location(compilation.caller_file, compilation.caller_line)
-        for compilation in compiled
-        if compilation.caller_file
-    )
+    callers = [(c.caller_file, c.caller_line) for c in compiled if c.caller_file]
+    seen = Counter(case.sources.location(*caller) for caller in callers)
     if seen:
         return [place for place, _ in seen.most_common(MOST_PLACES)]
     name = function.function.partition(" ")[0]

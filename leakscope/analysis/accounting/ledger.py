@@ -8,7 +8,6 @@ pixels of open figures.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import msgspec
@@ -56,15 +55,6 @@ _UNKNOWN_TERMS = {"unexplained", "unnamed"}
 """Terms of a ledger that say that nobody knows."""
 
 
-@dataclass(frozen=True)
-class Account:
-    """Which memory a ledger is of, what there was at its beginning, and by how much it grew."""
-
-    metric: str
-    before: float | None
-    gain: float
-
-
 def find_ledgers(case: RunContext, growers: list[Grower]) -> list[Ledger]:
     """Return the ledger of the host and of each device, over the window of the case."""
     window = case.window
@@ -83,18 +73,16 @@ def _host(case: RunContext, window: MeasuredWindow, growers: list[Grower]) -> Le
     tree = case.tree_gain()
     children = case.children_gain() if tree is None else tree - gain
     entries = _named(case, window, growers, HOST)
-    first, last = garbage_at(case, np.array([window.first, window.last]))
-    known = _shared(case, window) + max(named_shared_memory(case, window), 0.0)
+    first, last = garbage_at(case, window.ends)
+    named_shared = named_shared_memory(case, window)
+    shared = _shared(case, named_shared)
+    mapped = _gain(case, gauge.MAPPED) - shared - max(named_shared, 0.0)
     entries += [
         _entry("garbage awaiting the collector", float(last - first), "garbage"),
-        _entry(
-            "allocator slack: free in the C heap, not returned",
-            _slack(case, window),
-            "slack",
-        ),
+        _entry("allocator slack: free in the C heap, not returned", _slack(case, window), "slack"),
         _entry("page-locked memory of torch", _gain(case, gauge.PINNED_HOST), "pinned"),
-        _entry("shared memory", _shared(case, window), "shm"),
-        _entry(MAPPED_FILES, max(_gain(case, gauge.MAPPED) - known, 0.0), "mapped"),
+        _entry("shared memory", shared, "shm"),
+        _entry(MAPPED_FILES, max(mapped, 0.0), "mapped"),
         _entry("swapped out, no longer resident", -_gain(case, gauge.SWAPPED), "swapped"),
         _entry(CHILDREN if tree is None else CHILDREN_BEYOND, children, "children"),
     ]
@@ -103,15 +91,14 @@ def _host(case: RunContext, window: MeasuredWindow, growers: list[Grower]) -> Le
     entries.append(_entry("leakscope itself", own, "own"))
     native = native_entry(case, window, gain + children - sum(entry.bytes for entry in entries))
     entries += [native] if native is not None else []
-    metric = case.host_metric + ("+children_pss" if children else "")
-    metric = TREE if tree is not None else metric
-    before = _before(case, window, case.host_metric)
-    advise = partial(host_advice, allocator=case.allocator)
+    metric, read = case.host_metric, [case.host_metric]
     if tree is not None:
-        before = _before(case, window, gauge.PSS, gauge.CHILDREN_PSS)
+        metric, read = TREE, [gauge.PSS, gauge.CHILDREN_PSS]
     elif children:
-        before = _before(case, window, case.host_metric, gauge.CHILDREN_PSS)
-    return _close(case, window, Account(metric, before, gain + children), entries, advise)
+        metric, read = f"{metric}+children_pss", [metric, gauge.CHILDREN_PSS]
+    before = _before(case, window, *read)
+    advise = partial(host_advice, allocator=case.allocator)
+    return _close(case, window, metric, before, gain + children, entries, advise)
 
 
 def _device(
@@ -145,8 +132,9 @@ def _device(
         read.append(f"{device}.{gauge.DEVICE_OUTSIDE}")
         metric = f"{device}.{gauge.DEVICE_USED}"
         entries += _outside(case, device, outside)
-    account = Account(metric, _before(case, window, *read), gain + (outside or 0.0))
-    return _close(case, window, account, entries, device_advice)
+    before_bytes = _before(case, window, *read)
+    gain += outside or 0.0
+    return _close(case, window, metric, before_bytes, gain, entries, device_advice)
 
 
 def _outside(case: RunContext, device: str, gained: float) -> list[LedgerEntry]:
@@ -183,10 +171,9 @@ def _gain_of(case: RunContext, window: MeasuredWindow, g: Grower) -> int:
     # What only full censuses show is not gone where another was taken.
     shown = np.isfinite(values)
     shown |= case.table.is_reached(g.path) or not shown.any()
-    ends = np.array([window.first, window.last])
     at = case.table.at[g.observed[shown]]
-    retained = case.read_between(ends, at, np.nan_to_num(values[shown]))
-    first, last = retained + unseen_growth(case, g, ends)
+    retained = case.read_between(window.ends, at, np.nan_to_num(values[shown]))
+    first, last = retained + unseen_growth(case, g, window.ends)
     return round(float(last - first))
 
 
@@ -205,11 +192,10 @@ def _gain_of_roots(
     """Return the change of all that has a name of the user's, None without a census."""
     if device not in case.table.retained or not len(case.table.at):
         return None
-    ends = np.array([window.first, window.last])
-    first, last = named_bytes_at(case, device, ends)
+    first, last = named_bytes_at(case, device, window.ends)
     for g in growers:
         if g.device == device and case.table.is_reached(g.path):
-            begin, end = unseen_growth(case, g, ends)
+            begin, end = unseen_growth(case, g, window.ends)
             last += end - begin
     return round(float(last - first))
 
@@ -256,11 +242,8 @@ def garbage_readings(case: RunContext) -> tuple[IntArray, FloatArray]:
     was more at each look, whatever was collected before it. Then it is held, by what no walk sees.
     """
     track, sizes = case.track, [c.garbage_bytes for c in case.table.censuses]
-    after = [
-        int(at)
-        for at, size in zip(case.table.at, sizes, strict=True)
-        if at > track.last_work and size is not None
-    ]
+    places = zip(case.table.at, sizes, strict=True)
+    after = [int(at) for at, size in places if at > track.last_work and size is not None]
     weighed, values = weighed_at(case, sizes, min(after, default=track.last_work))
     if after and len(values) > 1 and values[-1] < values[-2]:
         weighed, values = weighed[:-1], values[:-1]
@@ -274,11 +257,9 @@ def garbage_readings(case: RunContext) -> tuple[IntArray, FloatArray]:
     looks_between = np.unique(np.searchsorted(at, collected))
     if len(looks_between) >= policy.FEWEST_RISES and (np.diff(values) > 0).all():
         return at, values
-    order = np.argsort(np.append(at, collected), kind="stable")
-    return (
-        np.append(at, collected)[order],
-        np.append(values, np.zeros(len(collected)))[order],
-    )
+    both, sizes_there = np.append(at, collected), np.append(values, np.zeros(len(collected)))
+    order = np.argsort(both, kind="stable")
+    return both[order], sizes_there[order]
 
 
 def garbage_at(case: RunContext, at: IntArray) -> FloatArray:
@@ -335,10 +316,9 @@ def weighed_at(
     case: RunContext, sizes: Sequence[int | None], last: int
 ) -> tuple[IntArray, FloatArray]:
     """Return the censuses that weighed something up to a measurement, and what."""
-    places = zip(range(len(sizes)), case.table.at.tolist(), strict=True)
-    known = [n for n, at in places if sizes[n] is not None and at <= last]
-    values = [float(sizes[n] or 0) for n in known]
-    return np.array(known, dtype=np.int64), np.array(values, dtype=np.float64)
+    values = np.array(sizes, dtype=np.float64)  # NaN for None
+    known = np.flatnonzero(np.isfinite(values) & (case.table.at <= last))
+    return known, values[known]
 
 
 def _kept_by_roots(case: RunContext, device: str) -> Iterator[tuple[int, FloatArray]]:
@@ -364,18 +344,14 @@ def _new_unnamed(
     case: RunContext, window: MeasuredWindow, entries: list[LedgerEntry], growers: list[Grower]
 ) -> list[LedgerEntry]:
     """Return what is new and held by libraries or native code, less what culprits name."""
-    known = [
-        (p, c.elsewhere_bytes)
-        for p, c in list(zip(case.table.at.tolist(), case.table.censuses, strict=True))
-        if c.elsewhere_bytes is not None
-    ]
-    if len(known) < 2:
+    every = [c.elsewhere_bytes for c in case.table.censuses]
+    weighed, sizes = weighed_at(case, every, len(case.track))
+    if len(weighed) < 2:
         return []
-    at, sizes = (np.array(column) for column in zip(*known, strict=True))
-    first, last = case.read_between(np.array([window.first, window.last]), at, sizes)
+    gained = case.change_over(window, case.table.at[weighed], sizes)
     library = {case.table.latest[g.path].name for g in growers if not case.table.is_reached(g.path)}
     named = sum(e.bytes for e in entries if e.label in library and e.kind in {"named", "graph"})
-    return [_entry(ELSEWHERE, float(last - first) - named, "elsewhere")]
+    return [_entry(ELSEWHERE, gained - named, "elsewhere")]
 
 
 def _slack(case: RunContext, window: MeasuredWindow) -> float:
@@ -391,13 +367,12 @@ def _slack(case: RunContext, window: MeasuredWindow) -> float:
     if not len(inside) or not len(after) or not in_use[after[0]] >= in_use[inside[-1]]:
         return _gain(case, gauge.MALLOC_FREE)
     read = np.append(inside, after)
-    ends = np.array([window.first, window.last])
-    first, last = case.read_between(ends, read, case.track.gauge(gauge.MALLOC_FREE)[read])
-    return float(last - first)
+    return case.change_over(window, read, case.track.gauge(gauge.MALLOC_FREE)[read])
 
 
-def _shared(case: RunContext, window: MeasuredWindow) -> float:
-    """Return growth of shared memory that is part of resident memory and in no row.
+def _shared(case: RunContext, named: float) -> float:
+    """Return growth of shared memory that is part of resident memory and in no row; ``named`` is
+    that in rows.
 
     Files in ``/dev/shm`` may be other processes', and resident shared pages may be of code.
     """
@@ -405,7 +380,7 @@ def _shared(case: RunContext, window: MeasuredWindow) -> float:
     grown = 0.0 if files is None or mapped is None else min(files, mapped)
     resident = case.gauge_gain(gauge.MAPPED_SHARED)
     grown = grown if resident is None else min(grown, resident)
-    return max(grown - named_shared_memory(case, window), 0.0)
+    return max(grown - named, 0.0)
 
 
 def host_ledger(ledgers: list[Ledger]) -> Ledger | None:
@@ -425,9 +400,7 @@ def named_shared_memory(case: RunContext, window: MeasuredWindow) -> float:
     if not len(case.table.at):
         return 0.0
     sizes = np.array([census.payload_bytes.get(SHARED, 0) for census in case.table.censuses])
-    ends = np.array([window.first, window.last])
-    first, last = case.read_between(ends, case.table.at, sizes)
-    return float(last - first)
+    return case.change_over(window, case.table.at, sizes)
 
 
 def _before(case: RunContext, window: MeasuredWindow, *names: str) -> float | None:
@@ -441,10 +414,8 @@ def _gain(case: RunContext, name: str) -> float:
 
 
 def _snapshot(case: RunContext, device: str, position: int) -> DeviceSnapshotRecord | None:
-    found = None
-    for m in case.track.measurements[: position + 1]:
-        found = next((d for d in m.devices if d.device == device), found)
-    return found
+    measured = reversed(case.track.measurements[: position + 1])
+    return next((d for m in measured for d in m.devices if d.device == device), None)
 
 
 def _entry(label: str, size: float, kind: str) -> LedgerEntry:
@@ -454,20 +425,22 @@ def _entry(label: str, size: float, kind: str) -> LedgerEntry:
 def _close(
     case: RunContext,
     window: MeasuredWindow,
-    account: Account,
+    metric: str,
+    before: float | None,
+    gain: float,
     entries: list[LedgerEntry],
     advise: Callable[[int, list[LedgerEntry]], str],
 ) -> Ledger:
-    total = round(account.gain)
+    total = round(gain)
     kept = [entry for entry in entries if entry.bytes]
     remainder = total - sum(entry.bytes for entry in kept)
     kept.append(_entry("unexplained", remainder, "unexplained"))
     return Ledger(
-        metric=account.metric,
+        metric=metric,
         from_boundary=int(case.track.index[window.first]),
         to_boundary=int(case.track.index[window.last]),
         total_bytes=total,
-        before_bytes=None if account.before is None else round(account.before),
+        before_bytes=None if before is None else round(before),
         entries=kept,
         advice=advise(total, kept),
         from_s=float(case.track.time_s[window.first]),
@@ -501,13 +474,12 @@ def find_growth(
     case: RunContext, growers: list[Grower], ledgers: list[Ledger]
 ) -> list[MetricGrowth]:
     """Return the rate of each gauge of memory over comparable boundaries."""
-    devices = [
-        f"{d}.{m}"
-        for d in case.track.devices
-        for m in (gauge.DEVICE_ALLOCATED, gauge.DEVICE_RESERVED, gauge.DEVICE_BY_TREE)
-    ]
+    own = (gauge.DEVICE_ALLOCATED, gauge.DEVICE_RESERVED, gauge.DEVICE_BY_TREE)
     beyond = (gauge.DEVICE_OUTSIDE, gauge.DEVICE_OWN_OUTSIDE)
-    outside = [f"{device}.{m}" for device in case.track.devices for m in beyond]
+    devices, outside = (
+        [f"{device}.{metric}" for device in case.track.devices for metric in each]
+        for each in (own, beyond)
+    )
     metrics = [gauge.RSS, gauge.PSS, gauge.CHILDREN_PSS, *devices, *outside, gauge.PINNED_HOST]
     return [_growth(case, m, growers, ledgers) for m in metrics if _can_be_judged(case, m)]
 
@@ -550,9 +522,8 @@ def _explained(device: str, ledgers: list[Ledger]) -> float | None:
 
     Too much counts as too little.
     """
-    ledger = next(
-        (each for each in ledgers if (each.metric.rpartition(".")[0] or HOST) == device), None
-    )
+    mine = (each for each in ledgers if (each.metric.rpartition(".")[0] or HOST) == device)
+    ledger = next(mine, None)
     if ledger is None:
         return None
     total = ledger.total_bytes - sum(e.bytes for e in ledger.entries if e.kind == "own")

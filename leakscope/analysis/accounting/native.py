@@ -20,12 +20,12 @@ import msgspec
 import numpy as np
 
 from leakscope.analysis.columns.series import HOST, FloatArray, IntArray
-from leakscope.analysis.growth import policy
+from leakscope.analysis.growth import part_of, policy
 from leakscope.analysis.growth.rows import Grower
 from leakscope.analysis.run_context import MeasuredWindow, RunContext
 from leakscope.analysis.source.program import CodeScope, descendants
 from leakscope.model import gauge
-from leakscope.model.census import CensusRow, Owner, Site
+from leakscope.model.census import Site
 from leakscope.model.record import NativeAllocationsRecord, NativeOwner, NativeSite
 from leakscope.model.report import Cleared, LedgerEntry, MappingTerm, PeakMemory, PeakSite
 from leakscope.model.text import human_bytes
@@ -112,13 +112,8 @@ def _deviation(sites: list[NativeSite]) -> float:
 
 
 def native_entry(case: RunContext, window: MeasuredWindow, left: float) -> LedgerEntry | None:
-    """Return the term of the ledger; None where nothing was sampled or nothing is left for it.
-
-    Args:
-        case: The run, whose decisions get the verdict of the term.
-        window: What is accounted for.
-        left: What the other terms leave of the growth.
-
+    """Return the term of the ledger; None where nothing was sampled or nothing is ``left`` for it
+    of the growth by the other terms.
     """
     at, sizes, deviations = native_series(case)
     if len(at) < 2:
@@ -129,12 +124,10 @@ def native_entry(case: RunContext, window: MeasuredWindow, left: float) -> Ledge
         LABEL, "growth", f"{trend.verdict.value}: {trend.reason.value}",
         figure=trend.net_bytes, threshold=noise,
     )  # fmt: skip
-    ends = np.array([window.first, window.last])
-    first, last = case.read_between(ends, at, sizes)
-    gained = float(last - first)
+    gained = case.change_over(window, at, sizes)
     if min(gained, left) < policy.GAUGE_NOISE_BYTES:
         return None
-    spread = policy.Z_INTERVAL * float(np.hypot(*case.read_between(ends, at, deviations)))
+    spread = policy.Z_INTERVAL * float(np.hypot(*case.read_between(window.ends, at, deviations)))
     interval = f"{human_bytes(max(gained - spread, 0.0))} to {human_bytes(gained + spread)}"
     return LedgerEntry(
         label=LABEL,
@@ -148,23 +141,16 @@ def native_series(case: RunContext) -> tuple[IntArray, FloatArray, FloatArray]:
     """Return measurements, estimated live bytes of libraries there, and standard deviations."""
     records = _at_work(case)
     at = np.array([position for position, _ in records], dtype=np.int64)
-    kept = [[site for site in record.sites if _is_a_librarys(site)] for _, record in records]
-    small = [_left_out(record) for _, record in records]
-    sizes = np.array([sum(s.bytes for s in sites) for sites in kept], dtype=np.float64)
-    deviations = np.array([_deviation(sites) for sites in kept], dtype=np.float64)
-    return at, sizes + np.array(small, dtype=np.float64), deviations
-
-
-def _left_out(record: NativeAllocationsRecord) -> int:
-    """Return what rows of libraries hold that were too small for the record."""
-    owner = NativeOwner.LIBRARY
-    listed = sum(site.bytes for site in record.sites if site.owner is owner)
-    return max(record.by_owner.get(owner.value, listed) - listed, 0)
-
-
-def _is_a_librarys(site: NativeSite) -> bool:
-    is_weighed = site.library.startswith(policy.WEIGHED_LIBRARIES)
-    return site.owner is NativeOwner.LIBRARY and not is_weighed
+    sizes, deviations = np.zeros(len(records)), np.zeros(len(records))
+    for n, (_, record) in enumerate(records):
+        listed = [site for site in record.sites if site.owner is NativeOwner.LIBRARY]
+        kept = [s for s in listed if not s.library.startswith(policy.WEIGHED_LIBRARIES)]
+        of_listed = sum(site.bytes for site in listed)
+        # Rows that were too small for the record count too.
+        too_small = record.by_owner.get(NativeOwner.LIBRARY.value, of_listed) - of_listed
+        sizes[n] = sum(site.bytes for site in kept) + max(too_small, 0)
+        deviations[n] = _deviation(kept)
+    return at, sizes, deviations
 
 
 def _at_work(
@@ -262,9 +248,8 @@ def _without_untouched_pages(
     if not found:
         return found
     allocated = sum(each.trend.bytes_per_unit for each in found.values())
-    named = sum(g.per_boundary for g in growers if g.growth == "across" and g.device == HOST) / max(
-        _units_per_boundary(case), 1e-9
-    )
+    per_boundary = sum(g.per_boundary for g in growers if g.growth == "across" and g.device == HOST)
+    named = per_boundary / max(_units_per_boundary(case), 1e-9)
     share = (case.pool.interval[1] - named) / allocated if allocated > 0 else 1.0
     if not 0 < share < 1:
         return found
@@ -272,13 +257,7 @@ def _without_untouched_pages(
 
 
 def _scaled(growth: NativeGrowth, share: float) -> NativeGrowth:
-    trend, (low, high) = growth.trend, growth.trend.interval
-    trend = msgspec.structs.replace(
-        trend,
-        bytes_per_unit=trend.bytes_per_unit * share,
-        interval=(low * share, high * share),
-        net_bytes=trend.net_bytes * share,
-    )
+    trend = part_of(growth.trend, share)
     return replace(growth, trend=trend, gained_bytes=growth.gained_bytes * share)
 
 
@@ -302,12 +281,9 @@ def _together(first: NativeGrowth, more: NativeGrowth) -> NativeGrowth:
 
 def with_contents(case: RunContext, grower: Grower, more: Trend | None) -> Grower:
     """Return a grower with what more of memory it keeps, by the boundary, in its rate and gain."""
-    if more is None:
-        return grower
-    if grower.per_boundary <= 0:
+    if more is None or grower.per_boundary <= 0:
         return grower
     units_per_boundary = _units_per_boundary(case)
-    per_boundary = more.bytes_per_unit * units_per_boundary
     # Boundaries to one unit of the container's, by its own rate in both.
     factor = units_per_boundary * grower.trend.bytes_per_unit / grower.per_boundary
     low, high = (edge * factor for edge in more.interval)
@@ -321,7 +297,7 @@ def with_contents(case: RunContext, grower: Grower, more: Trend | None) -> Growe
         grower,
         trend=trend,
         gained=grower.gained + more.net_bytes,
-        per_boundary=grower.per_boundary + per_boundary,
+        per_boundary=grower.per_boundary + more.bytes_per_unit * units_per_boundary,
     )
 
 
@@ -337,25 +313,19 @@ def _keeps(case: RunContext, g: Grower, native: NativeGrowth) -> bool:
     owner = scope.enclosing_class() if scope is not None else None
     if owner is not None and owner.name in types:
         return True
-    sites = [
-        site for path in (g.path, *table.descendants(g.path)) for site in table.sites.get(path, [])
-    ]
-    if native.location in {case.sources.location(site.file, site.line) for site in sites}:
+    paths = (g.path, *table.descendants(g.path))
+    places = [(s.file, s.line) for path in paths for s in table.sites.get(path, [])]
+    if row.owner is not None:
+        lines = case.sources.feeding(row.owner, row, g.phase)
+        places += [(line.file, line.line) for line in lines]
+    if native.location in {case.sources.location(*place) for place in places}:
         return True
-    return row.owner is not None and (
-        native.location in _fed_at(case, row.owner, row, g.phase)
-        or (
-            bool(types)
-            and case.sources.works_on_items(
-                row.owner, row, g.phase, Site(file=native.file, line=native.line)
-            )
-        )
+    site = Site(file=native.file, line=native.line)
+    return (
+        row.owner is not None
+        and bool(types)
+        and case.sources.works_on_items(row.owner, row, g.phase, site)
     )
-
-
-def _fed_at(case: RunContext, owner: Owner, row: CensusRow, phase: str) -> set[str]:
-    lines = case.sources.feeding(owner, row, phase)
-    return {case.sources.location(line.file, line.line) for line in lines}
 
 
 def _scope_at(case: RunContext, file: str, line: int) -> CodeScope | None:
@@ -374,24 +344,23 @@ def _scope_at(case: RunContext, file: str, line: int) -> CodeScope | None:
 
 def find_peak(case: RunContext) -> PeakMemory | None:
     """Return what was live at the highest reading of memory that a record of allocations is of."""
-    positions = {index: at for at, index in enumerate(case.track.index.tolist())}
     private = case.private
-    read = np.flatnonzero(np.isfinite(private))
+    read = {int(case.track.index[at]): at for at in np.flatnonzero(np.isfinite(private)).tolist()}
     records = [
-        (positions[record.boundary], record)
+        record
         for record in case.recording.native_allocations
-        if record.is_on and record.sites and record.boundary in positions
+        if record.is_on and record.sites and record.boundary in read
     ]
-    records = [(at, record) for at, record in records if np.isfinite(private[at])]
     if not records:
         return None
-    at, record = max(records, key=lambda each: float(private[each[0]]))
+    record = max(records, key=lambda each: float(private[read[each.boundary]]))
+    at = read[record.boundary]
     return PeakMemory(
         boundary=record.boundary,
         step=int(case.track.step[at]),
         time_s=float(case.track.time_s[at]),
         private_bytes=round(float(private[at])),
-        highest_bytes=round(float(private[read].max())),
+        highest_bytes=round(float(np.nanmax(private))),
         sampled_bytes=record.bytes,
         by_owner=dict(sorted(record.by_owner.items(), key=lambda item: -item[1])),
         sites=[
@@ -459,7 +428,7 @@ def _term(case: RunContext, kind: str) -> MappingTerm | None:
 def kind_series(case: RunContext, kind: str) -> tuple[FloatArray, FloatArray]:
     """Return units done and readings of a kind, without what leakscope itself holds there."""
     values = case.track.gauge(kind) - _own_in(case, kind)
-    read = case.working[np.isfinite(values[case.working])]
+    read = case.at_work(values)
     return case.work_done[read], values[read]
 
 
@@ -473,11 +442,7 @@ def _gained(case: RunContext, kind: str) -> int:
     if case.window is None:
         return 0
     read, sizes = _readings(case, kind, case.window.last)
-    if not len(read):
-        return 0
-    ends = np.array([case.window.first, case.window.last])
-    first, last = case.read_between(ends, read, sizes)
-    return round(float(last - first))
+    return round(case.change_over(case.window, read, sizes)) if len(read) else 0
 
 
 def _readings(case: RunContext, kind: str, until: int) -> tuple[IntArray, FloatArray]:
@@ -523,9 +488,8 @@ def cleared_files(case: RunContext) -> list[Cleared]:
         file = gauge.file_of(name)
         if file is None:
             continue
-        values = case.track.gauge(name)
         every = np.intersect1d(case.track.known(gauge.MAPPED_FILES), case.working)
-        sizes = np.nan_to_num(values[every])  # with few pages it isn't named
+        sizes = np.nan_to_num(case.track.gauge(name)[every])  # with few pages it isn't named
         if len(sizes) and sizes.max() - sizes[0] >= policy.NOTEWORTHY_BYTES:
             reason = "mapped file: page cache that the kernel takes back, not a leak"
             size = float(sizes.max())

@@ -21,6 +21,7 @@ from leakscope.analysis.columns.series import (
     own_bytes,
 )
 from leakscope.analysis.growth import policy
+from leakscope.analysis.growth.shape import thinned
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.verdict import severity
 from leakscope.model import gauge
@@ -30,6 +31,7 @@ from leakscope.model.device import LiveRow
 from leakscope.model.report import Component, Line, Moment, PhaseMemory, PhaseSpan, Timeline
 from leakscope.model.text import plural
 
+_PHASE_END = code_of(BoundaryKind.PHASE_END)
 RAISED_BYTES, RAISED_SHARE = 4 << 20, 0.02
 """A peak between boundaries is reported if it lies so far above those at them."""
 MOST_POINTS = 3000
@@ -72,11 +74,15 @@ def _phase(case: RunContext, phase: str, metric: str) -> PhaseMemory | None:
     stops = np.append(starts[1:], len(mine))
     before, peak, after = [], [], []
     for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
-        inside = values[mine[start:stop]]
+        inside, last = values[mine[start:stop]], int(mine[stop - 1])
         before.append(inside[0])
         peak.append(inside.max())
-        after.append(_after(track.kind[mine[start:stop]], values, int(mine[stop - 1]), inside))
-    highest, raised = _raised(case, phase, metric, max(peak))
+        # At the end of a phase its locals are still alive: the boundary after it tells.
+        following = values[last + 1 : last + 2] if track.kind[last] == _PHASE_END else inside[-1:]
+        after.append(following[0] if np.isfinite(following).any() else inside[-1])
+    highest, raised = peak_rise(case, phase, metric)
+    # Resident memory moves a little between any two boundaries.
+    worth = 0.0 if "." in metric else max(peak) + max(RAISED_BYTES, RAISED_SHARE * max(peak))
     return PhaseMemory(
         phase=phase,
         occurrences=track.begun(phase),
@@ -85,37 +91,10 @@ def _phase(case: RunContext, phase: str, metric: str) -> PhaseMemory | None:
         peak_bytes=int(np.median(peak)),
         after_bytes=int(np.median(after)),
         kept_bytes=int(np.median(np.subtract(after, before))),
-        highest_bytes=highest,
-        raised_bytes=raised,
+        highest_bytes=int(highest) if highest > worth else None,
+        raised_bytes=None if raised is None else int(raised),
         most_bytes=int(max(peak)),
     )
-
-
-def _raised(
-    case: RunContext, phase: str, metric: str, seen: float
-) -> tuple[int | None, int | None]:
-    """Return the new peak and the rise that a phase caused, where they are large enough to report.
-
-    Resident memory moves a little between any two boundaries.
-    """
-    highest, raised = peak_rise(case, phase, metric)
-    is_device = "." in metric
-    worth = 0.0 if is_device else seen + max(RAISED_BYTES, RAISED_SHARE * seen)
-    shown = int(highest) if highest > worth else None
-    return shown, None if raised is None else int(raised)
-
-
-def _after(
-    kinds: np.ndarray[tuple[int], np.dtype[np.int64]],
-    values: np.ndarray[tuple[int], np.dtype[np.float64]],
-    last: int,
-    inside: np.ndarray[tuple[int], np.dtype[np.float64]],
-) -> float:
-    """Return memory at the boundary after a phase: at its end its locals are still alive."""
-    if kinds[-1] == code_of(BoundaryKind.PHASE_END) and last + 1 < len(values):
-        following = values[last + 1]
-        return float(following) if np.isfinite(following) else float(inside[-1])
-    return float(inside[-1])
 
 
 def phase_height(case: RunContext, phase: str, device: str, climbed: float) -> severity.PhaseHeight:
@@ -255,7 +234,7 @@ def find_timeline(case: RunContext) -> Timeline | None:
         limit_bytes=case.limit_bytes,
         thinned_from=len(track) if len(track) > MOST_POINTS else None,
         phases_begun=len(begun) if len(begun) > MOST_SPANS else None,
-        epochs=[(b.time_s, b.epoch) for b in _boundaries(track, evenly(epochs, MOST_EPOCHS))],
+        epochs=[(b.time_s, b.epoch) for b in _boundaries(track, thinned(epochs, MOST_EPOCHS))],
         epochs_begun=len(epochs) if len(epochs) > MOST_EPOCHS else None,
         steps=_steps(case),
     )
@@ -281,7 +260,7 @@ def _line(track: BoundaryTable, metric: str, kept: IntArray) -> Line:
 
 
 def _moments(track: BoundaryTable, kept: Sequence[IntArray]) -> list[Moment]:
-    places = np.unique(np.concatenate(kept)) if kept else np.array([], dtype=np.int64)
+    places = np.unique(np.concatenate(kept))
     return [Moment(b.time_s, b.index, b.step, b.epoch, b.phase) for b in _boundaries(track, places)]
 
 
@@ -298,13 +277,6 @@ def keep_extremes(values: FloatArray, most: int) -> np.ndarray[tuple[int], np.dt
     return np.array(sorted(kept), dtype=np.int64)
 
 
-def evenly(places: IntArray, most: int) -> IntArray:
-    """Return at most so many of some places, as far apart from one end to the other."""
-    if len(places) <= most:
-        return places
-    return places[np.linspace(0, len(places) - 1, most).round().astype(np.int64)]
-
-
 def _steps(case: RunContext) -> list[tuple[float, float]]:
     """Return when which step had ended, and how far the next one was when what lay between ended.
 
@@ -315,7 +287,7 @@ def _steps(case: RunContext) -> list[tuple[float, float]]:
         return []
     numbers, first = np.unique(track.step, return_index=True)
     last = len(track) - 1 - np.unique(track.step[::-1], return_index=True)[1]
-    kept = evenly(np.arange(len(numbers)), MOST_STEPS)
+    kept = thinned(np.arange(len(numbers)), MOST_STEPS)
     clock: list[tuple[float, float]] = []
     for number, begin, end in zip(numbers[kept], first[kept], last[kept], strict=True):
         clock.append((float(track.time_s[begin]), float(number)))
@@ -332,8 +304,8 @@ def _evenly_by_phase(track: BoundaryTable, begun: IntArray) -> IntArray:
         return begun
     phase = track.phase[begun]
     each = [begun[phase == name] for name in np.unique(phase)]
-    kept = [evenly(e, max(1, len(e) * MOST_SPANS // len(begun))) for e in each]
-    return evenly(np.sort(np.concatenate(kept)), MOST_SPANS)
+    kept = [thinned(e, max(1, len(e) * MOST_SPANS // len(begun))) for e in each]
+    return thinned(np.sort(np.concatenate(kept)), MOST_SPANS)
 
 
 def _boundaries(track: BoundaryTable, places: IntArray) -> list[Boundary]:
@@ -342,7 +314,9 @@ def _boundaries(track: BoundaryTable, places: IntArray) -> list[Boundary]:
 
 def _spans(track: BoundaryTable, begun: IntArray) -> list[PhaseSpan]:
     """Return the phases as stretches of time; one whose end is missing lasts until the next."""
-    last, ended = _ends(track)
+    passages = list(zip(track.phase.tolist(), track.occurrence.tolist(), strict=True))
+    last = {passage: at for at, passage in enumerate(passages)}
+    ended = {passages[at]: at for at in np.flatnonzero(track.kind == _PHASE_END).tolist()}
     spans: list[PhaseSpan] = []
     for at in _evenly_by_phase(track, begun).tolist():
         boundary = track.boundaries[at]
@@ -359,14 +333,6 @@ def _spans(track: BoundaryTable, begun: IntArray) -> list[PhaseSpan]:
             )
         )
     return spans
-
-
-def _ends(track: BoundaryTable) -> tuple[dict[tuple[int, int], int], dict[tuple[int, int], int]]:
-    """Return the last measurement in each phase and occurrence, and the last that ended it."""
-    passages = list(zip(track.phase.tolist(), track.occurrence.tolist(), strict=True))
-    is_end = (track.kind == code_of(BoundaryKind.PHASE_END)).tolist()
-    last = {passage: at for at, passage in enumerate(passages)}
-    return last, {passage: at for at, passage in enumerate(passages) if is_end[at]}
 
 
 BASELINE = "baseline"
@@ -391,7 +357,7 @@ MOST_ROWS = 10
 LEAST_SHARE = 0.01
 _UNDIVIDED_KINDS = ("module", "optimizer", "graph")
 """Nobody needs to know which part of these."""
-UNNAMED_LABELS = {HOST: "interpreter, libraries and what no name reaches"}
+UNNAMED_LABEL = "interpreter, libraries and what no name reaches"
 
 
 def find_components(case: RunContext) -> list[Component]:
@@ -424,18 +390,16 @@ class _Seen:
     def roles(self) -> list[str]:
         """Return all roles that were seen, those with a name first."""
         seen = {role for census in self.censuses for role in census.components}
-        return [role for role in COMPONENT_NAMES if role in seen] + sorted(
-            seen - set(COMPONENT_NAMES)
-        )
+        named = [role for role in COMPONENT_NAMES if role in seen]
+        return named + sorted(seen - COMPONENT_NAMES.keys())
 
     def sizes(self, role: str, device: str) -> FloatArray:
         """Return what objects of a role hold on a device, by census.
 
         What only censuses of the whole heap see of libraries counts from its first sight on.
         """
-        sizes = np.array(
-            [c.components.get(role, {}).get(device, 0) for c in self.censuses], dtype=np.float64
-        )
+        seen = [c.components.get(role, {}).get(device, 0) for c in self.censuses]
+        sizes = np.array(seen, dtype=np.float64)
         if role not in LIBRARIES or self.full.all() or not self.full.any():
             return sizes
         focused = np.interp(self.at, self.at[~self.full], sizes[~self.full])
@@ -503,9 +467,9 @@ def live_by_component(census: Census, device: str, total: int) -> list[LiveRow]:
         COMPONENT_NAMES.get(role, role): by_device.get(device, 0)
         for role, by_device in census.components.items()
     }
-    sizes[UNNAMED_LABELS.get(device, "without a name")] = total - sum(sizes.values())
-    rows = [_row(name, size, total) for name, size in sizes.items()]
-    return _notable(rows)
+    unnamed = UNNAMED_LABEL if device == HOST else "without a name"
+    sizes[unnamed] = total - sum(sizes.values())
+    return _notable([_row(name, size, total) for name, size in sizes.items()])
 
 
 def live_by_name(census: Census, device: str, total: int) -> list[LiveRow]:
@@ -520,8 +484,7 @@ def live_by_name(census: Census, device: str, total: int) -> list[LiveRow]:
 
 def reached_bytes(row: CensusRow, device: str) -> int:
     """Return what is reached through a row first, on one device."""
-    own = own_bytes(row, device)
-    return own + row.shared_bytes.get(device, 0)
+    return own_bytes(row, device) + row.shared_bytes.get(device, 0)
 
 
 def _descend(
@@ -533,11 +496,8 @@ def _descend(
         if not child.path.startswith(f"{row.path}[*]") and child is not row
     ]
     inside = sum(reached_bytes(child, device) for child in inner)
-    if (
-        row.kind in _UNDIVIDED_KINDS
-        or inside < policy.MOST_SHARE * reached_bytes(row, device)
-        or not inner
-    ):
+    is_inside = inner and inside >= policy.MOST_SHARE * reached_bytes(row, device)
+    if row.kind in _UNDIVIDED_KINDS or not is_inside:
         yield row
         return
     for child in inner:

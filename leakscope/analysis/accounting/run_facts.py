@@ -72,12 +72,10 @@ def find_work(run: Run, case: RunContext) -> Work:
 def _batches(case: RunContext, phase: str) -> int:
     track = case.track
     mine = track.phase == track.phase_code(phase)
-    most: dict[int, int] = {}
-    numbers = zip(track.occurrence[mine].tolist(), track.batch[mine].tolist(), strict=True)
-    for occurrence, batch in numbers:
-        most[occurrence] = max(most.get(occurrence, 0), batch)
+    most = np.zeros(track.begun(phase), dtype=np.int64)
+    np.maximum.at(most, track.occurrence[mine], track.batch[mine])
     steps = steps_done(track) if is_training(phase) else 0
-    return max(sum(most.values()), steps)
+    return max(int(most.sum()), steps)
 
 
 def find_problems(run: Run) -> list[Problem]:
@@ -92,8 +90,9 @@ def problems_of(recording: Recording) -> list[Problem]:
         Problem(
             where=e.where[:LONGEST_MESSAGE],
             message=e.message[:LONGEST_MESSAGE] + (" (switched off)" if e.disabled else ""),
+            # An exception is recorded as ``Type: message (file:line)``.
             kind=ProblemKind.OWN_SHORTAGE
-            if (e.message.partition(" (")[0].partition(":")[0] == MemoryError.__name__)
+            if e.message.partition(" (")[0].partition(":")[0] == MemoryError.__name__
             else ProblemKind.OTHER,
         )
         for e in recording.errors

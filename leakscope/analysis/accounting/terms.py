@@ -26,7 +26,7 @@ from leakscope.analysis.accounting.ledger import (
     weighed_at,
 )
 from leakscope.analysis.columns.series import HOST, FloatArray, IntArray
-from leakscope.analysis.growth import policy
+from leakscope.analysis.growth import part_of, policy
 from leakscope.analysis.growth.rows import Grower
 from leakscope.analysis.run_context import RunContext
 from leakscope.model import gauge
@@ -85,24 +85,18 @@ class Term:
         is_open = self.trend.reason in _OPEN_REASONS or (
             self.kind in _WEIGHED_TERMS and not self.trend.is_bounded and not self.is_pool_bounded
         )
-        is_enough = self.is_much or self._is_the_growth or self._is_a_little_handed_out
+        # Memory grows, and what the program's names hold is most of that.
+        is_the_growth = self.kind == "named" and self.is_pool_growing
+        is_the_growth &= self.share >= policy.MOST_SHARE
+        is_the_growth &= self.trend.net_bytes >= policy.GAUGE_NOISE_BYTES
+        # Malloc goes on handing out more, of which too little has come for a verdict.
+        is_handed_out = self.is_handed_out and self.share >= floor_of(self.kind)[1]
+        is_handed_out &= self.trend.net_bytes >= policy.LITTLE_BYTES
+        is_enough = self.is_much or is_the_growth or is_handed_out
         is_doubtful = self.trend.is_growing and self._is_beyond(*self._floor)
         if self.kind == "unexplained":  # what else grew, and has ended, makes its share small
             is_doubtful |= self.trend.is_growing and self._is_beyond(policy.NOTEWORTHY_BYTES, 0.0)
         return ((is_open and is_enough) or is_doubtful) and not (self.grows or self.excluded_by)
-
-    @property
-    def _is_the_growth(self) -> bool:
-        """Whether memory grows, and what the program's names hold is most of that."""
-        is_most = self.share >= policy.MOST_SHARE
-        is_seen = self.trend.net_bytes >= policy.GAUGE_NOISE_BYTES
-        return self.kind == "named" and self.is_pool_growing and is_most and is_seen
-
-    @property
-    def _is_a_little_handed_out(self) -> bool:
-        """Whether malloc goes on handing out more, of which too little has come for a verdict."""
-        is_part = self.share >= floor_of(self.kind)[1]
-        return self.is_handed_out and is_part and self.trend.net_bytes >= policy.LITTLE_BYTES
 
     @property
     def is_much(self) -> bool:
@@ -129,14 +123,8 @@ def judge_terms(
     """Return the terms of private memory, judged by the growth model, by kind.
 
     Most of them tell only while private memory isn't bounded, or while malloc hands out more and
-    more: what leaks can fill what was free in the C heap.
-
-    Args:
-        case: The run.
-        growers: What grows by a name.
-        named: The same with what a rule excludes, and what took over what another name lost.
-        trends: Of each path that was judged by itself.
-
+    more: what leaks can fill what was free in the C heap. ``named`` are the growers with what a
+    rule excludes, and what took over what another name lost.
     """
     case.decisions.add(
         "private memory", "growth", f"{case.pool.verdict.value}: {case.pool.reason.value}",
@@ -211,7 +199,7 @@ def _going_with_memory(case: RunContext, unnamed: Term) -> Term:
     at, sizes = at[inside], sizes[inside]
     if not (unnamed.trend.is_open and pool.is_growing) or len(at) < 2:
         return unnamed
-    read = case.working[np.isfinite(case.private[case.working])]
+    read = case.at_work(case.private)
     gained = float(sizes[-1] - sizes[0])
     whole = float(np.ptp(case.read_between(at[[0, -1]], read, case.private[read])))
     reaches = np.ptp(case.work_done[at]) >= policy.MAIN_SHARE * np.ptp(case.work_done[case.tail])
@@ -223,14 +211,7 @@ def _going_with_memory(case: RunContext, unnamed: Term) -> Term:
         "elsewhere", "goes_with_memory", "private memory grows, and this is most of it",
         figure=gained, threshold=policy.MOST_SHARE * whole,
     )  # fmt: skip
-    low, high = pool.interval
-    trend = msgspec.structs.replace(
-        pool,
-        bytes_per_unit=share * pool.bytes_per_unit,
-        interval=(share * low, share * high),
-        net_bytes=share * pool.net_bytes,
-    )
-    return replace(unnamed, trend=trend, share=share)
+    return replace(unnamed, trend=part_of(pool, share), share=share)
 
 
 @dataclass(frozen=True)
@@ -247,8 +228,7 @@ class _Pool:
         awaiting = case.trend_of(*garbage_series(case))
         if awaiting.is_growing or awaiting.reason in {Reason.UNCHANGED, Reason.TOO_FEW}:
             return cls(done, private, case.pool)
-        read = case.working[np.isfinite(case.private[case.working])]
-        sizes = private - garbage_at(case, read)
+        sizes = private - garbage_at(case, case.at_work(case.private))
         return cls(done, sizes, case.trend_of(done, sizes))
 
     def gained_since(self, work: float) -> float:
@@ -338,11 +318,8 @@ def _undecided_until_collected(case: RunContext, unexplained: Term) -> Term:
 
     Objects of native code may hang on it, and between two looks its bytes are not known.
     """
-    following = next_collection(case)
-    if following is None:
-        return unexplained
-    _, sizes = garbage_readings(case)
-    if unexplained.trend.net_bytes > float(sizes.max()):
+    following, (_, sizes) = next_collection(case), garbage_readings(case)
+    if following is None or unexplained.trend.net_bytes > float(sizes.max()):
         return unexplained
     return undecided(unexplained, following.further_work)
 
@@ -375,10 +352,8 @@ def _was_freed_before(case: RunContext) -> bool:
     ends = np.append(begins[1:] - 1, len(at) - 1)
     gained = sizes[ends] - sizes[begins]
     worked = np.maximum(work[ends] - work[begins], 1.0)
-    left = sizes[begins[1:]]
-    is_freed = (left <= policy.MOST_SHARE * sizes[ends[:-1]]) & (
-        gained[:-1] >= policy.GAUGE_NOISE_BYTES
-    )
+    is_freed = sizes[begins[1:]] <= policy.MOST_SHARE * sizes[ends[:-1]]
+    is_freed &= gained[:-1] >= policy.GAUGE_NOISE_BYTES
     is_as_fast = policy.ALIKE_FACTOR * gained[:-1] / worked[:-1] >= gained[-1] / worked[-1]
     return bool((is_freed & is_as_fast).any())
 
@@ -387,12 +362,8 @@ def undecided(term: Term, more_work: float | None) -> Term:
     """Return a term of which nobody can say yet whether it goes on growing."""
     if not term.trend.is_growing:
         return term
-    trend = msgspec.structs.replace(
-        term.trend,
-        verdict=TrendVerdict.INCONCLUSIVE,
-        reason=Reason.SHORT_RISE,
-        more_work=more_work,
-    )
+    verdict, reason = TrendVerdict.INCONCLUSIVE, Reason.SHORT_RISE
+    trend = msgspec.structs.replace(term.trend, verdict=verdict, reason=reason, more_work=more_work)
     return replace(term, trend=trend)
 
 
@@ -402,15 +373,10 @@ class NextCollection:
 
     garbage_bytes: float
     """What it will find, if garbage goes on as it did."""
-    harmful_bytes: float
-    """So much garbage does harm."""
+    is_harmless: bool
+    """Whether it comes before garbage does harm."""
     further_work: float
     """How much more work is done until then."""
-
-    @property
-    def is_harmless(self) -> bool:
-        """Whether it comes before garbage does harm."""
-        return self.garbage_bytes < self.harmful_bytes
 
 
 def next_collection(case: RunContext) -> NextCollection | None:
@@ -432,13 +398,10 @@ def next_collection(case: RunContext) -> NextCollection | None:
     gained = float(sizes[-1] - sizes[least])
     if missing is None or gained <= 0:
         return None
-    most = policy.CONSIDERABLE_SHARE * (case.limit_bytes or float("inf"))
+    found = float(sizes[-1]) + missing * gained
+    is_harmless = found < policy.CONSIDERABLE_SHARE * (case.limit_bytes or float("inf"))
     worked = float(case.work_done[at[-1]] - case.work_done[at[least]])
-    return NextCollection(
-        garbage_bytes=float(sizes[-1]) + missing * gained,
-        harmful_bytes=most,
-        further_work=missing * worked,
-    )
+    return NextCollection(found, is_harmless, further_work=missing * worked)
 
 
 def _until_young_are_visited(
@@ -489,11 +452,11 @@ def unnamed_readings(case: RunContext) -> tuple[IntArray, FloatArray]:
         return known, values
     last = float(sizes[final] or 0)
     gained = last - float(values[-1])
+    all_known, all_values = np.append(known, final), np.append(values, last)
     if gained >= policy.GAUGE_NOISE_BYTES and not _had_names(case):
-        return np.append(known, final), np.append(values, last)
+        return all_known, all_values
     if not _goes_on_to(case, known, values, final, gained):
         return known, values
-    all_known, all_values = np.append(known, final), np.append(values, last)
     trend = case.trend_of(
         case.work_done[case.table.at[all_known]], all_values, policy.ELSEWHERE_NOISE_BYTES
     )
@@ -609,7 +572,7 @@ def unexplained_series(
     have gone on at its rate since it was seen last.
     """
     table, private = case.table, case.private
-    read = case.working[np.isfinite(private[case.working])]
+    read = case.at_work(private)
     if HOST not in table.retained or not len(table.at) or not len(read):
         return case.pool_series()
     least = policy.MAIN_SHARE * np.ptp(case.track.work[read])

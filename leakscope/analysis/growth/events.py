@@ -19,7 +19,7 @@ import numpy as np
 from leakscope.analysis.columns.series import BoundaryTable, FloatArray, IntArray, code_of
 from leakscope.analysis.columns.units import epochs, is_training
 from leakscope.analysis.growth import policy
-from leakscope.analysis.growth.shape import ROUNDING
+from leakscope.analysis.growth.shape import ROUNDING, thinned
 from leakscope.model import gauge
 from leakscope.model.boundary import SERVED, BoundaryKind, Event
 
@@ -94,11 +94,8 @@ def fit_events(y: FloatArray, counters: list[Regressor], noise: float) -> EventF
     """
     gained = float(y[-1] - y[0]) if len(y) else 0.0
     # A unit of time is counted in whole minutes, of which a short run has few.
-    moving = [
-        each
-        for each in counters
-        if each.total >= policy.FEWEST_RISES or (each is counters[0] and each.total > 0)
-    ]
+    moving = [each for each in counters[:1] if each.total > 0]
+    moving += [each for each in counters[1:] if each.total >= policy.FEWEST_RISES]
     has_events = any(not counter.is_work for counter in moving)
     if len(y) <= policy.FEWEST_READINGS or gained <= noise or not has_events:
         return None
@@ -136,14 +133,8 @@ def fit_events(y: FloatArray, counters: list[Regressor], noise: float) -> EventF
 def counters_at(track: BoundaryTable, unit: str, done: FloatArray, at: IntArray) -> list[Regressor]:
     """Return what growth may go with, as counted at some measurements; several may share a name.
 
-    Of a recording that counts no events it is the work alone, with the passes through a loop.
-
-    Args:
-        track: The recording.
-        unit: The unit of work of the growth's rate, which comes first.
-        done: How much of it was done there.
-        at: The measurements.
-
+    The unit of work of the growth's rate comes first, of which so much was done there. Of a
+    recording that counts no events it is the work alone, with the passes through a loop.
     """
     found = [Regressor(unit, done, is_work=True)]
     if track.loop is not None:
@@ -271,10 +262,7 @@ def _preferred(costs: list[float], counters: list[Regressor]) -> int:
     then other work, then other events.
     """
     alike = _within(costs, min(costs))
-    served = [n for n in alike if counters[n].name in SERVED]
-    if served:
-        return served[0]
-    return next((n for n in alike if counters[n].is_work), alike[0])
+    return min(alike, key=lambda n: (counters[n].name not in SERVED, not counters[n].is_work))
 
 
 def _within(costs: list[float], least: float) -> list[int]:
@@ -323,18 +311,18 @@ def _pair(
         return None
     leading = np.argsort(single, kind="stable")[: policy.LEADING_COUNTERS].tolist()
     starts = [n for n, counter in enumerate(counters) if counter.is_work or n in leading]
-    pairs = dict.fromkeys(
-        (min(n, other), max(n, other))
-        for n in starts
-        for other in range(len(counters))
-        if n != other
-    )
+    every = range(len(counters))
+    pairs = dict.fromkeys((min(n, o), max(n, o)) for n in starts for o in every if n != o)
     found: list[tuple[float, tuple[int, int], tuple[float, float]]] = []
+    gained = float(rises.sum())
     for first, other in pairs:
-        rates = _rates_together(rises, steps[first], steps[other])
-        if rates is not None and _parts(rises, steps, (first, other), rates) >= policy.LITTLE_SHARE:
-            off = _off(rises, [steps[first], steps[other]], [*rates])
-            found.append((costs.of(off, 2), (first, other), rates))
+        both = [steps[first], steps[other]]
+        rates = _rates_together(rises, *both)
+        if rates is None:
+            continue
+        parts = [rate * float(row.sum()) / gained for rate, row in zip(rates, both, strict=True)]
+        if min(parts) >= policy.LITTLE_SHARE:
+            found.append((costs.of(_off(rises, both, [*rates]), 2), (first, other), rates))
     most = min((cost for cost, *_ in found), default=np.inf) + policy.ALIKE_COST
     if most >= least:
         return None
@@ -342,16 +330,6 @@ def _pair(
     cost, places, rates = max(as_good, key=lambda each: sum(counters[n].is_work for n in each[1]))
     others = dict.fromkeys(n for _, each, _ in as_good for n in each if n not in places)
     return _Pair(places, rates, cost, [counters[n] for n in others])
-
-
-def _parts(
-    rises: FloatArray, steps: FloatArray, places: tuple[int, int], rates: tuple[float, float]
-) -> float:
-    """Return the smaller of the parts that two rates bring of all that was gained."""
-    gained = float(rises.sum())
-    return min(
-        rate * float(steps[place].sum()) / gained for place, rate in zip(places, rates, strict=True)
-    )
 
 
 def _rates_together(
@@ -379,9 +357,4 @@ def _pivots(left: FloatArray, right: FloatArray) -> IntArray:
     """Return the rises through which a fit of two may pass, evenly from those that each moves."""
     both = np.flatnonzero((left > 0) & (right > 0))
     single = np.flatnonzero((left > 0) != (right > 0))
-    chosen = [
-        of_kind[np.unique(np.linspace(0, len(of_kind) - 1, _MOST_PIVOTS).round().astype(int))]
-        for of_kind in (both, single)
-        if len(of_kind)
-    ]
-    return np.unique(np.concatenate(chosen)) if chosen else np.zeros(0, dtype=np.int64)
+    return np.union1d(thinned(both, _MOST_PIVOTS), thinned(single, _MOST_PIVOTS))

@@ -36,6 +36,7 @@ from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.rows import FIXED_SIZE_KINDS, Grower, bytes_when_full
 from leakscope.analysis.run_context import RunContext
 from leakscope.model import gauge
+from leakscope.model.census import CensusRow
 from leakscope.model.registries import registry_of
 
 PINNED = "pinned_by_growth"
@@ -50,23 +51,15 @@ class Figure(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RowRule:
-    """A reason why a path that grows is no leak."""
+class GrowthRule:
+    """A reason why a path, or a term of private memory, that grows is no leak."""
 
     name: str
     reason: str
-    applies: Callable[[RunContext, Grower], Figure | None]
+    applies: Callable[..., Figure | None]
+    """Of a run and a path's grower; of a term of a run with all that grows by a name."""
     stops: bool = False
     """Whether growth is real and ends by itself: the report lists it as filling."""
-
-
-@dataclass(frozen=True)
-class TermRule:
-    """A reason why a term of private memory that grows is no leak."""
-
-    name: str
-    reason: str
-    applies: Callable[[RunContext, Term, Sequence[Grower]], Figure | None]
 
 
 def moved(case: RunContext, grower: Grower) -> Figure | None:
@@ -159,8 +152,9 @@ def rested_since(case: RunContext, grower: Grower) -> Figure | None:
     due = grower.per_boundary * float(case.track.work[end] - case.track.work[last])
     columns, y, _ = case.observations.series(grower.path, grower.device)
     worked = np.diff(case.track.work[case.table.at[columns]])
-    beyond = np.diff(y) - grower.per_boundary * worked
-    step, part = max(float(beyond.max(initial=0.0)), 0.0), unseen / float(np.ptp(x))
+    # By how much it rose at most beyond its line between two looks.
+    step = float((np.diff(y) - grower.per_boundary * worked).max(initial=0.0))
+    part = unseen / float(np.ptp(x))
     is_long = part > 1 - policy.MAIN_SHARE and due >= max(policy.GAUGE_NOISE_BYTES, step)
     is_much = part > policy.LITTLE_SHARE and due >= policy.NOTED_BYTES + 2 * step
     if not (is_long or is_much):
@@ -175,9 +169,8 @@ def rested_since(case: RunContext, grower: Grower) -> Figure | None:
         gained += max(0.0, float(shared[-1] - np.interp(seen, mapped, shared)))
     share = gained / due
     is_fall = gained < -max(policy.LITTLE_BYTES, policy.CONSIDERABLE_SHARE * due)
-    if is_fall or share >= policy.CONSIDERABLE_SHARE:
-        return None
-    return Figure(share, policy.CONSIDERABLE_SHARE)
+    is_rest = not is_fall and share < policy.CONSIDERABLE_SHARE
+    return Figure(share, policy.CONSIDERABLE_SHARE) if is_rest else None
 
 
 def as_many_items(case: RunContext, grower: Grower) -> Figure | None:
@@ -228,9 +221,7 @@ def declares_a_bound(case: RunContext, grower: Grower) -> Figure | None:
 def bound_of(case: RunContext, path: int, device: str, size: float) -> Figure | None:
     """Return what a container of some bytes comes to at the bound that it declares, if harmless."""
     row = case.table.latest[path]
-    registry = None if row.user else registry_of(row.path)
-    if row.capacity is None and registry is not None and registry.capacity:
-        row = msgspec.structs.replace(row, capacity=registry.capacity)
+    row = msgspec.structs.replace(row, capacity=capacity_of(row))
     full = bytes_when_full(row, size)
     if full is None or row.length is None:
         return None
@@ -240,6 +231,14 @@ def bound_of(case: RunContext, path: int, device: str, size: float) -> Figure | 
         return None
     limit = policy.CONSIDERABLE_SHARE * (case.limit_bytes or float("inf"))
     return Figure(full, limit) if full < limit else None
+
+
+def capacity_of(row: CensusRow) -> int | None:
+    """Return the bound that a container declares, or that is known of a library's registry."""
+    if row.capacity is not None or row.user:
+        return row.capacity
+    registry = registry_of(row.path)
+    return registry.capacity or None if registry is not None else None
 
 
 def _keeps_callers(table: RowTable, path: int, device: str, size: float) -> bool:
@@ -301,25 +300,25 @@ def nothing_pins_it(case: RunContext, term: Term, growers: Sequence[Grower]) -> 
     return Figure(trend.net_bytes, policy.ELSEWHERE_NOISE_BYTES) if trend.is_bounded else None
 
 
-MOVED = RowRule("moved", "another path lost what this one gained", moved)
+MOVED = GrowthRule("moved", "another path lost what this one gained", moved)
 ROW_RULES = (
-    RowRule("recreated", "it is rebuilt, and nothing of it is kept", recreated),
-    RowRule(
+    GrowthRule("recreated", "it is rebuilt, and nothing of it is kept", recreated),
+    GrowthRule(
         "follows_the_model", "gradients and states come to parameters", follows_the_model, True
     ),
-    RowRule("rested_since", "memory in use rested since it was seen last", rested_since),
-    RowRule("as_many_items", "it has as many items as before, of other sizes", as_many_items),
-    RowRule("another_object", "it is another, larger object each time", another_object),
-    RowRule("declares_a_bound", "it stops at a bound of its own", declares_a_bound, True),
+    GrowthRule("rested_since", "memory in use rested since it was seen last", rested_since),
+    GrowthRule("as_many_items", "it has as many items as before, of other sizes", as_many_items),
+    GrowthRule("another_object", "it is another, larger object each time", another_object),
+    GrowthRule("declares_a_bound", "it stops at a bound of its own", declares_a_bound, True),
 )
 TERM_RULES = (
-    TermRule("first_touch", "pages of what was allocated before are written", first_touch),
-    TermRule("nothing_pins_it", "what the C heap has in use doesn't grow", nothing_pins_it),
-    TermRule(PINNED, "it lies between the parts of what grows", pinned_by_growth),
+    GrowthRule("first_touch", "pages of what was allocated before are written", first_touch),
+    GrowthRule("nothing_pins_it", "what the C heap has in use doesn't grow", nothing_pins_it),
+    GrowthRule(PINNED, "it lies between the parts of what grows", pinned_by_growth),
 )
 
 
-def excludes(case: RunContext, rule: RowRule, grower: Grower) -> bool:
+def excludes(case: RunContext, rule: GrowthRule, grower: Grower) -> bool:
     """Return whether a rule says that what grows is no leak; the decision is recorded."""
     figure = rule.applies(case, grower)
     if figure is None:
@@ -351,14 +350,8 @@ def with_rules_applied(
     growers: Sequence[Grower],
     filling: Sequence[Grower],
 ) -> dict[str, Term]:
-    """Return terms of private memory with the first rule by which their growth is no leak.
-
-    Args:
-        case: The run.
-        terms: The terms, by kind.
-        growers: What grows by a name.
-        filling: What grows towards a bound.
-
+    """Return terms of private memory, by kind, with the first rule by which their growth is no
+    leak. ``growers`` grow by a name, ``filling`` towards a bound.
     """
     named = [*growers, *filling]
     judged = {kind: _with_rule(case, term, named) for kind, term in terms.items()}
@@ -475,13 +468,8 @@ def may_come_with_shapes(
     """Return whether growth of a term may come with new shapes of tensors alone.
 
     oneDNN compiles a kernel for each shape that it meets and caches it; larger batches need more at
-    once. Both end by themselves. A leak goes on between new shapes as well.
-
-    Args:
-        case: The run.
-        term: The term.
-        series: Its readings: units done, and bytes.
-
+    once. Both end by themselves. A leak goes on between new shapes as well. ``series`` has the
+    term's readings: units done, and bytes.
     """
     known, (x, y) = case.track.known(gauge.SHAPES), series
     # Between phases the function that holds the batches may have returned: readings there are used

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from leakscope.analysis.columns.series import HOST, RowTable
+from leakscope.analysis.columns.series import HOST, FloatArray, RowTable
 from leakscope.analysis.growth import policy
+from leakscope.analysis.growth.exclusions import capacity_of
 from leakscope.analysis.growth.rows import Grower
 from leakscope.analysis.growth.search import SearchResult
 from leakscope.analysis.run_context import RunContext
@@ -16,20 +17,15 @@ from leakscope.analysis.verdict.culprits import signature
 from leakscope.model import gauge
 from leakscope.model.census import CensusRow
 from leakscope.model.path_pattern import parse_steps
-from leakscope.model.registries import registry_of
 from leakscope.model.report import Cleared
 from leakscope.model.text import human_bytes, human_count
 from leakscope.model.trend import Reason, Trend, TrendVerdict
 
 MOST_CLEARED = 15
 _CLEARED_PARTS = {"parameters", "buffers", "gradients", "code"}
-_HOLDERS = {"list", "dict", "set", "deque", "tuple", "lru_cache", "queue", "compiled"} | {
-    "tensor",
-    "array",
-    "bytes",
-    "image",
-}
-_ENDED_REASONS = {Reason.STOPPED, Reason.SETTLED}
+_HOLDERS = frozenset(
+    {"list", "dict", "set", "deque", "tuple", "lru_cache", "queue", "compiled"}
+) | {*("tensor", "array", "bytes", "image")}
 _REASONS = {
     Reason.STEADY: "grows, by little",
     Reason.SLOWING: "grows, by little and ever less",
@@ -44,7 +40,6 @@ _REASONS = {
     Reason.SETTLING: "levels off",
     Reason.SCATTERED: "varies by more than it grows",
 }
-_UNDECIDED_PARTS = {"parameters", "buffers", "gradients", "optimizer_state", "code"}
 _UNDECIDED_REASONS = frozenset(
     {Reason.SHORT_RISE, Reason.SETTLING, Reason.SHORT_REST, Reason.SCATTERED}
 )
@@ -56,16 +51,13 @@ def find_cleared(
 ) -> list[Cleared]:
     """Return what was looked at and is fine, the largest first."""
     accused = {g.path for g in growth.growers} | {row.path for row in undecided}
-    kin = accused | {a for path in accused for a in case.table.ancestors(path)}
+    kin = accused.union(*map(case.table.ancestors, accused))
     found = [_filling(case, g) for g in growth.filling]
     done, unsettled = {g.path for g in growth.filling}, set(accused)
     blamed = tuple(case.table.paths[path] + step for path in accused for step in ".[⟨(")
     for path in _noteworthy(case.table):
-        if path in kin | done or accused.intersection(case.table.ancestors(path)):
-            continue
-        if case.table.paths[path].startswith(blamed):
-            continue
-        if done.intersection(case.table.ancestors(path)):
+        settled = not (accused | done).isdisjoint(case.table.ancestors(path))
+        if settled or path in kin | done or case.table.paths[path].startswith(blamed):
             continue
         done.add(path)
         trend = growth.trends.get(path)
@@ -104,39 +96,33 @@ def _noteworthy(table: RowTable) -> list[int]:
 
 def _filling(case: RunContext, g: Grower) -> Cleared:
     row = case.table.latest[g.path]
-    registry = None if row.user else registry_of(row.path)
-    capacity = row.capacity or (registry.capacity if registry is not None else None)
+    capacity = capacity_of(row)
     bound = f"{human_count(capacity)} entries at most" if capacity else "by the model's size"
     entry = _entry(case, g.path, row, f"filling: bounded, {bound}", "bounded")
     return msgspec.structs.replace(entry, is_filling=True)
 
 
 def _cleared(case: RunContext, path: int, trend: Trend | None) -> Cleared:
-    row = case.table.latest[path]
+    row, retained = case.table.latest[path], case.table.retained[HOST][path]
     if row.capacity is not None and (row.length or 0) >= row.capacity > 0:
-        since = _since(case, path, case.table.length[path])
-        return _entry(
-            case, path, row, f"bounded: {human_count(row.capacity)} entries{since}", "bounded"
-        )
+        since = _since(case, case.table.length[path])
+        reason = f"bounded: {human_count(row.capacity)} entries{since}"
+        return _entry(case, path, row, reason, "bounded")
     if trend is None:
         return _entry(case, path, row, "constant: as large at every boundary", "constant")
-    if trend.reason in _ENDED_REASONS:
-        since = _since(case, path, case.table.retained[HOST][path])
-        stopped = "stopped growing"
-        entries = f"{human_count(row.length)} entries" if row.length is not None else stopped
-        return _entry(case, path, row, f"bounded: {entries}{since}", "bounded")
+    if trend.reason in {Reason.STOPPED, Reason.SETTLED}:
+        entries = "stopped growing" if row.length is None else f"{human_count(row.length)} entries"
+        return _entry(case, path, row, f"bounded: {entries}{_since(case, retained)}", "bounded")
     kind = "constant" if trend.reason is Reason.UNCHANGED else "level"
     reason = "rose just before the end" if _began_late(trend) else _REASONS[trend.reason]
-    known = case.table.retained[HOST][path][np.isfinite(case.table.retained[HOST][path])]
+    known = retained[np.isfinite(retained)]
     only_rose = len(known) <= policy.FEW_READINGS and bool((np.diff(known) >= 0).all())
     if trend.reason is Reason.SCATTERED and only_rose:
         reason = f"rose, in {len(known)} looks: too few to tell"
     return _entry(case, path, row, reason, "open" if trend.is_open else kind)
 
 
-def _since(
-    case: RunContext, path: int, values: np.ndarray[tuple[int], np.dtype[np.float64]]
-) -> str:
+def _since(case: RunContext, values: FloatArray) -> str:
     """Return since when a path has been as large as it is, if more than a look or two tell it."""
     known = np.flatnonzero(np.isfinite(values))
     if not len(known):
@@ -192,15 +178,13 @@ def find_undecided(case: RunContext, growth: SearchResult) -> list[Undecided]:
     """Return paths that may leak, outermost, the largest first: what every census looks into."""
     table = case.table
     judged = {g.path for g in (*growth.growers, *growth.filling)} | growth.at_bound
-    kin = judged | {above for path in judged for above in table.ancestors(path)}
+    kin = judged.union(*map(table.ancestors, judged))
     found: dict[int, Undecided] = {}
     waiting = [path for path, trend in growth.trends.items() if may_leak(case, path, trend)]
     for path in sorted(waiting, key=lambda p: (len(table.ancestors(p)), p)):
-        above = table.ancestors(path)
-        if path in kin or not found.keys().isdisjoint(above) or not judged.isdisjoint(above):
-            continue
-        inner = _innermost(case, growth, path, waiting)
-        found[path] = _undecided(case, inner, growth.trends[inner])
+        if path not in kin and (found.keys() | judged).isdisjoint(table.ancestors(path)):
+            inner = _innermost(case, growth, path, waiting)
+            found[path] = _undecided(case, inner, growth.trends[inner])
     return sorted(found.values(), key=lambda each: -each.bytes)
 
 
@@ -251,7 +235,7 @@ def may_leak(case: RunContext, path: int, trend: Trend | None) -> bool:
         trend is None
         or trend.reason not in _UNDECIDED_REASONS
         or not case.table.is_reached(path)
-        or row.role in _UNDECIDED_PARTS
+        or row.role in _CLEARED_PARTS | {"optimizer_state"}
     ):
         return False
     _, highest = case.table.highest(path, HOST)
