@@ -32,6 +32,7 @@ from leakscope.analysis.findings.gauge_rules import find_pileups
 from leakscope.analysis.findings.out_of_memory import find_out_of_memory, snapshot_notes
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.search import search_growth, with_siblings_joined
+from leakscope.analysis.growth.shape import thinned
 from leakscope.analysis.holdings import find_retained, find_retained_of_others, secondary_recordings
 from leakscope.analysis.processes.children import (
     MAIN,
@@ -50,6 +51,7 @@ from leakscope.analysis.processes.ranks import (
     is_many,
     recording_of_rank,
 )
+from leakscope.analysis.processes.recordings import with_sources_of_main
 from leakscope.analysis.processes.workers import (
     conclude_workers,
     rank_with_worst_workers,
@@ -189,12 +191,14 @@ def _report(
     findings = [_with_event(finding, by_event, case.host_metric) for finding in findings]
     verdict, missing = verdict_of(case, growth, culprits, findings, undecided, filling, ledgers)
     work = find_work(run, case)
-    is_other = shortage is not None and verdict is not RunVerdict.LEAK
-    verdict = RunVerdict.OUT_OF_MEMORY if is_other else verdict
+    if shortage is not None and verdict is not RunVerdict.LEAK:
+        verdict = RunVerdict.OUT_OF_MEMORY
     cleared = find_cleared(case, growth, undecided)
     earlier = earlier_growth(case, cleared)
+    # Of warnings that room grew less the last.
     last = next((n for n in reversed(case.recording.notes) if n.slug == LOW), None)
     shown = [n for n in case.recording.notes if n.slug != LOW or n is last]
+    notes = [n.message[:LONGEST_MESSAGE] for n in shown]
     return Report(
         verdict=verdict,
         headline=headline(verdict, culprits, findings, missing, work, shortage, earlier=earlier),
@@ -222,10 +226,7 @@ def _report(
         workers=workers.rows,
         compiled_code=find_compiled_code(case),
         timeline=find_timeline(case),
-        notes=[
-            *ranks.notes,
-            *([n.message[:LONGEST_MESSAGE] for n in shown] + snapshot_notes(case.recording)),
-        ],
+        notes=[*ranks.notes, *notes, *snapshot_notes(case.recording)],
         missing=missing,
         out_of_memory=shortage,
         cures=cures,
@@ -247,15 +248,14 @@ def _per_event(case: RunContext, metric: str) -> EventGrowth | None:
     """Return what memory grows with, by what is kept of it in its tail."""
     is_host = metric == case.host_metric
     values = case.private if is_host else case.track.gauge(metric)
-    read = case.working[np.isfinite(values[case.working])]
+    read = case.at_work(values)
     if not len(read):
         return None
     trend = case.pool if is_host else case.gauge_trend(metric)
     at = read[case.work_done[read] >= trend.tail_from]
     if trend.is_bounded or len(at) < policy.FEWEST_GROWING:
         return None
-    if len(at) > MOST_READINGS:
-        at = at[np.unique(np.linspace(0, len(at) - 1, MOST_READINGS).round().astype(int))]
+    at = thinned(at, MOST_READINGS)
     kept = np.minimum.accumulate(values[at][::-1])[::-1]
     unit, noise = case.unit.name, policy.GAUGE_NOISE_BYTES
     return growth_per_event(case, at, case.work_done[at], kept, unit=unit, noise=noise)
@@ -291,10 +291,7 @@ def _read(run: Run, rank: int, read: ReadRank | None) -> Recording | None:
     """Return the recording of a rank with what the first process knows of the program's source."""
     here = recording_of_rank(run, rank)
     recording = here or (read(rank) if read is not None else None)
-    if recording is not None:
-        recording.sources = run.main.sources | recording.sources
-        recording.titles = run.main.titles | recording.titles
-    return recording
+    return None if recording is None else with_sources_of_main(run, recording)
 
 
 def _main(run: Run) -> Recording:

@@ -5,11 +5,11 @@ Their origins (where a culprit was defined, fed and filled) come from source and
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import msgspec
 import numpy as np
@@ -58,6 +58,7 @@ from leakscope.analysis.verdict.wording import (
     pinned_bytes,
     recompiled,
     sentence,
+    short_hash,
     with_other_holders,
 )
 from leakscope.model import gauge
@@ -105,12 +106,8 @@ def find_culprits(
 ) -> list[Culprit]:
     """Return the culprits behind these growers, the worst first.
 
-    Args:
-        case: The run.
-        growers: What grows by a name.
-        native: By path, what libraries allocate for its items: a part of what the culprit costs.
-        slack: The term of free memory in the C heap, if it was judged.
-
+    ``native`` has by path what libraries allocate for its items: a part of what the culprit costs;
+    ``slack`` is the term of free memory in the C heap, if it was judged.
     """
     contents = native or {}
     kept = {path: each.trend for path, each in contents.items()}
@@ -119,14 +116,9 @@ def find_culprits(
     judged = [*_judge_across(case, growers, pinned), *_judge_within(case, growers)]
     judged.sort(key=lambda j: (SEVERITY_ORDER[j.severity], *_sort_key(case, j.grower, growers)))
     serious = [j for j in judged if j.severity is not Severity.NOTE]
-    minor = [j for j in judged if j.severity is Severity.NOTE]
-    notes = [j for j in minor if not _is_ordinary(j) and not _is_bookkeeping(case, j.grower)][
-        :MOST_NOTES
-    ]
-    return [
-        _culprit(case, j, rank, contents.get(j.grower.path))
-        for rank, j in enumerate([*serious, *notes], 1)
-    ]
+    notes = (j for j in judged if j.severity is Severity.NOTE and not _is_ordinary(case, j))
+    shown = [*serious, *islice(notes, MOST_NOTES)]
+    return [_culprit(case, j, rank, contents.get(j.grower.path)) for rank, j in enumerate(shown, 1)]
 
 
 def until_their_bounds(
@@ -148,19 +140,11 @@ def until_their_bounds(
     return [msgspec.structs.replace(c, rank=rank) for rank, c in enumerate(found, 1)], filling
 
 
-_OF_TASKS = frozenset(
-    {"_asyncio.Task", "_asyncio.Future", "asyncio.events.TimerHandle", "coroutine"}
-)
-_OF_THREADS = frozenset(
-    {
-        "threading.Thread",
-        "threading.Event",
-        "queue.Queue",
-        "_thread.lock",
-        "concurrent.futures.thread.ThreadPoolExecutor",
-    }
-)
-_KEEPING = {WaitKind.TASK: _OF_TASKS, WaitKind.THREAD: _OF_THREADS}
+_KEEPING = {
+    WaitKind.TASK: {"_asyncio.Task", "_asyncio.Future", "asyncio.events.TimerHandle", "coroutine"},
+    WaitKind.THREAD: {"threading.Thread", "threading.Event", "queue.Queue", "_thread.lock"}
+    | {"concurrent.futures.thread.ThreadPoolExecutor"},
+}
 
 
 def with_pileups(
@@ -185,19 +169,17 @@ def with_pileups(
 def _piled_up(culprit: Culprit, others: list[Culprit], pileup: Pileup) -> Culprit:
     """Return a culprit with those of the others that keep the same tasks or threads."""
     every = [culprit, *others]
-    rate = sum(c.bytes_per_unit for c in every)
     text = f"{pileup.sentence} {culprit.sentence}"
     if others:
         text += f" {listed([c.name for c in others])} {'grow' if others[1:] else 'grows'} with it."
-    started = pileup.summary.started_at
     return msgspec.structs.replace(
         culprit,
-        bytes_per_unit=rate,
+        bytes_per_unit=sum(c.bytes_per_unit for c in every),
         interval=tuple(sum(c.interval[end] for c in every) for end in (0, 1)),
         share=min(sum(c.share for c in every), 1.0),
         total_bytes=sum(c.total_bytes for c in every),
         gained_bytes=sum(c.gained_bytes for c in every),
-        fed_at=list(dict.fromkeys([*started, *culprit.fed_at]))[:MOST_LINES],
+        fed_at=list(dict.fromkeys([*pileup.summary.started_at, *culprit.fed_at]))[:MOST_LINES],
         remedy=pileup.remedy,
         known=None,
         sentence=text,
@@ -227,15 +209,13 @@ def _keeps(case: RunContext, culprit: Culprit, pileup: Pileup) -> bool:
     return summary.count_per_unit / most <= pace <= summary.count_per_unit * most
 
 
-def _is_ordinary(judged: Judged) -> bool:
-    """Return whether it is little that is gathered in a phase and released: loops do that."""
-    returned = judged.grower.growth == "within" and judged.grower.falls_back
-    return returned and judged.peak_bytes < policy.LITTLE_BYTES
-
-
-def _is_bookkeeping(case: RunContext, g: Grower) -> bool:
-    """Return whether a library gathers it, by no statement of the user's: little, or a while."""
-    row = case.table.latest[g.path]
+def _is_ordinary(case: RunContext, judged: Judged) -> bool:
+    """Return whether it is little that is gathered in a phase and released, as loops do; or a
+    library gathers it, by no statement of the user's: little, or a while.
+    """
+    g, row = judged.grower, case.table.latest[judged.grower.path]
+    if g.growth == "within" and g.falls_back and judged.peak_bytes < policy.LITTLE_BYTES:
+        return True
     if g.growth == "within" and not row.user:
         return True
     if g.gained >= policy.GAUGE_NOISE_BYTES:
@@ -346,9 +326,8 @@ _COUNTED = frozenset({"step", "epoch", "validation"})
 def _judge_within(case: RunContext, growers: list[Grower]) -> list[Judged]:
     within = [g for g in growers if g.growth == "within"]
     lengths = {phase: passage_length(case.track, phase) for phase in {g.phase for g in within}}
-    unseen = [
-        (max(lengths[g.phase] - float(g.x[-1]), 0.0) * g.trend.bytes_per_unit) for g in within
-    ]
+    # What a container that climbs gains from the last look to the end of a passage.
+    unseen = [max(lengths[g.phase] - float(g.x[-1]), 0.0) * g.trend.bytes_per_unit for g in within]
     heights = [_height(case, g, more) for g, more in zip(within, unseen, strict=True)]
     judged = []
     for g, more, height in zip(within, unseen, heights, strict=True):
@@ -382,7 +361,8 @@ def _culprit(
     column, total = table.highest(grower.path, grower.device)
     row = table.row_at(grower.path, column)
     holders = [table.latest[a].name for a in table.ancestors(grower.path)]
-    others, freed = _other_holders(table, row), _freed(row, grower.device)
+    others = _other_holders(table, row)
+    freed = own_bytes(row, grower.device) if row.exclusive_bytes is None else row.exclusive_bytes
     found = case.known_of(row, grower.path, growth=grower.growth, device=grower.device)
     known = found.known if found else None
     origins = find_origins(case.sources, table, grower, row, known, sampled=case.sampled_growth)
@@ -397,11 +377,18 @@ def _culprit(
     # Memory runs out by all that grows: by one with little part in it next to nothing does.
     is_minor = rank > 1 and judged.share < policy.LITTLE_SHARE
     is_over = is_minor or shortage_at_the_end(case.run, case.recording)
-    ahead = None if is_over else judged.forecast
     shown = _as_shown(case, grower, by_event)
+    ahead = None if is_over else judged.forecast
+    if ahead is not None and shown is not grower:
+        ahead = _forecast_as_shown(ahead, shown, grower)
     chart, chart_unit = _chart(case, shown)
     text = sentence(row, shown, judged.share, total, judged.peak_bytes, pinned)
-    text += _of_native(native) + _about_compiled(case, row)
+    if native is not None:
+        text += (
+            f" {human_bytes(native.gained_bytes)} of this is native memory that its items keep: "
+            f"{native.name} allocates it at {native.location} (a sampled estimate)."
+        )
+    text += _about_compiled(case, row)
     if by_event is not None and by_event.text:
         text += f" {by_event.text}"
     return Culprit(
@@ -440,18 +427,9 @@ def _culprit(
         graph_nodes=row.graph_nodes,
         graph_bytes=pinned,
         sentence=text,
-        native=None
-        if native is None
-        else NativeContents(
-            library=native.library,
-            function=native.function,
-            allocated_at=native.location,
-            gained_bytes=round(native.gained_bytes),
-        ),
+        native=_native_contents(native) if native is not None else None,
         trend=grower.trend.verdict.value,
-        forecast=ahead
-        if ahead is None or shown is grower
-        else _forecast_as_shown(ahead, shown, grower),
+        forecast=ahead,
         falsifier=falsifier(row, shown, holders),
         excerpts=origins.excerpts,
         chart=chart,
@@ -531,13 +509,12 @@ def _about_compiled(case: RunContext, row: CensusRow) -> str:
     return "".join(f" {text}" for text in (bound_of(case, entry), describe_bytes(entry)) if text)
 
 
-def _of_native(native: NativeGrowth | None) -> str:
-    """Return what of a culprit is in no Python object, as a further sentence."""
-    if native is None:
-        return ""
-    return (
-        f" {human_bytes(native.gained_bytes)} of this is native memory that its items keep: "
-        f"{native.name} allocates it at {native.location} (a sampled estimate)."
+def _native_contents(native: NativeGrowth) -> NativeContents:
+    return NativeContents(
+        library=native.library,
+        function=native.function,
+        allocated_at=native.location,
+        gained_bytes=round(native.gained_bytes),
     )
 
 
@@ -569,16 +546,8 @@ def _per_event_within(case: RunContext, g: Grower) -> EventGrowth | None:
 def growth_per_event(
     case: RunContext, at: IntArray, done: FloatArray, kept: FloatArray, *, unit: str, noise: float
 ) -> EventGrowth | None:
-    """Return what something grows with, of all that was counted.
-
-    Args:
-        case: The run.
-        at: The measurements at which it was read.
-        done: Units of work done there.
-        kept: What was kept there.
-        unit: The unit of work.
-        noise: Changes up to so many bytes mean nothing.
-
+    """Return what something grows with, of all that was counted, by what was ``kept`` at some
+    measurements and the units of work ``done`` there.
     """
     fit = fit_events(kept, counters_at(case.track, unit, done, at), noise)
     return None if fit is None else _event_growth(case, fit, unit)
@@ -617,18 +586,13 @@ def _other_holders(table: RowTable, row: CensusRow) -> list[str]:
 
     Small objects in common, such as numbers, make nobody a holder of what is large.
     """
-    if _shared(row) < policy.LITTLE_SHARE * (_shared(row) + _own_bytes_of(row)):
+    own, shared = row.exclusive_bytes, _shared(row)
+    own = row.host_bytes + sum(row.device_bytes.values()) if own is None else own
+    if shared < policy.LITTLE_SHARE * (shared + own):
         return []
     names = {latest.path: latest.name for latest in table.latest}
     together = [names[path] for path in row.shared_with if path in names]
     return list(dict.fromkeys([*row.also_held_by, *together]))
-
-
-def _own_bytes_of(row: CensusRow) -> int:
-    """Return what a container alone keeps alive, on all devices."""
-    if row.exclusive_bytes is not None:
-        return row.exclusive_bytes
-    return row.host_bytes + sum(row.device_bytes.values())
 
 
 def _shared(row: CensusRow) -> int:
@@ -639,18 +603,11 @@ def _shared(row: CensusRow) -> int:
     return sum(row.shared_bytes.values())
 
 
-def _freed(row: CensusRow, device: str) -> int:
-    """Return what emptying a container alone would free."""
-    if row.exclusive_bytes is not None:
-        return row.exclusive_bytes
-    return own_bytes(row, device)
-
-
 def signature(row: CensusRow) -> str:
     """Return what identifies a culprit between runs: root, folded path and type, no line."""
     folded = re.sub(r"\[\d+\]", "[*]", row.path)
     text = f"{row.root.value}\n{folded}\n{row.type}"
-    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:12]
+    return short_hash(text)
 
 
 def _chart(case: RunContext, grower: Grower) -> tuple[list[Point], str]:

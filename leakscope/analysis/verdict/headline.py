@@ -91,14 +91,18 @@ def verdict_of(
     grades = [c.severity for c in culprits] + [f.severity for f in findings if _is_growth(f)]
     if any(grade is not Severity.NOTE for grade in grades):
         return RunVerdict.LEAK, []
-    missing = (
-        [n.message for n in case.recording.notes if n.slug == UNRECORDED_CHILDREN]
-        or _too_little(case)
-        or _not_full(filling)
-    )
-    missing = missing or [_open_row(case, row) for row in undecided[:1]]
-    missing = missing or _unsettled(case, growth) or _missing_evidence(findings) or _children(case)
-    missing = missing or _unaccounted(case, growth, ledgers or [])
+    missing = [n.message for n in case.recording.notes if n.slug == UNRECORDED_CHILDREN]
+    missing = missing or _too_little(case)
+    if not missing:
+        left = (
+            _not_full(filling)
+            or "".join(_open_row(case, row) for row in undecided[:1])
+            or _unsettled(case, growth)
+            or _missing_evidence(findings)
+            or _children(case)
+            or _unaccounted(case, growth, ledgers or [])
+        )
+        missing = [left] if left else []
     return (RunVerdict.INCONCLUSIVE if missing else RunVerdict.CLEAN), missing
 
 
@@ -108,7 +112,7 @@ def _too_little(case: RunContext) -> list[str]:
         return _too_few_readings(case) or _open_tree(case)
     if not len(track):
         return ["Nothing was recorded: did the program train at all?"]
-    kinds = {boundary.kind for boundary in case.track.boundaries}
+    kinds = {boundary.kind for boundary in track.boundaries}
     is_whole = not (case.recording.damage or case.recording.errors)
     if is_whole and kinds <= {BoundaryKind.RUN_BEGIN, BoundaryKind.RUN_END}:
         return _no_training(how_all_ended(case.run, case.recording))
@@ -133,13 +137,11 @@ def _too_little(case: RunContext) -> list[str]:
     if not track.is_timed and track.step[-1] < LOOP_STEPS:
         return [f"The run was too short to tell anything: profile at least {LOOP_STEPS} steps."]
     pause = max(census.pause_s for census in case.table.censuses)
-    few = (
-        f"The heap was read only {plural(looks, 'time')}, because each reading takes {pause:.1f} s"
-    )
+    few = f"The heap was read only {plural(looks, 'time')}, because each reading takes"
     largest = _grown_most(case) or _largest(case)
-    few += f"; {largest}" if largest else ""
-    allowed = max(1000, math.ceil(2 * pause) * 1000)
-    return [f"{few}: profile longer, or allow longer pauses (--max-pause {allowed})."]
+    so_far = f"; {largest}" if largest else ""
+    longer = f"allow longer pauses (--max-pause {max(1000, math.ceil(2 * pause) * 1000)})"
+    return [f"{few} {pause:.1f} s{so_far}: profile longer, or {longer}."]
 
 
 def _grown_most(case: RunContext) -> str:
@@ -184,13 +186,13 @@ def _unread_steps(case: RunContext) -> str:
     )
 
 
-def _not_full(filling: Sequence[Culprit]) -> list[str]:
+def _not_full(filling: Sequence[Culprit]) -> str:
     """Return what is missing where something grew towards a bound in the source."""
-    return [
+    return "".join(
         f"{clipped(c.name, LONGEST_NAME)} grew by {human_bytes(c.gained_bytes)} towards its bound, "
         f"{c.remedy.bound}, and may not have reached it: profile until it stays as it is."
         for c in filling[:1]
-    ]
+    )
 
 
 def _open_row(case: RunContext, row: Undecided) -> str:
@@ -254,14 +256,12 @@ def _open_tree(case: RunContext) -> list[str]:
     trend = tree_trend(case)
     if trend.is_bounded or trend.net_bytes < policy.HARMLESS_BYTES:
         return []
-    text = (
-        f"Memory grew by {human_bytes(trend.net_bytes)}, too short a time to tell a leak from a "
-        "warm-up: watch it for longer, or record it (leakscope run, leakscope attach)."
-    )
-    return [text]
+    grew = f"Memory grew by {human_bytes(trend.net_bytes)}, too short a time"
+    longer = "watch it for longer, or record it (leakscope run, leakscope attach)"
+    return [f"{grew} to tell a leak from a warm-up: {longer}."]
 
 
-def _unsettled(case: RunContext, growth: SearchResult) -> list[str]:
+def _unsettled(case: RunContext, growth: SearchResult) -> str:
     """Return what is missing when a short run grew much and nothing says why."""
     for term in growth.terms.values():
         # What many names hold has no finding: it is no leak without a name.
@@ -269,20 +269,17 @@ def _unsettled(case: RunContext, growth: SearchResult) -> list[str]:
             continue
         left = term.trend.net_bytes
         if term.kind == "garbage" and (following := next_collection(case)) is not None:
-            return [_until_collected(case, left, following)]
-        if term.kind == "named":
-            largest = most_of_named(case, growth, left)
-            if largest is not None:
-                return [_open_row(case, largest)]
-        text = (
+            return _until_collected(case, left, following)
+        if term.kind == "named" and (largest := most_of_named(case, growth, left)) is not None:
+            return _open_row(case, largest)
+        return (
             f"Memory grew by {human_bytes(left)} that {_PHRASES_OF_TERMS[term.kind]}, too short a "
             f"time to tell a leak from a warm-up: {_further(case, term.trend.more_work)}."
         )
-        return [text]
     return _little_without_name(case, growth)
 
 
-def _little_without_name(case: RunContext, growth: SearchResult) -> list[str]:
+def _little_without_name(case: RunContext, growth: SearchResult) -> str:
     """Return what is missing where little grows without a name, object by object.
 
     What is steady goes on. A leak of small objects costs many times their size, for each keeps the
@@ -290,9 +287,9 @@ def _little_without_name(case: RunContext, growth: SearchResult) -> list[str]:
     """
     unnamed, slack = growth.terms.get("elsewhere"), growth.terms.get("slack")
     if unnamed is None or not unnamed.trend.is_growing or unnamed.excluded_by:
-        return []
+        return ""
     if has_stopped_by_the_end(case, unnamed):
-        return []
+        return ""
     kept = (
         f"libraries or native code keep {human_bytes(unnamed.trend.bytes_per_unit)} of new objects "
         f"per {case.unit.name}"
@@ -301,24 +298,22 @@ def _little_without_name(case: RunContext, growth: SearchResult) -> list[str]:
     if slack is not None and is_between and not case.pool.is_bounded:
         cost = unnamed.trend.net_bytes + slack.trend.net_bytes
         between = f"{kept}, and free memory lies between them"
-        return [
-            f"Memory grew by {human_bytes(cost)}: {between}: {_further(case, case.pool.more_work)}."
-        ]
-    text = (
+        further = _further(case, case.pool.more_work)
+        return f"Memory grew by {human_bytes(cost)}: {between}: {further}."
+    return (
         f"{kept[0].upper()}{kept[1:]}, {human_bytes(unnamed.trend.net_bytes)} in all, too little "
         "to tell a leak from a cache: profile ten times as long."
     )
-    return [text]
 
 
-def _unaccounted(case: RunContext, growth: SearchResult, ledgers: list[Ledger]) -> list[str]:
+def _unaccounted(case: RunContext, growth: SearchResult, ledgers: list[Ledger]) -> str:
     """Return what is missing where most of what memory grew by is in nothing that has a name.
 
     It may rise and fall too unevenly for the growth model: nobody has seen it end.
     """
     host, term = host_ledger(ledgers), growth.terms.get("unexplained")
     if host is None or term is None or case.is_watched or case.pool.is_bounded:
-        return []
+        return ""
     grown = float(host.total_bytes)
     left = min(unexplained_bytes(ledgers), grown)
     if left < max(policy.NOTED_BYTES, policy.MOST_SHARE * grown):
@@ -329,28 +324,25 @@ def _unaccounted(case: RunContext, growth: SearchResult, ledgers: list[Ledger]) 
         )
         is_little = left < max(policy.NOTEWORTHY_BYTES, policy.MOST_SHARE * grown)
         if term.trend.is_bounded or is_little:
-            return []
+            return ""
         left = min(left, grown)
     _, private = case.pool_series()
     scatter = float(np.median(np.abs(np.diff(private)))) if len(private) > 1 else 0.0
     if left < policy.SAMPLED_DEVIATIONS * scatter:
-        return []
+        return ""
     trend = msgspec.structs.replace(term.trend, net_bytes=left)
     if first_touch(case, replace(term, trend=trend), growth.growers):
-        return []
+        return ""
     handed_out = (gauge.MALLOC_IN_USE, gauge.MAPPED_ANONYMOUS, gauge.MAPPED_ARENAS)
     gains = [case.gauge_gain(name) for name in handed_out]
-    if (
-        None not in gains
-        and sum(max(gain or 0.0, 0.0) for gain in gains) < policy.MOST_SHARE * left
-    ):
-        return []  # it is free in the C heap, whatever the moment at which that was read
-    text = (
+    gained = sum(max(gain or 0.0, 0.0) for gain in gains)
+    if None not in gains and gained < policy.MOST_SHARE * left:
+        return ""  # it is free in the C heap, whatever the moment at which that was read
+    return (
         f"Memory grew by {human_bytes(grown)}, too unevenly to tell a leak from what "
         f"rises and falls, and {human_bytes(left)} of it has no name: "
         f"{_further(case, case.pool.more_work)}."
     )
-    return [text]
 
 
 def _until_collected(case: RunContext, left: float, following: NextCollection) -> str:
@@ -364,7 +356,7 @@ def _until_collected(case: RunContext, left: float, following: NextCollection) -
     )
 
 
-def _children(case: RunContext) -> list[str]:
+def _children(case: RunContext) -> str:
     """Return what is missing where nobody can tell whether child processes grow, though they did.
 
     What workers and children gain that record themselves is left to their own recordings, unless
@@ -372,24 +364,23 @@ def _children(case: RunContext) -> list[str]:
     """
     has_recorded = any(not recording.header.is_primary for recording in case.run.recordings)
     if has_recorded and (not _become_more(case) or explain_children(case)):
-        return []
+        return ""
     done, sizes = case.children_series()
     trend = case.trend_of(done, sizes, policy.HARMLESS_BYTES)
     if not len(sizes) or trend.reason is Reason.RELEASED:
-        return []
+        return ""
     work = case.work_done[case.working]
     is_read_to_the_end = done[-1] - done[0] >= policy.MAIN_SHARE * (work[-1] - work[0])
     gained = min(_gained_by_as_many(case), trend.net_bytes + trend.gained_before)
     # What grows steadily up to where it was read last is no import of a child's.
     least = policy.NOTEWORTHY_BYTES if trend.is_growing else policy.LARGE_BYTES
     if (trend.is_bounded and is_read_to_the_end) or gained < least:
-        return []
-    text = (
+        return ""
+    return (
         f"Child processes held up to {human_bytes(float(sizes.max()))}, {human_bytes(gained)} more "
         f"than at first, too short a time to tell a leak from a warm-up: "
         f"{_further(case, trend.more_work)}."
     )
-    return [text]
 
 
 def _gained_by_as_many(case: RunContext) -> float:
@@ -410,17 +401,16 @@ def _become_more(case: RunContext) -> bool:
     return rises and not counted.is_bounded
 
 
-def _missing_evidence(findings: list[Finding]) -> list[str]:
+def _missing_evidence(findings: list[Finding]) -> str:
     """Return what is missing when growth may as well be a library's cache by shape."""
     found = next((f for f in findings if f.title == LEAK_OR_SHAPES_TITLE), None)
     if found is None:
-        return []
-    text = (
+        return ""
+    return (
         f"Memory grew by {human_bytes(found.total_bytes)} without a name while new shapes of "
         "tensors were met all along, for each of which libraries keep something: run it again with "
         "ONEDNN_PRIMITIVE_CACHE_CAPACITY=1 and batches of one shape; what grows then is a leak."
     )
-    return [text]
 
 
 def headline(
@@ -439,13 +429,11 @@ def headline(
     ``processes`` is of how many it is, where children recorded themselves; ``earlier`` is what
     memory gained before it came to rest.
     """
-    if ended is not None:
-        leaks = verdict is RunVerdict.LEAK
-        if leaks:
-            return f"{_where_it_ended(ended)} {_accusation(culprits, findings)}"
-        return f"{ended.sentence} {_blame(ended)}"
     if verdict is RunVerdict.LEAK:
-        return _accusation(culprits, findings)
+        accusation = _accusation(culprits, findings)
+        return accusation if ended is None else f"{_where_it_ended(ended)} {accusation}"
+    if ended is not None:
+        return f"{ended.sentence} {_blame(ended)}"
     did = _did(work)
     if processes > 1 and verdict is RunVerdict.CLEAN:
         costs = _costs(findings, is_clean=True)
@@ -468,13 +456,10 @@ def earlier_growth(case: RunContext, cleared: list[Cleared]) -> str:
         return ""
     step = max(policy.GAUGE_NOISE_BYTES, policy.STEP_SHARE * grown)
     rests_from = float(done[np.argmax(kept >= level - step)])
-    filled = [
-        each
-        for each in cleared
-        if each.kind == "bounded" and each.total_bytes >= policy.MOST_SHARE * grown
-    ]
-    most = max(filled, key=lambda each: each.total_bytes, default=None)
-    which = f", most of it {clipped(most.name, LONGEST_NAME)}" if most else ""
+    bounded = [each for each in cleared if each.kind == "bounded"]
+    most = max(bounded, key=lambda each: each.total_bytes, default=None)
+    is_most = most is not None and most.total_bytes >= policy.MOST_SHARE * grown
+    which = f", most of it {clipped(most.name, LONGEST_NAME)}" if most and is_most else ""
     until = f"{case.unit.name} {human_count(math.ceil(rests_from))}"
     if case.unit.name == "minute" and rests_from < 1:
         until = f"second {math.ceil(60 * rests_from)}"
@@ -483,12 +468,10 @@ def earlier_growth(case: RunContext, cleared: list[Cleared]) -> str:
 
 def _costs(findings: list[Finding], *, is_clean: bool) -> str:
     """Return what takes much memory without being a leak."""
-    costly = [
-        f for f in findings if f.kind in _COSTLY_KINDS and f.total_bytes >= policy.COSTLY_BYTES
-    ]
-    if not costly:
+    costly = [f for f in findings if f.kind in _COSTLY_KINDS]
+    most = max(costly, key=lambda f: f.total_bytes, default=None)
+    if most is None or most.total_bytes < policy.COSTLY_BYTES:
         return ""
-    most = max(costly, key=lambda f: f.total_bytes)
     introduction = "No leak, but large" if is_clean else "Large as well"
     return f" {introduction}: {_inner(most.title)} ({human_bytes(most.total_bytes)})."
 
@@ -601,28 +584,26 @@ def _describe(culprit: Culprit) -> str:
     if not place and culprit.allocated_at:
         place = f" (allocated at {culprit.allocated_at[0]})"
     rate = _rate_of(culprit) + _in_processes(culprit)
-    rate += "" if culprit.workers else (f" in {culprit.in_ranks}" if culprit.in_ranks else "")
+    if culprit.in_ranks and not culprit.workers:
+        rate += f" in {culprit.in_ranks}"
     if culprit.growth == "within":
         climb = f"{name} climbs by {rate}{place} to {human_bytes(culprit.total_bytes)}"
         if not culprit.falls_back:
             return f"Memory grows through {culprit.phase}: {climb}, and nothing shows it freed."
         return f"Memory peaks in {culprit.phase}: {climb} and is freed only when it ends."
+    is_near = culprit.severity is Severity.CRITICAL and culprit.forecast
+    ends = f"; {culprit.forecast.text}" if is_near and culprit.forecast else ""
     if culprit.piled_up is not None:
-        return _describe_piled_up(culprit, culprit.piled_up, name, rate)
-    ends = f"; {culprit.forecast.text}" if _is_near(culprit) and culprit.forecast else ""
+        return _describe_piled_up(culprit.piled_up, f"{name} keeps them and grows by {rate}{ends}")
     return f"Memory leaks: {name} grows by {rate}{_in_workers(culprit)}{place}{ends}."
 
 
-def _describe_piled_up(culprit: Culprit, piled_up: PiledUp, name: str, rate: str) -> str:
-    ends = f"; {culprit.forecast.text}" if _is_near(culprit) and culprit.forecast else ""
+def _describe_piled_up(piled_up: PiledUp, who_keeps: str) -> str:
     started = f", started at {piled_up.started_at[0]}" if piled_up.started_at else ""
     ever = " for ever" if piled_up.is_lost else ""
     waits = f" at {piled_up.waits_at[0]}" if piled_up.waits_at else ""
-    return (
-        f"Memory leaks: {plural(piled_up.count, piled_up.kind)} of {piled_up.name} wait{ever}"
-        f"{waits}"
-        f"{started}; {name} keeps them and grows by {rate}{ends}."
-    )
+    who = f"{plural(piled_up.count, piled_up.kind)} of {piled_up.name}"
+    return f"Memory leaks: {who} wait{ever}{waits}{started}; {who_keeps}."
 
 
 def _rate_of(culprit: Culprit) -> str:
@@ -630,9 +611,7 @@ def _rate_of(culprit: Culprit) -> str:
     rate, by_event = f"{human_bytes(culprit.bytes_per_unit)} per {culprit.unit}", culprit.per_event
     if by_event is None or not by_event.is_by_event:
         return rate
-    events = " and ".join(
-        per_event(event_rate) for event_rate in by_event.rates if not event_rate.is_work
-    )
+    events = " and ".join(per_event(each) for each in by_event.rates if not each.is_work)
     return events if by_event.says_it_all else f"{events}, on average {rate}"
 
 
@@ -651,20 +630,7 @@ def _in_processes(culprit: Culprit) -> str:
     return f" in {culprit.process}" if culprit.process and culprit.process != MAIN else ""
 
 
-def _is_near(culprit: Culprit) -> bool:
-    return culprit.severity is Severity.CRITICAL
-
-
 def _did(work: Work) -> str:
-    parts = [
-        plural(count, noun)
-        for count, noun in (
-            (work.epochs, "epoch"),
-            (work.steps, "step"),
-            (work.validations, "validation"),
-        )
-        if count
-    ]
-    if not parts:
-        return f"{work.duration_s:.1f} s"
-    return listed(parts)
+    counts = {"epoch": work.epochs, "step": work.steps, "validation": work.validations}
+    parts = [plural(count, noun) for noun, count in counts.items() if count]
+    return listed(parts) if parts else f"{work.duration_s:.1f} s"

@@ -7,7 +7,10 @@ Where what would show a kind was never read, the answer is that, and not that it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Collection
+
+import msgspec
 
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.exclusions import PINNED
@@ -15,6 +18,7 @@ from leakscope.analysis.processes.children import MAIN
 from leakscope.model import gauge
 from leakscope.model.report import (
     Answer,
+    Cleared,
     Culprit,
     Finding,
     KindAnswer,
@@ -36,12 +40,11 @@ def find_kinds(report: Report) -> list[KindAnswer]:
 
 
 def _leak(report: Report) -> KindAnswer:
-    kind = KindOfGrowth.LEAK
     if report.verdict is RunVerdict.LEAK:
         return _accused(report)
-    if report.verdict is RunVerdict.INCONCLUSIVE or report.missing:
-        return KindAnswer(kind=kind, answer=Answer.UNDECIDED)
-    return KindAnswer(kind=kind, answer=Answer.NO)
+    is_open = report.verdict is RunVerdict.INCONCLUSIVE or report.missing
+    answer = Answer.UNDECIDED if is_open else Answer.NO
+    return KindAnswer(kind=KindOfGrowth.LEAK, answer=answer)
 
 
 def _accused(report: Report) -> KindAnswer:
@@ -60,26 +63,25 @@ def _accused(report: Report) -> KindAnswer:
     accused: list[Culprit | Finding] = [*culprits, *findings]
     first = accused[0]
     size = first.gained_bytes if isinstance(first, Culprit) else first.total_bytes
-    return _yes(
-        KindOfGrowth.LEAK,
-        size or None,
-        ShownIn.CULPRITS if isinstance(first, Culprit) else ShownIn.FINDINGS,
-        first,
-    )
+    section = ShownIn.CULPRITS if isinstance(first, Culprit) else ShownIn.FINDINGS
+    return _yes(KindOfGrowth.LEAK, size or None, section, first)
 
 
 def _cache(report: Report) -> KindAnswer:
     bounded = [c for c in report.cleared if c.kind == "bounded"]
     if bounded:
-        largest = max(bounded, key=lambda c: c.total_bytes)
-        return KindAnswer(
-            kind=KindOfGrowth.CACHE,
-            answer=Answer.YES,
-            bytes=sum(c.total_bytes for c in bounded),
-            section=ShownIn.CLEARED,
-            subject=largest.name,
-        )
+        return _of_cleared(KindOfGrowth.CACHE, bounded)
     return _no(KindOfGrowth.CACHE, is_read=_has_censuses(report))
+
+
+def _of_cleared(kind: KindOfGrowth, found: list[Cleared], least: int = 0) -> KindAnswer:
+    return KindAnswer(
+        kind=kind,
+        answer=Answer.YES,
+        bytes=max(least, sum(c.total_bytes for c in found)),
+        section=ShownIn.CLEARED,
+        subject=max(found, key=lambda c: c.total_bytes).name,
+    )
 
 
 def _peak(report: Report) -> KindAnswer:
@@ -92,13 +94,10 @@ def _peak(report: Report) -> KindAnswer:
 
 
 def _fragmentation(report: Report) -> KindAnswer:
-    kind = KindOfGrowth.FRAGMENTATION
-    found = _findings(report, {"fragmentation"})
     lies_between = any(d.subject == "slack" and d.rule == PINNED for d in report.decisions)
-    found += _findings(report, {"allocator_slack"}) if lies_between else []
-    if found:
-        return _of_findings(kind, found)
-    return _no(kind, is_read=_is_read(report, gauge.MALLOC_FREE))
+    kinds = ("fragmentation", "allocator_slack") if lies_between else ("fragmentation",)
+    is_read = _is_read(report, gauge.MALLOC_FREE)
+    return _by_findings(report, KindOfGrowth.FRAGMENTATION, kinds, is_read=is_read)
 
 
 def _copies(report: Report) -> KindAnswer:
@@ -116,12 +115,8 @@ def _copies(report: Report) -> KindAnswer:
             subject=copying[0].copies[0],
         )
     recorded = bool(report.workers) or any(p.is_recorded for p in report.processes)
-    return _no(
-        kind,
-        is_read=recorded
-        or next((g.highest for g in report.overhead.gauged if g.metric == gauge.CHILDREN), None)
-        == 0,
-    )
+    had_none = any(g.metric == gauge.CHILDREN and not g.highest for g in report.overhead.gauged)
+    return _no(kind, is_read=recorded or had_none)
 
 
 def _files(report: Report) -> KindAnswer:
@@ -129,38 +124,23 @@ def _files(report: Report) -> KindAnswer:
     term = _term(report, "mapped")
     read = [c for c in report.cleared if c.kind == "mapped"]
     if read:
-        largest = max(read, key=lambda c: c.total_bytes)
-        return KindAnswer(
-            kind=kind,
-            answer=Answer.YES,
-            bytes=max(term, sum(c.total_bytes for c in read)),
-            section=ShownIn.CLEARED,
-            subject=largest.name,
-        )
+        return _of_cleared(kind, read, term)
     if term >= policy.NOTEWORTHY_BYTES:
         return _of_term(kind, term)
     return _no(kind, is_read=_is_read(report, gauge.MAPPED, gauge.TREE_FILES))
 
 
 def _allocator(report: Report) -> KindAnswer:
-    kind = KindOfGrowth.ALLOCATOR
-    if found := _findings(report, {"allocator_slack"}):
-        return _of_findings(kind, found)
-    term = _term(report, "slack")
-    if term >= policy.GROWTH_BYTES:
-        return _of_term(kind, term)
-    return _no(kind, is_read=_is_read(report, gauge.MALLOC_FREE))
+    is_read = _is_read(report, gauge.MALLOC_FREE)
+    kind, least = KindOfGrowth.ALLOCATOR, policy.GROWTH_BYTES
+    return _by_findings(report, kind, ("allocator_slack",), "slack", least, is_read=is_read)
 
 
 def _garbage(report: Report) -> KindAnswer:
-    kind = KindOfGrowth.GARBAGE
-    found = [f for f in _findings(report, _OF_GARBAGE) if f.total_bytes >= policy.NOTEWORTHY_BYTES]
-    if found:
-        return _of_findings(kind, found)
-    term = _term(report, "garbage")
-    if term >= policy.NOTEWORTHY_BYTES:
-        return _of_term(kind, term)
-    return _no(kind, is_read=_has_censuses(report))
+    found = [f for f in report.findings if f.total_bytes >= policy.NOTEWORTHY_BYTES]
+    report = msgspec.structs.replace(report, findings=found)
+    kind, least, is_read = KindOfGrowth.GARBAGE, policy.NOTEWORTHY_BYTES, _has_censuses(report)
+    return _by_findings(report, kind, _OF_GARBAGE, "garbage", least, is_read=is_read)
 
 
 def _children(report: Report) -> KindAnswer:
@@ -173,23 +153,14 @@ def _children(report: Report) -> KindAnswer:
     if inside:
         gained = sum(c.gained_bytes * max(c.workers, 1) for c in inside)
         return _yes(kind, gained, ShownIn.CULPRITS, inside[0])
-    if found := _findings(report, _OF_CHILDREN):
-        return _of_findings(kind, found)
-    term = _term(report, "children")
-    if term >= policy.HARMLESS_BYTES:
-        return _of_term(kind, term)
-    return _no(kind, is_read=_is_read(report, gauge.CHILDREN, gauge.CHILDREN_PSS))
+    least, is_read = policy.HARMLESS_BYTES, _is_read(report, gauge.CHILDREN, gauge.CHILDREN_PSS)
+    return _by_findings(report, kind, _OF_CHILDREN, "children", least, is_read=is_read)
 
 
 def _device_cache(report: Report) -> KindAnswer:
-    kind = KindOfGrowth.DEVICE_CACHE
-    if found := _findings(report, {"device_cache"}):
-        return _of_findings(kind, found)
-    term = _term(report, "cached")
-    if term >= policy.COSTLY_BYTES:
-        return _of_term(kind, term)
     # A program that used no device has no cache of one; from outside none would be seen.
-    return _no(kind, is_read=_has_censuses(report))
+    kind, least, is_read = KindOfGrowth.DEVICE_CACHE, policy.COSTLY_BYTES, _has_censuses(report)
+    return _by_findings(report, kind, ("device_cache",), "cached", least, is_read=is_read)
 
 
 _ANSWERS: tuple[Callable[[Report], KindAnswer], ...] = (
@@ -206,9 +177,24 @@ _ANSWERS: tuple[Callable[[Report], KindAnswer], ...] = (
 )
 
 
-def _findings(report: Report, kinds: Iterable[str]) -> list[Finding]:
-    wanted = frozenset(kinds)
-    return [finding for finding in report.findings if finding.kind in wanted]
+def _findings(report: Report, kinds: Collection[str]) -> list[Finding]:
+    return [finding for finding in report.findings if finding.kind in kinds]
+
+
+def _by_findings(
+    report: Report,
+    kind: KindOfGrowth,
+    kinds: Collection[str],
+    term: str = "",
+    least: float = math.inf,
+    *,
+    is_read: bool,
+) -> KindAnswer:
+    """Return the answer by findings of some kinds, else by a term that gained so much at least."""
+    if found := _findings(report, kinds):
+        return _of_findings(kind, found)
+    size = _term(report, term)
+    return _of_term(kind, size) if size >= least else _no(kind, is_read=is_read)
 
 
 def _of_findings(kind: KindOfGrowth, found: list[Finding]) -> KindAnswer:

@@ -52,16 +52,21 @@ def sentence(
     pinned: dict[str, int],
 ) -> str:
     """Return a culprit in a sentence or two, and what graphs it pins."""
-    graphs = describe_graphs(row.graph_nodes, pinned)
-    return " ".join(s for s in (_growth(row, grower, share, total, peak), graphs) if s)
+    growth = _growth(row, grower, share, total, peak)
+    return f"{growth} {describe_graphs(row.graph_nodes, pinned)}".rstrip()
 
 
 def _growth(row: CensusRow, grower: Grower, share: float, total: float, peak: float) -> str:
     if grower.growth == "across":
+        full, capacity = (
+            bytes_when_full(row, float(grower.y[-1])),
+            human_count(float(row.capacity or 0)),
+        )
         return (
             f"{row.name} ({row.type}) grows by {per_unit(grower)}{_items(grower)} and held "
             f"{human_bytes(total)}; that is {human_share(share)} of the growth of memory."
-            f"{_bound(row, grower)}"
+        ) + (
+            f" It ends at {capacity} entries, some {human_bytes(full)}." if full is not None else ""
         )
     text = (
         f"{row.name} ({row.type}) climbs by {per_unit(grower)}{_items(grower)} during "
@@ -71,13 +76,6 @@ def _growth(row: CensusRow, grower: Grower, share: float, total: float, peak: fl
     if peak > 1.1 * total:
         text += f"; by its last batch that comes to about {human_bytes(peak)}"
     return f"{text}. That is {human_share(share)} of the height of the phase."
-
-
-def _bound(row: CensusRow, grower: Grower) -> str:
-    full = bytes_when_full(row, float(grower.y[-1]))
-    if full is None:
-        return ""
-    return f" It ends at {human_count(float(row.capacity or 0))} entries, some {human_bytes(full)}."
 
 
 def with_other_holders(remedy: Remedy, others: list[str], freed: float) -> Remedy:
@@ -195,24 +193,15 @@ def event_growth(
 
 
 def recompiled(compilations: list[CompilationRecord], locate: Callable[[str, int], str]) -> str:
-    """Return which function was compiled again most often, and why it was the last time.
-
-    Args:
-        compilations: What was compiled, in order.
-        locate: Returns a line of a file as a person would write it.
-
+    """Return which function was compiled again most often, and why it was the last time;
+    ``locate`` returns a line of a file as a person would write it.
     """
     again = [compilation for compilation in compilations if compilation.number]
     if not again:
         return ""
-    (name, file, line), times = Counter(
-        (compilation.function, compilation.file, compilation.line) for compilation in again
-    ).most_common(1)[0]
-    last = next(
-        compilation
-        for compilation in reversed(again)
-        if (compilation.function, compilation.file) == (name, file)
-    )
+    counts = Counter((c.function, c.file, c.line) for c in again)
+    (name, file, line), times = counts.most_common(1)[0]
+    last = next(c for c in reversed(again) if (c.function, c.file) == (name, file))
     why = f", at last because of {clipped(last.reason, LONGEST_REASON)}" if last.reason else ""
     often = f"{plural(times, 'time')}{why}"
     return f"Compiled again most often was {name} ({locate(file, line)}): {often}."
@@ -255,13 +244,13 @@ def _several(noun: str) -> str:
 def _by_event(rates: list[EventRate], work: EventRate, alike: list[Regressor]) -> str:
     tells_work = work.bytes_each > 0 or work.event != "minute"
     terms = [*rates, *([work] if tells_work and not any(rate.is_work for rate in rates) else [])]
-    first = _first_event(rates)
-    what = _several(first.noun) + (f" of the loop at {first.place}" if first.place else "")
+    first = next((rate for rate in rates if not rate.is_work), rates[0])
+    leading = first.noun
+    what = _several(leading) + (f" of the loop at {first.place}" if first.place else "")
     text = f"It grows with {what}: {', '.join(map(per_event, terms))}."
     others = [_noun(counter.name) for counter in alike if counter.name not in _INCIDENTAL_EVENTS]
     if not others:
         return text
-    leading = first.noun
     return (
         f"{text} {listed([_several(noun) for noun in others]).capitalize()} came at the same "
         f"moments, so this run can't tell them from {_several(leading)}: one in which only every "
@@ -269,21 +258,12 @@ def _by_event(rates: list[EventRate], work: EventRate, alike: list[Regressor]) -
     )
 
 
-def _first_event(rates: list[EventRate]) -> EventRate:
-    return next((rate for rate in rates if not rate.is_work), rates[0])
-
-
 def _with_work(fit: EventFit, alike: list[Regressor]) -> str:
     """Return what happens at the same moments as the work that growth is measured by, if rare."""
     first = fit.rates[0].counter
     most = policy.MOST_SHARE * first.total if first.name == "step" else np.inf
-    others = [
-        _noun(counter.name)
-        for counter in alike
-        if counter.name not in _INCIDENTAL_EVENTS
-        and counter.total <= most
-        and counter.name in _EVENTS
-    ]
+    telling = {event.value for event in Event} - _INCIDENTAL_EVENTS
+    others = [_noun(c.name) for c in alike if c.name in telling and c.total <= most]
     if not others or not first.is_work:
         return ""
     unit, several = _noun(first.name), listed([_several(noun) for noun in others])
@@ -299,9 +279,6 @@ def _with_work(fit: EventFit, alike: list[Regressor]) -> str:
     )
 
 
-_EVENTS = frozenset(event.value for event in Event)
-
-
 def _with_article(noun: str) -> str:
     return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
@@ -314,9 +291,7 @@ def pinned_bytes(row: CensusRow) -> dict[str, int]:
     for device, size in row.shared_bytes.items():
         retained[device] = retained.get(device, 0) + size
     if row.kind != "graph":
-        tensors = [
-            content for content in row.holds if content.type.endswith(("Tensor", "Parameter"))
-        ]
+        tensors = [c for c in row.holds if c.type.endswith(("Tensor", "Parameter"))]
         if sum(content.bytes for content in tensors) < policy.MOST_SHARE * sum(retained.values()):
             return {}
         for content in tensors:
@@ -392,4 +367,9 @@ def to_finding(
 def finding_signature(kind: str, device: str, subject: str = "") -> str:
     """Return what identifies a finding between runs."""
     text = f"finding\n{kind}\n{device}\n{subject}"
+    return short_hash(text)
+
+
+def short_hash(text: str) -> str:
+    """Return a name of twelve digits for a text."""
     return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:12]
