@@ -18,7 +18,9 @@ import numpy as np
 
 from leakscope.analysis.columns.series import FloatArray
 from leakscope.analysis.growth import policy
+from leakscope.analysis.growth.shape import thinned
 from leakscope.analysis.processes.endings import ENDINGS, how_it_ended
+from leakscope.analysis.processes.recordings import with_sources_of_main
 from leakscope.analysis.run_context import RunContext, proportional
 from leakscope.analysis.source.index import Managed, managed_names
 from leakscope.analysis.verdict.severity import SEVERITY_ORDER
@@ -70,7 +72,9 @@ class JudgedProcess:
 
     def __post_init__(self) -> None:
         """Leave open what rose in a child that lived too short to be cleared."""
-        if self.report.verdict is RunVerdict.CLEAN and self._rose_unsettled():
+        is_clean_child = self.report.verdict is RunVerdict.CLEAN and self.header.child is not None
+        unsettled = self.gained - self._bounded_bytes() >= policy.HARMLESS_BYTES
+        if is_clean_child and unsettled and not self.case.pool.is_bounded:
             left = (
                 f"Memory grew by {human_bytes(self.gained)}{self._main_name()}, too short a time "
                 "to tell a leak from a warm-up: let it run longer."
@@ -80,29 +84,21 @@ class JudgedProcess:
             )
             object.__setattr__(self, "report", opened)
 
-    def _rose_unsettled(self) -> bool:
-        is_child = self.header.child is not None
-        left = self.gained - self._bounded_bytes()
-        return is_child and not self.case.pool.is_bounded and left >= policy.HARMLESS_BYTES
-
     def _bounded_bytes(self) -> float:
         """Return what is held by containers that have reached a bound, each once."""
-        bounded = [cleared for cleared in self.report.cleared if cleared.kind == "bounded"]
-        paths = tuple(cleared.path for cleared in bounded)
+        bounded = [c for c in self.report.cleared if c.kind == "bounded"]
         return sum(
-            cleared.total_bytes
-            for cleared in bounded
-            if not any(cleared.path != above and cleared.path.startswith(above) for above in paths)
+            c.total_bytes
+            for c in bounded
+            if not any(c.path != o.path and c.path.startswith(o.path) for o in bounded)
         )
 
     def _main_name(self) -> str:
         """Return the name that holds most of what rose, if one holds half of it."""
-        seen = [
-            cleared for cleared in self.report.cleared if cleared.total_bytes >= self.gained / 2
-        ]
-        most = max(seen, key=lambda cleared: cleared.total_bytes, default=None)
-        is_constant = most is None or most.kind == "constant"
-        return "" if most is None or is_constant else f", {most.name} holds most of it"
+        most = max(self.report.cleared, key=lambda c: c.total_bytes, default=None)
+        if most is None or most.kind == "constant" or most.total_bytes < self.gained / 2:
+            return ""
+        return f", {most.name} holds most of it"
 
     @property
     def header(self) -> HeaderRecord:
@@ -175,11 +171,8 @@ def children_to_judge(run: Run) -> list[Recording]:
     """Return those that are judged: the ones that measured most."""
     measured = [r for r in recorded_children(run) if r.measurements]
     most = sorted(measured, key=lambda r: -len(r.measurements))[: policy.CHILDREN_JUDGED]
-    chosen = [candidate for candidate in measured if any(candidate is other for other in most)]
-    for recording in chosen:
-        recording.sources = run.main.sources | recording.sources
-        recording.titles = run.main.titles | recording.titles
-    return chosen
+    chosen = {id(recording) for recording in most}
+    return [with_sources_of_main(run, r) for r in measured if id(r) in chosen]
 
 
 def label_of(run: Run, recording: Recording) -> str:
@@ -206,18 +199,14 @@ def explain_children(case: RunContext) -> bool:
     return left < policy.MOST_SHARE * gained or left < policy.GROWTH_BYTES
 
 
-def unrecorded_children_grow(case: RunContext) -> bool:
-    """Return whether those that recorded nothing go on to gain memory, beside others that did."""
-    trend = case.trend_of(*case.children_series(), policy.HARMLESS_BYTES)
-    return trend.is_growing and trend.net_bytes >= policy.GROWTH_BYTES
-
-
 def without_recorded_children(case: RunContext, findings: list[Finding]) -> list[Finding]:
     """Return findings without the sum over children, where each of them is judged by itself."""
     has_children = any(r.measurements for r in recorded_children(case.run))
     if case.recording.header.child is not None or not has_children:
         return findings
-    if not explain_children(case) or unrecorded_children_grow(case):
+    trend = case.trend_of(*case.children_series(), policy.HARMLESS_BYTES)
+    unrecorded_grow = trend.is_growing and trend.net_bytes >= policy.GROWTH_BYTES
+    if not explain_children(case) or unrecorded_grow:
         return findings
     return [finding for finding in findings if finding.kind != "children"]
 
@@ -262,14 +251,14 @@ def _cleared_of_growth(process: JudgedProcess, replaced: int) -> JudgedProcess:
     reason = f"goes with its process: {replaced} such processes were replaced meanwhile"
     cleared = [
         Cleared(
-            name=culprit.name,
-            path=culprit.path,
+            name=c.name,
+            path=c.path,
             reason=reason,
-            kind=culprit.kind,
-            total_bytes=culprit.total_bytes,
-            signature=culprit.signature,
+            kind=c.kind,
+            total_bytes=c.total_bytes,
+            signature=c.signature,
         )
-        for culprit in grown
+        for c in grown
     ]
     left = msgspec.structs.replace(
         report,
@@ -292,20 +281,17 @@ def conclude_processes(main: JudgedProcess, children: Sequence[JudgedProcess]) -
     """Return one report of all processes: of the one that decides, with what grows in any."""
     every = [main, *(_in_words_of(main, child) for child in children)]
     deciding, verdict = _leading(every)
-    culprits = _merged_culprits(every, deciding)
-    findings = _merged_findings(every, deciding)
-    rows = process_rows(every)
-    missing = [] if verdict is not RunVerdict.INCONCLUSIVE else _missing(deciding)
-    elsewhere = [
-        process.report.retained for process in _worst_first(every) if process is not deciding
-    ]
+    others = [process for process in _worst_first(every) if process is not deciding]
+    retained = [other.report.retained for other in others if other.report.retained is not None]
+    notes = [*_notes(every, deciding), *main.report.notes]
+    notes += [n for n in deciding.report.notes if n not in main.report.notes]
     return msgspec.structs.replace(
         deciding.report,
         verdict=verdict,
-        culprits=culprits,
-        findings=findings,
-        missing=missing,
-        processes=rows,
+        culprits=_merged_culprits(every, deciding),
+        findings=_merged_findings(every, deciding),
+        missing=_missing(deciding) if verdict is RunVerdict.INCONCLUSIVE else [],
+        processes=process_rows(every),
         process=deciding.label,
         odd_process=_odd(every),
         errors=main.report.errors,
@@ -317,19 +303,8 @@ def conclude_processes(main: JudgedProcess, children: Sequence[JudgedProcess]) -
         workers=[row for process in every for row in process.report.workers],
         cleared=_merged_cleared(every, deciding),
         out_of_memory=main.report.out_of_memory or deciding.report.out_of_memory,
-        notes=[
-            *_notes(every, deciding),
-            *main.report.notes,
-            *(
-                []
-                if deciding is main
-                else [n for n in deciding.report.notes if n not in main.report.notes]
-            ),
-        ],
-        retained_elsewhere=[
-            *deciding.report.retained_elsewhere,
-            *[process for process in elsewhere if process is not None],
-        ][:MOST_ELSEWHERE],
+        notes=notes,
+        retained_elsewhere=[*deciding.report.retained_elsewhere, *retained][:MOST_ELSEWHERE],
     )
 
 
@@ -341,19 +316,13 @@ def _leading(every: list[JudgedProcess]) -> tuple[JudgedProcess, RunVerdict]:
         return leaking[0], RunVerdict.LEAK
     if main.report.verdict is RunVerdict.OUT_OF_MEMORY:
         return main, RunVerdict.OUT_OF_MEMORY
-    is_open = [process for process in every if process.report.verdict is RunVerdict.INCONCLUSIVE]
-    able_to_decide = [process for process in is_open if process.decides]
-    if able_to_decide:
-        return max(able_to_decide, key=lambda process: process.gained), RunVerdict.INCONCLUSIVE
-    clear = [process for process in every if process.report.verdict is RunVerdict.CLEAN]
+    is_open = [p for p in every if p.report.verdict is RunVerdict.INCONCLUSIVE and p.decides]
+    if is_open:
+        return max(is_open, key=lambda p: p.gained), RunVerdict.INCONCLUSIVE
+    clear = [p for p in every if p.report.verdict is RunVerdict.CLEAN]
     if clear:
-        return max(
-            clear, key=lambda process: (process.worked, -every.index(process))
-        ), RunVerdict.CLEAN
-    most = max(
-        every, key=lambda process: (process.worked, len(process.case.track), -every.index(process))
-    )
-    return most, RunVerdict.INCONCLUSIVE
+        return max(clear, key=lambda p: p.worked), RunVerdict.CLEAN
+    return max(every, key=lambda p: (p.worked, len(p.case.track))), RunVerdict.INCONCLUSIVE
 
 
 def _worst_first(every: list[JudgedProcess]) -> list[JudgedProcess]:
@@ -372,10 +341,6 @@ def _impact(process: JudgedProcess) -> float:
     return max([*map(float, named), process.gained if process.is_serious else 0.0], default=0.0)
 
 
-_KEPT_BY_MANAGER = "multiprocessing."
-_MANAGED = "what the Manager keeps"
-
-
 def _in_words_of(main: JudgedProcess, child: JudgedProcess) -> JudgedProcess:
     """Return a child; of a Manager's server what grows in it in the words of who uses it.
 
@@ -389,13 +354,14 @@ def _in_words_of(main: JudgedProcess, child: JudgedProcess) -> JudgedProcess:
 
 
 def _of_manager(culprit: Culprit, known: list[Managed]) -> Culprit:
-    if not culprit.path.startswith(_KEPT_BY_MANAGER):
+    if not culprit.path.startswith("multiprocessing."):
         return culprit
-    alike = [process for process in known if process.kind == culprit.type] or known
-    alike = [process for process in alike if process.filled_at] or alike
-    name = alike[0].name if len({process.name for process in alike}) == 1 else _MANAGED
-    made = [process.made_at for process in alike]
-    filled = [place for process in alike for place in process.filled_at]
+    alike = [each for each in known if each.kind == culprit.type] or known
+    alike = [each for each in alike if each.filled_at] or alike
+    is_single = len({each.name for each in alike}) == 1
+    name = alike[0].name if is_single else "what the Manager keeps"
+    made = [each.made_at for each in alike]
+    filled = [place for each in alike for place in each.filled_at]
     remedy = Remedy(
         title="Bound or empty what the Manager keeps",
         text="What is put into a list, dict or queue of a Manager stays in its server until it is "
@@ -469,18 +435,21 @@ def _merged_findings(every: list[JudgedProcess], deciding: JudgedProcess) -> lis
     kept: list[Finding] = []
     for process in [deciding, *(other for other in every if other is not deciding)]:
         for finding in process.report.findings:
-            is_listed = (
-                process is deciding or finding.kind in ENDINGS or finding.severity != Severity.NOTE
-            )
+            is_grave = finding.kind in ENDINGS or finding.severity is not Severity.NOTE
             is_same = any(f.signature == finding.signature and f.kind == finding.kind for f in kept)
-            if is_listed and not is_same:
+            if (process is deciding or is_grave) and not is_same:
                 where = f"This is in {in_words(process)}."
                 if finding.kind == "children":  # of those that the parent alone sees
                     where = "They are processes that don't record themselves."
                 text = f"{finding.text} {where}"
                 kept.append(msgspec.structs.replace(finding, text=text, process=process.label))
-    kept.sort(key=lambda f: SEVERITY_ORDER[f.severity])
-    return [msgspec.structs.replace(f, rank=n) for n, f in enumerate(kept, 1)]
+    return ranked(kept)
+
+
+def ranked(findings: list[Finding]) -> list[Finding]:
+    """Return findings with their ranks, the gravest first."""
+    worst_first = sorted(findings, key=lambda f: SEVERITY_ORDER[f.severity])
+    return [msgspec.structs.replace(f, rank=rank) for rank, f in enumerate(worst_first, 1)]
 
 
 def _merged_cleared(every: list[JudgedProcess], deciding: JudgedProcess) -> list[Cleared]:
@@ -546,32 +515,30 @@ def process_rows(every: Sequence[JudgedProcess]) -> list[ProcessMemory]:
     for recording in recorded_children(run)[:MOST_LISTED]:
         header = recording.header
         process = by_pid.get((header.host, header.pid))
-        rows.append(_unjudged_row(run, recording) if process is None else _row(process, main))
+        if process is not None:
+            rows.append(_row(process, main))
+        else:
+            _, sizes = proportional(recording)
+            rows.append(_row_of(label_of(run, recording), run, recording, sizes))
     return [*rows, *_unrecorded_row(main)]
 
 
 def _row(process: JudgedProcess, main: JudgedProcess) -> ProcessMemory:
-    case, header, report = process.case, process.header, process.report
+    case, report = process.case, process.report
     known = np.flatnonzero(np.isfinite(case.private))
     sizes, times = case.private[known], case.track.time_s[known]
     later = case.recording.began_after(main.case.recording) or 0.0
     trend = case.pool
     serious = [c.name for c in report.culprits if c.severity is not Severity.NOTE]
-    return ProcessMemory(
-        label=process.label,
-        name=header.name,
-        runs=short_target(header)
-        if header.child is not None
-        else (report.run.script or " ".join(report.run.command)),
-        pid=header.pid,
-        parent=header.parent,
-        start_method=header.start_method,
+    row = _row_of(process.label, case.run, case.recording, sizes)
+    if process.header.child is None:
+        command = report.run.script or " ".join(report.run.command)
+        row = msgspec.structs.replace(row, runs=command)
+    return msgspec.structs.replace(
+        row,
         began_s=round(max(later, 0.0), 3),
         lasted_s=round(report.work.duration_s, 3),
         steps=report.work.steps,
-        first_bytes=int(sizes[0]) if len(sizes) else None,
-        peak_bytes=int(sizes.max()) if len(sizes) else None,
-        last_bytes=int(sizes[-1]) if len(sizes) else None,
         bytes_per_unit=trend.bytes_per_unit if trend.is_growing else 0.0,
         unit=trend.unit,
         verdict=report.verdict.value,
@@ -579,23 +546,14 @@ def _row(process: JudgedProcess, main: JudgedProcess) -> ProcessMemory:
         supervises=process.supervises,
         grows=serious,
         places=[c.fed_at[0] for c in report.culprits if c.fed_at and c.name in serious],
-        ended=_ended(case.run, case.recording),
         course=_course(times + later, sizes),
     )
 
 
-def _course(times: FloatArray, sizes: FloatArray) -> list[tuple[float, float]]:
-    if len(times) > POINTS:
-        at = np.unique(np.linspace(0, len(times) - 1, POINTS).round().astype(int))
-        times, sizes = times[at], sizes[at]
-    return [(round(float(t), 3), float(s)) for t, s in zip(times, sizes, strict=True)]
-
-
-def _unjudged_row(run: Run, recording: Recording) -> ProcessMemory:
+def _row_of(label: str, run: Run, recording: Recording, sizes: FloatArray) -> ProcessMemory:
     header = recording.header
-    _, sizes = proportional(recording)
     return ProcessMemory(
-        label=label_of(run, recording),
+        label=label,
         name=header.name,
         runs=short_target(header),
         pid=header.pid,
@@ -606,6 +564,11 @@ def _unjudged_row(run: Run, recording: Recording) -> ProcessMemory:
         last_bytes=int(sizes[-1]) if len(sizes) else None,
         ended=_ended(run, recording),
     )
+
+
+def _course(times: FloatArray, sizes: FloatArray) -> list[tuple[float, float]]:
+    at = thinned(np.arange(len(times)), POINTS)
+    return [(round(float(t), 3), float(s)) for t, s in zip(times[at], sizes[at], strict=True)]
 
 
 def _unrecorded_row(main: JudgedProcess) -> list[ProcessMemory]:

@@ -97,8 +97,9 @@ def how_it_ended(run: Run, recording: Recording) -> Ending:
         return _killed(OOM_KILLED)
     if end is not None:
         return _closed(end)
-    memory = _memory_at_end(run, recording) if is_nearly_full(run, recording) else ""
-    memory = f"; memory stood at {memory}" if memory else ""
+    memory, at_end = "", memory_at_the_end(run, recording)
+    if at_end is not None and is_nearly_full(run, recording):
+        memory = f"; memory stood at {human_bytes(at_end[0])} of {human_bytes(at_end[1])}"
     if outcome.get("signal") == signal.SIGKILL:
         return _killed(f"killed by SIGKILL{memory}")
     if outcome.get("signal"):
@@ -161,20 +162,14 @@ def is_nearly_full(run: Run, recording: Recording) -> bool:
 def memory_at_the_end(run: Run, recording: Recording) -> tuple[int, int] | None:
     """Return memory in use and its limit when last measured: of the control group or machine."""
     latest = [measurement.gauges for measurement in reversed(recording.measurements)]
-    grouped = (g for g in latest if gauge.CGROUP_LIMIT in g and gauge.CGROUP_USED in g)
-    group = next(grouped, None)
-    if group is not None:
-        return group[gauge.CGROUP_USED], group[gauge.CGROUP_LIMIT]
+    for g in latest:
+        if gauge.CGROUP_LIMIT in g and gauge.CGROUP_USED in g:
+            return g[gauge.CGROUP_USED], g[gauge.CGROUP_LIMIT]
     total = run.manifest.memory_total
     available = next((g for g in latest if gauge.SYSTEM_AVAILABLE in g), None)
     if available is None or not total:
         return None
     return total - available[gauge.SYSTEM_AVAILABLE], total
-
-
-def _memory_at_end(run: Run, recording: Recording) -> str:
-    at_end = memory_at_the_end(run, recording)
-    return "" if at_end is None else f"{human_bytes(at_end[0])} of {human_bytes(at_end[1])}"
 
 
 MOST_NAMED = 8
@@ -198,10 +193,8 @@ def killed_notes(run: Run) -> tuple[str, ...]:
     killed = {rank: how for rank, how in killed_ranks(run).items() if how != OOM_KILLED}
     if not killed:
         return ()
-    sentence = _list_killed(killed)
-    return (
-        f"{sentence[:1].upper()}{sentence[1:]}: what other ranks ended by may follow from that.",
-    )
+    who = _list_killed(killed)
+    return (f"{who[:1].upper()}{who[1:]}: what other ranks ended by may follow from that.",)
 
 
 def killed_ranks(run: Run) -> dict[int, str]:
@@ -230,13 +223,14 @@ def _list_killed(killed: dict[int, str]) -> str:
     starved = [rank for rank, how in killed.items() if how == OOM_KILLED]
     struck = [rank for rank in killed if rank not in starved]
     names = " and ".join(sorted({killed[rank] for rank in struck}))
-    parts = [f"{named_ranks(starved)} {_were(starved)} {OOM_KILLED}"] if starved else []
-    parts += [f"{named_ranks(struck)} {_were(struck)} killed ({names})"] if struck else []
-    return listed(parts)
-
-
-def _were(ranks: list[int]) -> str:
-    return "was" if len(ranks) == 1 else "were"
+    kinds = ((starved, OOM_KILLED), (struck, f"killed ({names})"))
+    return listed(
+        [
+            f"{named_ranks(ranks)} {'was' if len(ranks) == 1 else 'were'} {how}"
+            for ranks, how in kinds
+            if ranks
+        ]
+    )
 
 
 def _name(number: str | int | None) -> str:
@@ -280,9 +274,7 @@ class Attempts:
                 ranks=run.main.header.world_size,
                 steps=_steps(run),
                 began_s=round(began - begun[0], 1),
-                duration_s=round(
-                    max(_last_moment(recording) for recording in run.recordings) - began, 1
-                ),
+                duration_s=round(max(map(_last_moment, run.recordings)) - began, 1),
                 ended=_how_it_ended(run),
                 is_judged=number - 1 == self.judged,
             )
@@ -376,10 +368,9 @@ def _run_of(run: Run, recordings: list[Recording]) -> Run:
 def _give_outcome(run: Run, runs: list[Run]) -> None:
     """Give what the supervisor saw to the attempt that it saw, the last of its number."""
     number = run.outcome.get("attempt", 0)
-    for attempt in reversed(runs):
-        if attempt.main.header.attempt == number:
-            attempt.outcome = run.outcome
-            return
+    seen = (attempt for attempt in reversed(runs) if attempt.main.header.attempt == number)
+    if (attempt := next(seen, None)) is not None:
+        attempt.outcome = run.outcome
 
 
 def _steps(run: Run) -> int:

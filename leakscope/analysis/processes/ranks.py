@@ -15,6 +15,7 @@ import numpy as np
 from leakscope.analysis.accounting.run_facts import problems_of
 from leakscope.analysis.columns.series import FloatArray
 from leakscope.analysis.growth import policy
+from leakscope.analysis.growth.shape import thinned
 from leakscope.analysis.processes.endings import (
     OOM_KILLED,
     how_it_ended,
@@ -86,12 +87,8 @@ def conclude_ranks(
 ) -> Ranks:
     """Return what the ranks of a run add to what was concluded of the first one.
 
-    Args:
-        case: the first one's.
-        culprits: what grows in it.
-        others: ranks whose recordings are not in the run, each judged somewhere else; taken one
-            by one, and of each only what the report needs is kept.
-
+    ``others`` are ranks whose recordings are not in the run, each judged somewhere else; they are
+    taken one by one, and of each only what the report needs is kept.
     """
     own = case.recording.header
     if own.world_size < 2:
@@ -113,7 +110,7 @@ def conclude_ranks(
     of_ranks = merged.of([row.rank for row in rows])
     rows.sort(key=lambda row: row.rank)
     problems.sort(key=lambda problem: (problem.where != RANKS, problem.where))
-    odd = find_odd_rank(courses)
+    odd, are_many = find_odd_rank(courses), len(rows) > MANY
     return Ranks(
         of_ranks,
         with_beginnings(rows),
@@ -121,8 +118,8 @@ def conclude_ranks(
         tuple(problems[:MOST_PROBLEMS_OF_RUN]),
         shown_rank_series(courses, odd.rank if odd else None),
         _notes(rows, case),
-        None if len(rows) > MANY else worst_here(ranks_here(case.run), case, merged, of_ranks),
-        choose_rank(case, merged, of_ranks, rows, odd) if len(rows) > MANY else None,
+        None if are_many else worst_here(ranks_here(case.run), case, merged, of_ranks),
+        choose_rank(case, merged, of_ranks, rows, odd) if are_many else None,
         merged,
     )
 
@@ -135,29 +132,21 @@ def _missing(run: Run, reported: set[int], world_size: int) -> list[Problem]:
     missing = [rank for rank in range(world_size) if rank not in reported]
     if not missing or (len(reported) < 2 and not run.outcome):
         return []
-    return [
-        Problem(
-            where=RANKS,
-            message=(
-                f"of {world_size} nothing is here of {named_ranks(missing)}: leakscope merge puts "
-                "together what machines without a shared disk have recorded apart"
-            ),
-        )
-    ]
+    message = (
+        f"of {world_size} nothing is here of {named_ranks(missing)}: leakscope merge puts "
+        "together what machines without a shared disk have recorded apart"
+    )
+    return [Problem(where=RANKS, message=message)]
 
 
 def _notes(rows: list[RankMemory], case: RunContext) -> tuple[str, ...]:
-    return (*_killed(rows, case.recording.header.rank), *killed_notes(case.run))
-
-
-def _killed(rows: list[RankMemory], own: int) -> tuple[str, ...]:
-    """Return a note that ranks other than the reported one were killed for memory, if some were."""
+    """Return notes that ranks other than the reported one were killed, if some were."""
+    own, notes = case.recording.header.rank, killed_notes(case.run)
     killed = [row.rank for row in rows if row.ended == OOM_KILLED and row.rank != own]
     if not killed:
-        return ()
-    names = named_ranks(killed)
-    were = "was" if len(killed) == 1 else "were"
-    return (f"{names[:1].upper()}{names[1:]} {were} {OOM_KILLED}: memory ran out there.",)
+        return notes
+    names = f"{named_ranks(killed)} {'was' if len(killed) == 1 else 'were'} {OOM_KILLED}"
+    return (f"{names[:1].upper()}{names[1:]}: memory ran out there.", *notes)
 
 
 def _summaries(
@@ -231,11 +220,8 @@ def summarise(case: RunContext, culprits: list[Culprit]) -> RankSummary:
 
 
 def _small(culprit: Culprit) -> Culprit:
-    points = culprit.chart
-    if len(points) <= POINTS_OF_CHART:
-        return culprit
-    places = np.linspace(0, len(points) - 1, POINTS_OF_CHART).round().astype(int)
-    return msgspec.structs.replace(culprit, chart=[points[place] for place in places])
+    places = thinned(np.arange(len(culprit.chart)), POINTS_OF_CHART)
+    return msgspec.structs.replace(culprit, chart=[culprit.chart[place] for place in places])
 
 
 def _row(case: RunContext, culprits: list[Culprit]) -> RankMemory:
@@ -243,8 +229,7 @@ def _row(case: RunContext, culprits: list[Culprit]) -> RankMemory:
     readings = track.gauge(case.host_metric)
     known = readings[np.isfinite(readings)]
     trend = case.gauge_trend(case.host_metric)
-    begun = (b for b in case.track.boundaries if b.kind is not BoundaryKind.RUN_BEGIN)
-    first = next(begun, None)
+    begun = (b.time_s for b in case.track.boundaries if b.kind is not BoundaryKind.RUN_BEGIN)
     return RankMemory(
         rank=header.rank,
         host=header.host,
@@ -257,7 +242,7 @@ def _row(case: RunContext, culprits: list[Culprit]) -> RankMemory:
         unit=trend.unit,
         grows=[c.name for c in culprits if c.severity is not Severity.NOTE],
         ended=how_it_ended(case.run, case.recording).text,
-        began=header.started + (0.0 if first is None else first.time_s),
+        began=header.started + next(begun, 0.0),
     )
 
 
@@ -278,11 +263,10 @@ def worst_here(
     out it is the one in which the worst culprit grows.
     """
     own = case.recording.header.rank
-    others = [recording for recording in recordings if recording.header.rank != own]
-    ranks = [case.recording, *others]
-    ran_out = [recording for recording in ranks if shortage_at_the_end(case.run, recording)]
+    ranks = [case.recording, *(r for r in recordings if r.header.rank != own)]
+    ran_out = [r for r in ranks if shortage_at_the_end(case.run, r)]
     rank = _blamed(merged, culprits)
-    blamed = [recording for recording in ran_out or ranks if recording.header.rank == rank]
+    blamed = [r for r in ran_out or ranks if r.header.rank == rank]
     chosen = next(iter([*blamed, *ran_out]), case.recording)
     return None if chosen is case.recording else chosen
 
@@ -399,15 +383,10 @@ def _among(together: Mapping[int, RankSeries]) -> list[_Divergence]:
         return []
     steps = np.linspace(begin, end, POINTS)
     risen = np.array([_risen(steps, course) for course in together.values()])
-    away = _away(risen)
     least = max(policy.GROWTH_BYTES, policy.LITTLE_SHARE * float(risen[:, -1].max()))
-    return [
-        _Divergence(
-            float(steps[left]), _divergence_begin(steps, course, left), rank, int(course[-1])
-        )
-        for rank, course in zip(together, away, strict=True)
-        if (left := _left_at(course, least)) is not None
-    ]
+    courses = zip(together, _away(risen), strict=True)
+    found = [_divergence(rank, steps, course, least) for rank, course in courses]
+    return [each for each in found if each is not None]
 
 
 def _divergence_of_ended(
@@ -424,25 +403,19 @@ def _divergence_of_ended(
     steps = np.linspace(max(begin, float(course.steps[0])), end, POINTS)
     risen = np.array([_risen(steps, other) for other in together.values()])
     own = _risen(steps, course)
-    away = own - np.median(risen, axis=0)
-    least = max(
-        policy.GROWTH_BYTES, policy.LITTLE_SHARE * max(float(risen[:, -1].max()), float(own[-1]))
-    )
-    left = _left_at(away, least)
-    if left is None or POINTS - left < policy.LASTING_SHARE * POINTS:
+    most = max(float(risen[:, -1].max()), float(own[-1]))
+    least = max(policy.GROWTH_BYTES, policy.LITTLE_SHARE * most)
+    found = _divergence(rank, steps, own - np.median(risen, axis=0), least)
+    if found is None or (steps >= found.step).sum() < policy.LASTING_SHARE * POINTS:
         return None
-    size = int(away[-1])
-    if len(together) == 1 and size < 0:
-        rank, size = next(iter(together)), -size
-    return _Divergence(
-        float(steps[left]), _divergence_begin(steps, away, left), rank, size, ended=end
-    )
+    if len(together) == 1 and found.size < 0:
+        found = replace(found, rank=next(iter(together)), size=-found.size)
+    return replace(found, ended=end)
 
 
 def _to_odd_rank(odd: _Divergence) -> OddRank:
     word = "more" if odd.size > 0 else "less"
-    ended = f"at step {odd.ended:,.0f}, where one of them ended," if odd.ended else ""
-    when = ended or "at the end"
+    when = f"at step {odd.ended:,.0f}, where one of them ended," if odd.ended else "at the end"
     sentence = (
         f"Rank {odd.rank} is the first that differs: from about step {odd.begun:,.0f} on its "
         f"memory leaves the others' course, and {when} it has "
@@ -463,20 +436,21 @@ def _away(risen: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> FloatArra
     count, middle = len(risen), (len(risen) - 1) // 2
     # Without one of them the median is one of the three in the middle, or between two of them.
     place = np.argsort(np.argsort(risen, axis=0, kind="stable"), axis=0, kind="stable")
+    others = np.where(place <= middle, ordered[middle + 1], ordered[middle])
     if count % 2:
         low = np.where(place <= middle - 1, ordered[middle], ordered[middle - 1])
-        high = np.where(place <= middle, ordered[middle + 1], ordered[middle])
-        return np.asarray(risen - (low + high) / 2, dtype=np.float64)
-    return np.asarray(
-        risen - np.where(place <= middle, ordered[middle + 1], ordered[middle]), dtype=np.float64
-    )
+        others = (low + others) / 2
+    return np.asarray(risen - others, dtype=np.float64)
 
 
-def _left_at(away: FloatArray, least: float) -> int | None:
-    """Return the point from which on a rank is away from the others to the end."""
+def _divergence(rank: int, steps: FloatArray, away: FloatArray, least: float) -> _Divergence | None:
+    """Return where a rank left the others for good, by its distance from them at some steps."""
     near = np.flatnonzero(np.abs(away) < least)
-    start = int(near[-1]) + 1 if len(near) else 0
-    return start if start < len(away) else None
+    left = int(near[-1]) + 1 if len(near) else 0
+    if left == len(away):
+        return None
+    begun = _divergence_begin(steps, away, left)
+    return _Divergence(float(steps[left]), begun, rank, int(away[-1]))
 
 
 def _divergence_begin(steps: FloatArray, away: FloatArray, left: int) -> float:
@@ -513,20 +487,21 @@ def shown_rank_series(courses: Mapping[int, RankSeries], odd: int | None) -> lis
 
 
 def _of_rank(rank: int, course: RankSeries) -> RankCourse:
-    points = zip(course.steps.tolist(), course.memory.tolist(), strict=True)
-    return RankCourse(label=f"rank {rank}", points=list(points))
+    return _to_course(f"rank {rank}", course.steps, course.memory)
+
+
+def _to_course(label: str, steps: FloatArray, memory: FloatArray) -> RankCourse:
+    points = zip(steps.tolist(), memory.tolist(), strict=True)
+    return RankCourse(label=label, points=list(points))
 
 
 def _middle(courses: Mapping[int, RankSeries]) -> list[RankCourse]:
     """Return the tenth from above, the median and the tenth from below of all ranks by step."""
-    begin = min(float(course.steps[0]) for course in courses.values())
-    end = max(float(course.steps[-1]) for course in courses.values())
-    steps = np.linspace(begin, end, POINTS)
+    every = courses.values()
+    begin, end = min(c.steps[0] for c in every), max(c.steps[-1] for c in every)
+    steps = np.linspace(float(begin), float(end), POINTS)
     memory = np.array(
-        [
-            np.interp(steps, course.steps, course.memory, left=np.nan, right=np.nan)
-            for course in courses.values()
-        ]
+        [np.interp(steps, c.steps, c.memory, left=np.nan, right=np.nan) for c in every]
     )
     # Where few have readings the middle would be that of others than before.
     known = np.isfinite(memory).mean(axis=0) >= policy.MAIN_SHARE
@@ -534,16 +509,7 @@ def _middle(courses: Mapping[int, RankSeries]) -> list[RankCourse]:
         return []
     labels = {90: "nine tenths below", 50: "half below", 10: "a tenth below"}
     return [
-        RankCourse(
-            label=label,
-            points=list(
-                zip(
-                    steps[known].tolist(),
-                    np.nanpercentile(memory[:, known], share, axis=0).tolist(),
-                    strict=True,
-                )
-            ),
-        )
+        _to_course(label, steps[known], np.nanpercentile(memory[:, known], share, axis=0))
         for share, label in labels.items()
     ]
 
@@ -551,8 +517,8 @@ def _middle(courses: Mapping[int, RankSeries]) -> list[RankCourse]:
 def with_beginnings(rows: Sequence[RankMemory]) -> list[RankMemory]:
     """Return the rows with how much later than the first rank each began its work."""
     first = min((row.began for row in rows if row.began > 0), default=0.0)
-    return [msgspec.structs.replace(row, late_s=_late(row.began - first)) for row in rows]
-
-
-def _late(seconds: float) -> float:
-    return round(seconds, 1) if seconds > policy.ENDING_S else 0.0
+    late = [row.began - first for row in rows]
+    return [
+        msgspec.structs.replace(row, late_s=round(s, 1) if s > policy.ENDING_S else 0.0)
+        for row, s in zip(rows, late, strict=True)
+    ]

@@ -73,16 +73,10 @@ class MergedCulprits:
 
     def of(self, ranks: list[int]) -> list[Culprit]:
         """Return the culprits with the rates of all ranks, the worst first."""
-        merged = [
-            with_rates(
-                self._own.get(key, entry.culprit)
-                if entry.rank == self._own_rank
-                else entry.culprit,
-                self._rates[key],
-                ranks,
-            )
-            for key, entry in self._by_signature.items()
-        ]
+        merged = []
+        for key, entry in self._by_signature.items():
+            own = self._own if entry.rank == self._own_rank else {}
+            merged.append(with_rates(own.get(key, entry.culprit), self._rates[key], ranks))
         places = {key: place for place, key in enumerate(self._own)}
         merged.sort(
             key=lambda c: (
@@ -139,11 +133,8 @@ def _where(growing: list[int], rates: dict[int, float], total: int) -> str:
     """Return in which ranks it grows at the reported rate; empty where it does so in all."""
     if len(growing) == total:
         low, high = min(rates.values()), max(rates.values())
-        return (
-            ""
-            if high - low <= policy.LITTLE_SHARE * high
-            else f"rank {max(rates, key=rates.__getitem__)}"
-        )
+        is_alike = high - low <= policy.LITTLE_SHARE * high
+        return "" if is_alike else f"rank {max(rates, key=rates.__getitem__)}"
     if len(growing) > policy.FEWEST_READINGS:
         return f"{len(growing)} of {total} ranks"
     return f"rank{'s' * (len(growing) > 1)} {listed([str(rank) for rank in growing])}"
@@ -157,27 +148,30 @@ def _spread(rates: dict[int, float], ranks: list[int], unit: str) -> str:
     if high - low <= policy.LITTLE_SHARE * high:
         return f"It grows alike in all {len(ranks)} ranks."
     most = max(rates, key=lambda rank: rates[rank])
-    if len(ranks) <= MOST_NAMED:
-        return (
-            f"It grows in all {len(ranks)} ranks, by {human_bytes(low)} to {human_bytes(high)} per "
-            f"{unit}; most in rank {most}."
-        )
     usual = human_bytes(float(np.median(list(rates.values()))))
+    half = f", in half of them by no more than {usual}" if len(ranks) > MOST_NAMED else ""
     return (
         f"It grows in all {len(ranks)} ranks, by {human_bytes(low)} to {human_bytes(high)} per "
-        f"{unit}, in half of them by no more than {usual}; most in rank {most}."
+        f"{unit}{half}; most in rank {most}."
     )
 
 
 def _only_in(growing: list[int], without: list[int]) -> str:
     total = len(growing) + len(without)
     if len(growing) <= MOST_NAMED:
-        names = listed([str(rank) for rank in growing])
+        names = listed([*map(str, growing)])
         return f"It grows in rank{'s' * (len(growing) > 1)} {names} of {total} only."
     if len(without) <= MOST_NAMED:
-        names = listed([str(rank) for rank in without])
+        names = listed([*map(str, without)])
         return f"It grows in {len(growing)} of {total} ranks, not in {names}."
     return f"It grows in {len(growing)} of {total} ranks, the first of them rank {growing[0]}."
+
+
+def with_sources_of_main(run: Run, recording: Recording) -> Recording:
+    """Return a recording; sources that only the run's first process recorded are its own too."""
+    recording.sources = run.main.sources | recording.sources
+    recording.titles = run.main.titles | recording.titles
+    return recording
 
 
 def analyse_recording(
@@ -189,12 +183,9 @@ def analyse_recording(
 ) -> tuple[RunContext, SearchResult, list[Culprit]]:
     """Return the case of one recording, what grows in it, and its culprits, the worst first.
 
-    Sources that only the first process of the run recorded are its sources too.
     ``ends_with_pass`` says that such processes live for one pass: what climbs in it is given back.
     """
-    recording.sources = run.main.sources | recording.sources
-    recording.titles = run.main.titles | recording.titles
-    case = RunContext(run, recording, catalogue)
+    case = RunContext(run, with_sources_of_main(run, recording), catalogue)
     growth = with_siblings_joined(case, search_growth(case))
     growth = replace(growth, native=contents_of_growers(case, growth.growers))
     if ends_with_pass:

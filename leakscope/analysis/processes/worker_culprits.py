@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from leakscope.analysis.columns.series import HOST
+from leakscope.analysis.columns.series import HOST, FloatArray
 from leakscope.analysis.columns.units import WORKER_PHASE
 from leakscope.analysis.growth import policy
 from leakscope.analysis.processes.recordings import analyse_recording, with_rates
@@ -96,10 +96,9 @@ def _judge(
         if g.growth == "across"
     }
     undecided = find_undecided(case, growth)
-    open_names = frozenset(cleared.name for cleared in undecided)
-    return Worker(
-        recording, case, culprits, gained, find_cleared(case, growth, undecided), open_names
-    )
+    cleared = find_cleared(case, growth, undecided)
+    names = frozenset(each.name for each in undecided)
+    return Worker(recording, case, culprits, gained, cleared, names)
 
 
 def at_one_time(weights: Iterable[tuple[Group, float]]) -> float:
@@ -178,13 +177,7 @@ def _by_loader(found: Found) -> list[Found]:
 
 def _best(found: Found) -> tuple[Worker, Culprit]:
     """Return the best known one, which represents all workers of a loader."""
-    return max(
-        found,
-        key=lambda worker_and_culprit: (
-            -SEVERITY_ORDER[worker_and_culprit[1].severity],
-            len(worker_and_culprit[1].chart),
-        ),
-    )
+    return max(found, key=lambda each: (-SEVERITY_ORDER[each[1].severity], len(each[1].chart)))
 
 
 def _weight(found: Found) -> tuple[int, float]:
@@ -229,14 +222,13 @@ def _merged(case: RunContext, found: Found, others: list[Found]) -> Culprit:
     if others:
         number = sum(_count(worker for worker, _ in of) for of in others)
         where += f" It grows in {plural(number, 'worker')} of other loaders too."
+    parts = (culprit.sentence, where, _last_look(best.case, culprit.unit))
     return msgspec.structs.replace(
         culprit,
         chart_s=_moments(case, best.case, culprit),
         workers=count,
         bytes_per_unit=rate,
-        sentence=" ".join(
-            filter(None, (culprit.sentence, where, _last_look(best.case, culprit.unit)))
-        ),
+        sentence=" ".join(filter(None, parts)),
     )
 
 
@@ -258,11 +250,8 @@ def _last_look(case: RunContext, unit: str) -> str:
         return ""
     looked = case.track.occurrence[case.table.at]
     last, done = int(looked.max(initial=0)) + 1, int(passes.max()) + 1
-    if last >= done:
-        return ""
-    return (
-        f"What it holds was last looked at in pass {last} of {done}, a way through the loader each."
-    )
+    where = f"What it holds was last looked at in pass {last} of {done}"
+    return f"{where}, a way through the loader each." if last < done else ""
 
 
 def _with_forecast(case: RunContext, culprit: Culprit, worker: Worker, rate: float) -> Culprit:
@@ -294,7 +283,7 @@ def _pace(case: RunContext, unit: str) -> float:
     return float(times[last] - times[0]) / case.unit.total
 
 
-def _most(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
+def _most(values: FloatArray) -> float:
     return max(map(float, _finite(values)), default=0.0)
 
 
@@ -341,6 +330,7 @@ def worker_rows(
 
 def _row(worker: Worker, copies: dict[tuple[int, int], list[str]]) -> WorkerMemory:
     header, track = worker.recording.header, worker.case.track
+    passes = np.unique(track.occurrence)
     private = list(_finite(track.gauge(gauge.PRIVATE)))
     written = list(_finite(track.gauge(gauge.PRIVATE_DIRTY)))
     return WorkerMemory(
@@ -350,7 +340,7 @@ def _row(worker: Worker, copies: dict[tuple[int, int], list[str]]) -> WorkerMemo
         pid=header.pid,
         generation=header.generation,
         start_method=header.start_method,
-        batches=int(sum(_batches(worker.case))),
+        batches=sum(int(track.batch[track.occurrence == o].max()) for o in passes),
         prefetch=header.prefetch,
         batch_bytes=batch_bytes(worker) or None,
         pss_bytes=peak_bytes(worker) or None,
@@ -372,17 +362,8 @@ def batch_bytes(worker: Worker) -> int:
     return max(_finite(worker.case.track.gauge(gauge.BATCH)), default=0)
 
 
-def _finite(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Iterator[int]:
+def _finite(values: FloatArray) -> Iterator[int]:
     return (int(v) for v in values[np.isfinite(values)])
-
-
-def _batches(case: RunContext) -> Iterator[int]:
-    """Return how many batches each pass had, as far as was recorded."""
-    track = case.track
-    return (int(track.batch[track.occurrence == o].max()) for o in np.unique(track.occurrence))
-
-
-CHILDREN = "children"
 
 
 @dataclass(frozen=True)
@@ -405,7 +386,9 @@ def with_last_look(findings: list[Finding], workers: list[Worker]) -> list[Findi
     most = max(looks, key=lambda look: look.grown, default=None)
     if most is None:
         return findings
-    return [_with_last_look(found, most) if found.kind == CHILDREN else found for found in findings]
+    return [
+        _with_last_look(found, most) if found.kind == "children" else found for found in findings
+    ]
 
 
 def last_look(worker: Worker) -> LastLook | None:
@@ -431,6 +414,7 @@ def last_look(worker: Worker) -> LastLook | None:
 def _with_last_look(found: Finding, look: LastLook) -> Finding:
     sources, row = look.worker.case.sources, look.row
     feeding = sources.feeding(row.owner, row, WORKER_PHASE) if row.owner is not None else []
+    fed_at = dict.fromkeys(sources.location(line.file, line.line) for line in feeding)
     text = (
         f"{found.text} When one of them was looked into last, after {max(look.time_s, 1.0):.0f} s, "
         f"{row.name} held {human_bytes(look.grown)} more than at first, of "
@@ -439,9 +423,7 @@ def _with_last_look(found: Finding, look: LastLook) -> Finding:
     return msgspec.structs.replace(
         found,
         text=text,
-        fed_at=list(
-            dict.fromkeys(sources.location(feeder.file, feeder.line) for feeder in feeding)
-        )[:3],
+        fed_at=list(fed_at)[:3],
         remedy=Remedy(
             title=f"Look into {row.name}, in the workers",
             text=(

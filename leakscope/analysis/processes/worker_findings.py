@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import signal
 from collections import defaultdict
 from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
 
 from leakscope.analysis.columns.series import HOST, FloatArray
-from leakscope.analysis.growth import policy
+from leakscope.analysis.growth import part_of, policy
 from leakscope.analysis.processes.worker_culprits import (
     Group,
     Worker,
@@ -159,18 +161,12 @@ def _sent_along(worker: Worker) -> list[CensusRow]:
 def _of_worker(worker: Worker, inherited: dict[str, int]) -> list[Copied]:
     """Return what a worker copied of its parent's rows, ``inherited`` by name."""
     found = [
-        copied
-        for copied in _looked_at(worker)
-        if copied.sampled >= policy.NOTED_BYTES
-        and (not copied.at_once or _is_as_in(inherited, copied.row))
+        c
+        for c in _looked_at(worker)
+        if c.sampled >= policy.NOTED_BYTES and (not c.at_once or _is_as_in(inherited, c.row))
     ]
-    paths = {copied.row.path for copied in found}
-    outermost = [
-        copied for copied in found if not any(_is_inside(p, copied.row.path) for p in paths)
-    ]
-    return [
-        copied for copied in _measured(worker, outermost) if copied.in_all >= policy.NOTED_BYTES
-    ]
+    outermost = [c for c in found if not any(_is_inside(o.row.path, c.row.path) for o in found)]
+    return [c for c in _measured(worker, outermost) if c.in_all >= policy.NOTED_BYTES]
 
 
 def _measured(worker: Worker, found: list[Copied]) -> list[Copied]:
@@ -196,11 +192,8 @@ def _measured(worker: Worker, found: list[Copied]) -> list[Copied]:
 
 def _is_as_in(inherited: dict[str, int], row: CensusRow) -> bool:
     """Return whether the parent holds the same, under the same name."""
-    bytes_there = inherited.get(row.name, 0)
-    return (
-        row.host_bytes <= policy.INHERITED_FACTOR * bytes_there
-        and bytes_there <= policy.INHERITED_FACTOR * row.host_bytes
-    )
+    less, more = sorted((row.host_bytes, inherited.get(row.name, 0)))
+    return more <= policy.INHERITED_FACTOR * less
 
 
 def _is_inside(path: str, owner: str) -> bool:
@@ -234,8 +227,8 @@ def _copy_finding(case: RunContext, found: list[Copied]) -> Finding:
     row, count = most.row, int(at_one_time((copied.worker.group, 1) for copied in found))
     together = at_one_time((copied.worker.group, copied.in_all) for copied in found)
     to_come = count * most.left
-    limit = case.limit_bytes
-    threatens = bool(limit) and case.used_at_end() + to_come >= policy.PEAK_OF_LIMIT * (limit or 1)
+    limit = case.limit_bytes or math.inf
+    threatens = case.used_at_end() + to_come >= policy.PEAK_OF_LIMIT * limit
     text = (
         f"{row.name} ({_with_items(row)}) holds {human_bytes(row.host_bytes)} in the parent. "
         f"{plural(count, 'forked worker')} copied up to {human_bytes(most.in_all)} of it "
@@ -336,19 +329,18 @@ OTHERWISE_OF_CHILDREN = Remedy(
 
 def find_died(case: RunContext) -> list[Finding]:
     """Return one finding of all processes that ended by themselves; empty without any."""
+    # Loaders send no signal that terminates.
     ended = [
         end
         for end in case.recording.process_ends
-        if not (not end.loader and -end.exit_code in REQUESTS_TO_END)
+        if end.loader or -end.exit_code not in REQUESTS_TO_END
     ]
     if not ended:
         return []
     groups: dict[tuple[str, int], list[ProcessEndRecord]] = defaultdict(list)
     for end in ended:
-        groups[
-            (f"worker of loader {end.loader}" if end.loader else end.name or "child process"),
-            end.exit_code,
-        ].append(end)
+        who = f"worker of loader {end.loader}" if end.loader else end.name or "child process"
+        groups[who, end.exit_code].append(end)
     worst = max(groups.values(), key=len)
     sentences = [_describe_deaths(case, label, ends) for (label, _), ends in groups.items()]
     is_killed = any(end.exit_code < 0 for end in ended)
@@ -387,12 +379,10 @@ def _when(case: RunContext, ends: list[ProcessEndRecord]) -> str:
     if not len(case.track):
         return ""
     at = np.searchsorted(case.track.index, [end.boundary for end in ends], side="right") - 1
-    steps = sorted(case.track.step[np.maximum(at, 0)].tolist())
-    if not steps[-1]:
-        return ""
-    if steps[0] == steps[-1]:
-        return f" near step {steps[0]}"
-    return f" between steps {steps[0]} and {steps[-1]}"
+    steps = case.track.step[np.maximum(at, 0)]
+    first, last = int(steps.min()), int(steps.max())
+    where = f"near step {first}" if first == last else f"between steps {first} and {last}"
+    return f" {where}" if last else ""
 
 
 def _memory_at_death(case: RunContext, ended: list[ProcessEndRecord]) -> str:
@@ -480,30 +470,22 @@ def find_piling(case: RunContext, culprits: list[Culprit]) -> list[Finding]:
         return []
     memory = case.gauge_trend(gauge.CHILDREN_PSS, noise=policy.HARMLESS_BYTES)
     keeper = _keeper(case, culprits) or _small_keeper(case)
-    is_leak = keeper is not None or _are_workers_that_grow(case, memory)
-    return [_piling_finding(case, trend, memory, keeper)] if is_leak else []
-
-
-def _are_workers_that_grow(case: RunContext, memory: Trend) -> bool:
-    """Return whether loaders started them, and there is so much to them that a name is missed."""
+    # Loaders started them, and there is so much to them that a name is missed.
     has_workers = any(r.header.worker is not None for r in case.run.recordings)
-    return has_workers and memory.is_growing and memory.net_bytes >= policy.GROWTH_BYTES
+    is_much = memory.is_growing and memory.net_bytes >= policy.GROWTH_BYTES
+    is_leak = keeper is not None or (has_workers and is_much)
+    return [_piling_finding(case, trend, memory, keeper)] if is_leak else []
 
 
 def _keeper(case: RunContext, culprits: list[Culprit]) -> Keeper | None:
     """Return the culprit through which most objects are named that keep processes alive."""
     found = [
-        (
-            Keeper(culprit.name, culprit.path, culprit.fed_at, culprit.known, several, count),
-            len(culprit.path),
-        )
+        Keeper(culprit.name, culprit.path, culprit.fed_at, culprit.known, several, count)
         for path, several, count in _gathered(case)
         for culprit in culprits
         if culprit.growth == "across" and case.table.latest[path].path.startswith(culprit.path)
     ]
-    return max(found, key=lambda candidate: (candidate[0].count, -candidate[1]), default=(None, 0))[
-        0
-    ]
+    return max(found, key=lambda keeper: (keeper.count, -len(keeper.path)), default=None)
 
 
 def _small_keeper(case: RunContext) -> Keeper | None:
@@ -545,9 +527,7 @@ def _piling_finding(
     most = float(np.nanmax(case.track.gauge(gauge.CHILDREN_PSS)))
     each = most / max(processes, 1.0)
     gained = max(memory.net_bytes, count.net_bytes * each)
-    rate = count.bytes_per_unit * each
-    limit = case.limit_bytes or float("inf")
-    fatal = case.used_at_end() + policy.HORIZON * gained >= limit
+    fatal = case.used_at_end() + policy.HORIZON * gained >= (case.limit_bytes or math.inf)
     serious = Severity.CRITICAL if fatal else Severity.WARNING
     title, text, falsifier, remedy = _explain_keeper(keeper)
     return to_finding(
@@ -558,15 +538,7 @@ def _piling_finding(
         f"together {human_bytes(most)}. {text}",
         remedy,
         severity=serious if gained >= policy.GROWTH_BYTES else Severity.NOTE,
-        trend=Trend(
-            verdict=count.verdict,
-            bytes_per_unit=rate,
-            interval=(count.interval[0] * each, count.interval[1] * each),
-            unit=count.unit,
-            points=count.points,
-            net_bytes=gained,
-            reason=count.reason,
-        ),
+        trend=msgspec.structs.replace(part_of(count, each), net_bytes=gained),
         total_bytes=most,
         device=HOST,
         known=keeper.known if keeper else None,

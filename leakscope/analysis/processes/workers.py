@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from dataclasses import dataclass, field
 
@@ -12,6 +11,7 @@ import numpy as np
 from leakscope.analysis.accounting.ledger import host_ledger
 from leakscope.analysis.columns.series import HOST
 from leakscope.analysis.growth import policy
+from leakscope.analysis.processes.children import ranked
 from leakscope.analysis.processes.worker_culprits import (
     Group,
     Worker,
@@ -36,7 +36,7 @@ from leakscope.analysis.processes.worker_findings import (
 )
 from leakscope.analysis.remedies.cleanup_calls import host_advice
 from leakscope.analysis.run_context import RunContext
-from leakscope.analysis.verdict.severity import SEVERITY_ORDER
+from leakscope.analysis.verdict.wording import short_hash
 from leakscope.model import gauge
 from leakscope.model.report import (
     Cleared,
@@ -77,13 +77,12 @@ def conclude_workers(
     findings = [*findings, *find_died(case)]
     workers = judge_workers(case)
     if not workers:
-        return Workers(culprits, _ranked(findings), [], [], ledgers)
+        return Workers(culprits, ranked(findings), [], [], ledgers)
     theirs, copied = culprits_of(case, workers), find_copied(case, workers)
     own = [w for w in workers if w.recording.header.rank == case.recording.header.rank]
+    copied_here = [part for part in copied if part.worker in own]
     explained = at_one_time((w.group, gained_by_culprits([w])) for w in own)
-    explained += at_one_time(
-        (part.worker.group, part.bytes) for part in copied if part.worker in own
-    )
+    explained += at_one_time((part.worker.group, part.bytes) for part in copied_here)
     gained = case.gauge_trend(gauge.CHILDREN_PSS).net_bytes
     kept = [f for f in findings if f.kind != "children" or explained < policy.MOST_SHARE * gained]
     kept = with_last_look(kept, own)
@@ -94,7 +93,7 @@ def conclude_workers(
         names[header.rank, header.pid].append(part.row.name)
     return Workers(
         with_culprits_of_workers(culprits, theirs),
-        _ranked(kept),
+        ranked(kept),
         worker_rows(workers, names),
         [*find_bounded(workers), *find_prefetched(workers)],
         with_workers(case, ledgers, workers),
@@ -127,21 +126,13 @@ def with_growth_in_workers(rows: list[RankMemory], culprits: list[Culprit]) -> l
     ]
 
 
-def _ranked(findings: list[Finding]) -> list[Finding]:
-    worst_first = sorted(findings, key=lambda f: SEVERITY_ORDER[f.severity])
-    return [msgspec.structs.replace(f, rank=rank) for rank, f in enumerate(worst_first, 1)]
-
-
-CHILDREN = "children"
-
-
 def with_workers(case: RunContext, ledgers: list[Ledger], workers: list[Worker]) -> list[Ledger]:
     """Return the ledgers with what workers' culprits gained taken out of the child processes' term.
 
     No more than the term has, which is measured: what they gained is as of their censuses.
     """
     host = host_ledger(ledgers)
-    children = next((e for e in host.entries if e.kind == CHILDREN), None) if host else None
+    children = next((e for e in host.entries if e.kind == "children"), None) if host else None
     if host is None or children is None:
         return ledgers
     left, named = children.bytes, []
@@ -156,9 +147,8 @@ def with_workers(case: RunContext, ledgers: list[Ledger], workers: list[Worker])
     at = host.entries.index(children)
     rest = [msgspec.structs.replace(children, bytes=left)] if left else []
     entries = [*host.entries[:at], *named, *rest, *host.entries[at + 1 :]]
-    corrected = msgspec.structs.replace(
-        host, entries=entries, advice=host_advice(host.total_bytes, entries)
-    )
+    advice = host_advice(host.total_bytes, entries)
+    corrected = msgspec.structs.replace(host, entries=entries, advice=advice)
     return [corrected if ledger is host else ledger for ledger in ledgers]
 
 
@@ -175,9 +165,8 @@ def _gains(case: RunContext, host: Ledger, workers: list[Worker]) -> dict[str, l
         for culprit in worker.culprits:
             if culprit.severity is Severity.NOTE or culprit.device != HOST:
                 continue
-            first, last = (
-                _retained_at(worker, culprit, t - ahead) for t in (host.from_s, host.to_s)
-            )
+            ends = (host.from_s - ahead, host.to_s - ahead)
+            first, last = (_retained_at(worker, culprit, time_s) for time_s in ends)
             if last > first:
                 found[culprit.name].append(last - first)
     return found
@@ -188,7 +177,7 @@ def _retained_at(worker: Worker, culprit: Culprit, time_s: float) -> float:
     ended, and what its last census says after that one.
     """
     track, table = worker.case.track, worker.case.table
-    path = next((n for n, row in enumerate(table.latest) if row.path == culprit.path), None)
+    path = table.number.get(culprit.path)
     is_gone = worker.recording.end is not None and time_s > float(track.time_s[-1])
     if path is None or time_s < 0 or is_gone:
         return 0.0
@@ -199,7 +188,6 @@ def _retained_at(worker: Worker, culprit: Culprit, time_s: float) -> float:
     return float(np.interp(time_s, track.time_s[table.at[known]], sizes))
 
 
-BOUNDED = "bounded"
 MOST = 8
 
 
@@ -210,7 +198,7 @@ def find_bounded(workers: list[Worker]) -> list[Cleared]:
     same: dict[str, list[tuple[Worker, Cleared]]] = defaultdict(list)
     for worker in workers:
         for cleared in worker.cleared:
-            if cleared.kind == BOUNDED and cleared.name not in open_names:
+            if cleared.kind == "bounded" and cleared.name not in open_names:
                 same[cleared.signature].append((worker, cleared))
     bounded = [_bounded_to_cleared(found) for found in same.values()]
     return sorted(bounded, key=lambda cleared: -cleared.total_bytes)[:MOST]
@@ -260,5 +248,5 @@ def _prefetched_to_cleared(rank: int, loader: int, group: list[Worker]) -> Clear
         ),
         kind="bounded",
         total_bytes=total,
-        signature=hashlib.sha1(name.encode(), usedforsecurity=False).hexdigest()[:12],
+        signature=short_hash(name),
     )
