@@ -29,7 +29,6 @@ class Live(msgspec.Struct, eq=False):
     """A live block and what it is for; ``by`` says how that is known."""
 
     block: Block
-    segment: Segment
     kind: BlockClass
     by: str
 
@@ -50,16 +49,13 @@ NOTHING = Knowledge({}, Counter())
 def classify(
     segments: Iterable[Segment], *, is_recorded: bool, known: Knowledge = NOTHING
 ) -> list[Live]:
-    """Return every live block with its class.
+    """Return every live block of one device with its class.
 
-    Args:
-        segments: the state of one device.
-        is_recorded: whether stacks were recorded at all; if not, a block without one tells nothing.
-        known: what a later state of the same device tells.
-
+    If no stacks were recorded at all, a block without one tells nothing; ``known`` is what a later
+    state of the same device tells.
     """
     found = [
-        _by_itself(block, segment, is_recorded)
+        Live(block, *_class_by_itself(block, is_recorded))
         for segment in segments
         for block in segment.blocks
         if block.state is not BlockState.FREE
@@ -95,23 +91,16 @@ def class_rows(found: Sequence[Live]) -> list[ClassRow]:
     return sorted(rows, key=lambda row: -row.bytes)
 
 
-def _by_itself(block: Block, segment: Segment, is_recorded: bool) -> Live:
-    kind, by = _class_by_itself(block, is_recorded)
-    return Live(block, segment, kind, by)
-
-
 def _class_by_itself(block: Block, is_recorded: bool) -> tuple[BlockClass, str]:
     if block.state is BlockState.PENDING:
         return BlockClass.PENDING, "freed, but still in use on another stream"
     if block.requested == CUBLAS_WORKSPACE:
         return BlockClass.WORKSPACE, "the size of cuBLAS's workspace"
-    by_stack = kind_of(block.stack)
-    if by_stack is not None:
-        return by_stack, STACK
-    if block.stack is not None and block.stack.python:
-        return BlockClass.OTHER, STACK
     if block.stack is not None:
-        return BlockClass.OTHER, "native code without a Python stack"
+        kind = kind_of(block.stack)
+        is_told = kind is not None or block.stack.python
+        by = STACK if is_told else "native code without a Python stack"
+        return kind or BlockClass.OTHER, by
     if not is_recorded:
         return BlockClass.UNKNOWN, "no stacks were recorded"
     if block.born is not None:
@@ -143,7 +132,9 @@ def _by_sizes(found: Sequence[Live], known_parameters: Counter[int]) -> None:
     weights = Counter(live.block.requested for live in found if live.kind is BlockClass.WEIGHTS)
     times, per_state = _count_states([x for x in found if x.kind is BlockClass.OPTIMIZER], backward)
     if per_state:
-        _confirm(found, BlockClass.OPTIMIZER, per_state, times, _state_words(times, per_state))
+        states = [live for live in found if live.kind is BlockClass.OPTIMIZER]
+        wanted = Counter({size: count * times for size, count in per_state.items()})
+        _mark(states, wanted, BlockClass.OPTIMIZER, _state_words(times, per_state))
     parameters = known_parameters or per_state or weights
     if backward and parameters:
         words = "stack of backward, and the sizes of the parameters"
@@ -151,12 +142,8 @@ def _by_sizes(found: Sequence[Live], known_parameters: Counter[int]) -> None:
     gradients = Counter(x.block.requested for x in backward if x.kind is BlockClass.GRADIENTS)
     known = known_parameters or per_state or gradients
     if older and known and not known - weights:
-        _mark(
-            older,
-            known,
-            BlockClass.WEIGHTS,
-            "older than the recording, and the sizes of the parameters",
-        )
+        by = "older than the recording, and the sizes of the parameters"
+        _mark(older, known, BlockClass.WEIGHTS, by)
         for live in older:
             if live.by == OLDER:
                 live.kind, live.by = BlockClass.UNKNOWN, "older than the recording, other sizes"
@@ -181,13 +168,6 @@ def _state_words(times: int, per_state: Counter[int]) -> str:
         f"its stack; {human_count(times * count)} tensors = {times} × the sizes of "
         f"{human_count(count)} gradients"
     )
-
-
-def _confirm(
-    found: Sequence[Live], kind: BlockClass, sizes: Counter[int], times: int, by: str
-) -> None:
-    wanted = Counter({size: count * times for size, count in sizes.items()})
-    _mark([live for live in found if live.kind is kind], wanted, kind, by)
 
 
 def _mark(candidates: Sequence[Live], sizes: Counter[int], kind: BlockClass, by: str) -> None:
@@ -227,18 +207,16 @@ _OPTIMIZER_PATH = re.compile(r"(^|/)(optim|optimizers?|\w*_optimizers?|optim_\w+
 _COMMUNICATION = re.compile(r"torch/(distributed/(?!fsdp|optim)|nn/parallel/distributed\.py)")
 
 
-def kind_of(stack: Stack | None) -> BlockClass | None:
-    """Return what a stack tells; None where there is no stack or nothing in it is telling."""
-    return None if stack is None else _class_of_stack(stack)
-
-
 def is_users(frame: StackFrame) -> bool:
     """Return whether a Python frame is in the user's own code rather than in a library's."""
     return not _is_library(frame.file.replace("\\", "/"))
 
 
 @lru_cache(maxsize=10_000)
-def _class_of_stack(stack: Stack) -> BlockClass | None:
+def kind_of(stack: Stack | None) -> BlockClass | None:
+    """Return what a stack tells; None where there is no stack or nothing in it is telling."""
+    if stack is None:
+        return None
     native = [frame.name for frame in stack.frames]
     if any(mark in name for name in native for mark in _WORKSPACES):
         return BlockClass.WORKSPACE
@@ -330,7 +308,5 @@ def short_line(place: str) -> str:
 @lru_cache(maxsize=10_000)
 def _frame(stack: Stack) -> StackFrame | None:
     # Code of a library alone still has a line: the outermost tells what was called.
-    return next(
-        (frame for frame in stack.python if is_users(frame)),
-        stack.python[0] if stack.python else None,
-    )
+    own = (frame for frame in stack.python if is_users(frame))
+    return next(own, stack.python[0] if stack.python else None)

@@ -43,7 +43,14 @@ def compare_snapshots(
     ]
     devices = [_compare_device([of[number] for of in studies]) for number in numbers]
     totals = [total_of([studied.figures for studied in of.values()]) for of in studies]
-    names = _apart([snapshot.name for snapshot in snapshots])
+    names = [snapshot.name for snapshot in snapshots]
+    short = [name.replace("\\", "/").rpartition("/")[2] for name in names]
+    names = short if len(set(short)) == len(short) else names
+    notes = [
+        f"{name}: {note}"
+        for name, explanation in zip(names, explanations, strict=True)
+        for note in explanation.notes
+    ]
     return SnapshotComparison(
         names=names,
         headline=_headline(devices),
@@ -51,12 +58,7 @@ def compare_snapshots(
         by_stuck=sorted(range(len(totals)), key=lambda n: (-fixed(totals[n]), n)),
         slack=[kind_of_slack(total) for total in totals],
         headlines=[explanation.headline for explanation in explanations],
-        notes=[
-            f"{name}: {note}"
-            for name, explanation in zip(names, explanations, strict=True)
-            for note in explanation.notes
-        ]
-        + _of_versions(snapshots),
+        notes=[*notes, *_of_versions(snapshots)],
     )
 
 
@@ -82,23 +84,17 @@ def _compare_device(studies: Sequence[Study]) -> DeviceComparison:
     )
 
 
-def _grown(found: Sequence[Sequence[Live]], key: Callable[[Live], _Key]) -> list[DeviceGrowth]:
+def _grown(found: Sequence[Sequence[Live]], key_of: Callable[[Live], _Key]) -> list[DeviceGrowth]:
     sizes: dict[_Key, list[int]] = {}
     counts: dict[_Key, list[int]] = {}
     for number, live in enumerate(found):
         for allocation in live:
-            name = key(allocation)
-            sizes.setdefault(name, [0] * len(found))[number] += allocation.block.size
-            counts.setdefault(name, [0] * len(found))[number] += 1
+            key = key_of(allocation)
+            sizes.setdefault(key, [0] * len(found))[number] += allocation.block.size
+            counts.setdefault(key, [0] * len(found))[number] += 1
     rows = [
-        DeviceGrowth(
-            name=name,
-            kind=kind,
-            bytes=sizes[name, kind, size],
-            counts=counts[name, kind, size],
-            size=size,
-        )
-        for name, kind, size in sizes
+        DeviceGrowth(name=key[0], kind=key[1], size=key[2], bytes=bytes_, counts=counts[key])
+        for key, bytes_ in sizes.items()
     ]
     changed = [row for row in rows if len(set(row.bytes)) > 1 or row.size is None]
     return sorted(changed, key=lambda row: (-abs(row.change), row.name, row.size or 0))[:MOST_ROWS]
@@ -172,17 +168,11 @@ def _compared_with_tensors(figures: Sequence[Figures], classes: Sequence[DeviceG
 
 def _appears_once(row: DeviceGrowth) -> bool:
     """Return whether a class came into being between two of the snapshots and then stood still."""
-    last = row.bytes[-1]
-    is_constant = all(
-        size <= policy.LITTLE_SHARE * last or size >= (1 - policy.LITTLE_SHARE) * last
-        for size in row.bytes
-    )
-    return (
-        row.kind in ONCE
-        and row.change > policy.NOTEWORTHY_BYTES
-        and row.bytes[0] <= policy.LITTLE_SHARE * last
-        and is_constant
-    )
+    little = policy.LITTLE_SHARE * row.bytes[-1]
+    most = (1 - policy.LITTLE_SHARE) * row.bytes[-1]
+    is_state = row.kind in ONCE and row.change > policy.NOTEWORTHY_BYTES
+    is_constant = all(size <= little or size >= most for size in row.bytes)
+    return is_state and row.bytes[0] <= little and is_constant
 
 
 def _is_leak(kind: str, figures: Sequence[Figures], classes: Sequence[DeviceGrowth]) -> bool | None:
@@ -230,12 +220,6 @@ def _headline(devices: Sequence[DeviceComparison]) -> str:
     order = (LIVE, FRAGMENTATION, CACHE, LESS, NOTHING)
     gravest = min(devices, key=lambda d: (order.index(d.kind), -d.figures[-1].reserved))
     return f"cuda:{gravest.device}: {gravest.headline}" if len(devices) > 1 else gravest.headline
-
-
-def _apart(names: Sequence[str]) -> list[str]:
-    """Return the names without the folder that they share."""
-    short = [name.replace("\\", "/").rpartition("/")[2] for name in names]
-    return short if len(set(short)) == len(short) else list(names)
 
 
 def _of_versions(snapshots: Sequence[AllocatorSnapshot]) -> list[str]:

@@ -74,6 +74,7 @@ def _device(case: RunContext, state: DeviceState) -> DeviceMemory:
     boundary = case.track.boundaries[position] if position is not None else None
     peak = peak_figures(case, record.device, figures)
     left = unexplained_bytes(found.blocks)
+    relative = case.sources.files.relative
     census = None if position is None else case.track.measurements[position].census
     return DeviceMemory(
         device=record.device,
@@ -84,8 +85,16 @@ def _device(case: RunContext, state: DeviceState) -> DeviceMemory:
         outside_bytes=_reading(case, f"{record.device}.{gauge.DEVICE_OUTSIDE}", position),
         pinned_bytes=_reading(case, gauge.PINNED_HOST, position),
         roles=role_rows(found.blocks),
-        owners=[_shown(case, row) for row in owner_rows(found.blocks)],
-        unexplained=[_shown_blocks(case, row) for row in unexplained_rows(found.blocks)],
+        owners=[
+            msgspec.structs.replace(row, allocated_at=[*map(relative, row.allocated_at)])
+            for row in owner_rows(found.blocks)
+        ],
+        unexplained=[
+            msgspec.structs.replace(
+                row, allocated_at=row.allocated_at and relative(row.allocated_at)
+            )
+            for row in unexplained_rows(found.blocks)
+        ],
         explained_share=1.0 - left / figures.active if figures.active else 1.0,
         astray_bytes=found.astray,
         slack=kind_of_slack(figures),
@@ -105,16 +114,6 @@ def _device(case: RunContext, state: DeviceState) -> DeviceMemory:
         sees_libraries=census is None or census.scope is CensusScope.FULL,
         left_out_blocks=record.left_out,
     )
-
-
-def _shown(case: RunContext, row: DeviceOwner) -> DeviceOwner:
-    places = [case.sources.files.relative(place) for place in row.allocated_at]
-    return msgspec.structs.replace(row, allocated_at=places)
-
-
-def _shown_blocks(case: RunContext, row: UnexplainedBlocks) -> UnexplainedBlocks:
-    place = case.sources.files.relative(row.allocated_at) if row.allocated_at else ""
-    return msgspec.structs.replace(row, allocated_at=place)
 
 
 def _position(case: RunContext, index: int) -> int | None:
@@ -155,7 +154,6 @@ class OwnedBlock:
     """A live block and the bytes of each who has a part in it, by role, path and name."""
 
     block: Block
-    segment: Segment
     parts: dict[tuple[str, str, str], int]
 
     @property
@@ -164,8 +162,7 @@ class OwnedBlock:
         return max(self.parts, key=lambda key: self.parts[key])[0] if self.parts else UNEXPLAINED
 
 
-@dataclass(frozen=True)
-class BlockOwnership:
+class BlockOwnership(NamedTuple):
     """All live blocks of a device with who holds them."""
 
     blocks: list[OwnedBlock]
@@ -184,12 +181,15 @@ def find_owners(state: DeviceState) -> BlockOwnership:
     owners, stored = _stored(storages)
     spans = [BlockSpan(block.address, block.size, block.requested) for block, _ in live]
     joined = join(spans, stored)
-    spare_workspaces = _spare_workspaces(live, joined.parts)
+    unowned = [
+        b.requested for (b, _), p in zip(live, joined.parts, strict=True) if [*p] == [NO_OWNER]
+    ]
+    spare_workspaces = unowned.count(LT_WORKSPACE) <= MOST_LT_WORKSPACES
     blocks = []
     for (block, segment), parts in zip(live, joined.parts, strict=True):
         role = _by_itself(block, segment, spare_workspaces)
         by_owner = {(role, "", "") if o == NO_OWNER else owners[o]: n for o, n in parts.items()}
-        blocks.append(OwnedBlock(block, segment, by_owner))
+        blocks.append(OwnedBlock(block, by_owner))
     return BlockOwnership(blocks, joined.astray)
 
 
@@ -198,9 +198,9 @@ def role_rows(blocks: Iterable[OwnedBlock]) -> list[DeviceOwner]:
     return _rows(blocks, by_name=False)
 
 
-def owner_rows(blocks: Iterable[OwnedBlock], most: int = SHOWN_OWNERS) -> list[DeviceOwner]:
+def owner_rows(blocks: Iterable[OwnedBlock]) -> list[DeviceOwner]:
     """Return live bytes by role and name, the most first."""
-    return _rows(blocks, by_name=True)[:most]
+    return _rows(blocks, by_name=True)[:SHOWN_OWNERS]
 
 
 def unexplained_rows(blocks: Iterable[OwnedBlock]) -> list[UnexplainedBlocks]:
@@ -232,15 +232,9 @@ def _stored(storages: DeviceStorages) -> tuple[list[tuple[str, str, str]], list[
     numbers: dict[tuple[str, str, str], int] = {}
     stored = []
     for row in storages.storages:
-        known = 0 <= row.holder < len(storages.holders)
-        path, name = (
-            (storages.holders[row.holder].path, storages.holders[row.holder].name)
-            if known
-            else (
-                "",
-                "",
-            )
-        )
+        path = name = ""
+        if 0 <= row.holder < len(storages.holders):
+            path, name = storages.holders[row.holder].path, storages.holders[row.holder].name
         number = numbers.setdefault((row.role, path, name), len(numbers))
         rank = ROLES.index(row.role) if row.role in ROLES else len(ROLES)
         stored.append(StorageSpan(row.address, row.bytes, rank, number))
@@ -256,13 +250,6 @@ def _by_itself(block: Block, segment: Segment, has_workspaces: bool) -> str:
     if has_workspaces and block.requested == LT_WORKSPACE:
         return WORKSPACE
     return UNEXPLAINED if segment.pool == DEFAULT_POOL else PRIVATE_POOL
-
-
-def _spare_workspaces(
-    live: Sequence[tuple[Block, Segment]], parts: Sequence[dict[int, int]]
-) -> bool:
-    sizes = [b.requested for (b, _), p in zip(live, parts, strict=True) if set(p) == {NO_OWNER}]
-    return sizes.count(LT_WORKSPACE) <= MOST_LT_WORKSPACES
 
 
 @dataclass
@@ -420,9 +407,8 @@ def device_series(case: RunContext, device: str) -> DeviceSeries:
     """Return the summaries of a device's blocks at comparable boundaries; empty without any."""
     groups: dict[tuple[str, str, str], list[tuple[int, DeviceSnapshotRecord]]] = {}
     for position, measurement in enumerate(case.track.measurements):
-        if (
-            found := next((s for s in measurement.devices if s.device == device), None)
-        ) and _is_comparable(case, position):
+        found = next((s for s in measurement.devices if s.device == device), None)
+        if found is not None and _is_comparable(case, position):
             key = comparable_key(measurement.boundary)
             groups.setdefault(key, []).append((position, found))
     chosen = max(groups.values(), key=len, default=[])
@@ -466,10 +452,7 @@ def outside_owners(case: RunContext, device: str) -> list[OutsideOwner]:
     """Return whose the memory outside torch's allocator is; empty where the driver didn't say."""
     return [
         OutsideOwner(
-            its,
-            name,
-            round(has_risen_by(case, device, its)),
-            round(latest(case, device, its)),
+            its, name, round(has_risen_by(case, device, its)), round(latest(case, device, its))
         )
         for its, name in _OUTSIDE.items()
         if case.track.has_gauge(f"{device}.{its}")

@@ -115,7 +115,7 @@ def _explain_device(snapshot: AllocatorSnapshot, studied: Study) -> DeviceExplan
     classes, sites = class_rows(studied.found), site_rows(studied.found)
     facts = _facts(played, stretches, snapshot.annotations)
     slack = kind_of_slack(judged)
-    found = [_churn(played.entries, facts.seconds), _flushes(played.entries)]
+    traffic = [_churn(played.entries, facts.seconds), _flushes(played.entries)]
     findings = findings_of(
         played,
         judged,
@@ -124,7 +124,7 @@ def _explain_device(snapshot: AllocatorSnapshot, studied: Study) -> DeviceExplan
         phases,
         facts,
         is_failed=any(entry.action == OOM for trace in snapshot.traces.values() for entry in trace),
-    ) + [finding for finding in found if finding is not None]
+    ) + [finding for finding in traffic if finding is not None]
     headline = device_headline(judged, classes, slack, fault, peak_figures, sites)
     kept = sum(row.kept_bytes for row in phases if row.phase == "optimizer")
     return DeviceExplanation(
@@ -367,16 +367,10 @@ def between_devices(devices: Sequence[DeviceExplanation]) -> list[DeviceFinding]
     """Return a finding where one device ran out while others stood nearly empty."""
     peaks = {d.device: d.peak.live_bytes for d in devices if d.peak is not None}
     failed = [d for d in devices if d.fault is not None and d.fault.entry is not None]
-    others = (
-        {device: peak for device, peak in peaks.items() if device != failed[0].device}
-        if failed
-        else {}
-    )
+    others = {device: p for device, p in peaks.items() if failed and device != failed[0].device}
     if not others or max(others.values()) > policy.MOST_SHARE * peaks.get(failed[0].device, 0):
         return []
-    listed = ", ".join(
-        f"cuda:{device} {human_bytes(peak)}" for device, peak in sorted(others.items())
-    )
+    listed = ", ".join(f"cuda:{device} {human_bytes(p)}" for device, p in sorted(others.items()))
     return [
         DeviceFinding(
             slug="uneven-devices",

@@ -50,16 +50,14 @@ def is_fragmentation(request: int, device_free: int, figures: Figures, largest_h
 def largest_hole_for(request: int, stream: int, pool: tuple[int, int], state: list[Segment]) -> int:
     """Return the largest free block that may serve a request: of its stream, pool and size."""
     is_small = request <= SMALL_REQUEST
-    return max(
-        (
-            block.size
-            for segment in state
-            if (segment.stream, segment.pool, segment.is_small) == (stream, pool, is_small)
-            for block in segment.blocks
-            if block.state is BlockState.FREE
-        ),
-        default=0,
+    holes = (
+        block.size
+        for segment in state
+        if (segment.stream, segment.pool, segment.is_small) == (stream, pool, is_small)
+        for block in segment.blocks
+        if block.state is BlockState.FREE
     )
+    return max(holes, default=0)
 
 
 def _to_fault(
@@ -228,11 +226,8 @@ def fitting_advice(need: Need) -> list[Advice]:
 def ranked_advice(need: Need, others: Sequence[Advice] = ()) -> list[Advice]:
     """Return what to make smaller, what suffices first; ``others`` are ranked among it."""
     ways = [*_iter_advice(need), *others]
-    worth = [
-        way
-        for way in ways
-        if way.bytes is None or way.bytes >= (policy.STEP_SHARE * need.figures.active)
-    ]
+    least = policy.STEP_SHARE * need.figures.active
+    worth = [way for way in ways if way.bytes is None or way.bytes >= least]
     return sorted(worth, key=lambda way: (not way.helps, -(way.bytes or 0)))
 
 
@@ -241,13 +236,13 @@ def _iter_advice(need: Need) -> Iterator[Advice]:
         yield _smaller_batch(need)
         yield from _checkpointing(need)
         if not need.is_training and need.request is not None:
-            amount = need.of_the_pass
             yield to_advice(
                 need,
                 "Without gradients, if none are wanted",
-                amount,
+                need.of_the_pass,
                 "The history holds no backward pass and no optimizer. If this is inference, "
-                f"torch.no_grad() frees most of the {human_bytes(amount)} that the graph keeps.",
+                f"torch.no_grad() frees most of the {human_bytes(need.of_the_pass)} that the graph "
+                "keeps.",
             )
     gradients = need.classes.get(BlockClass.GRADIENTS, 0)
     if gradients and need.kind is BlockClass.ACTIVATIONS:

@@ -440,11 +440,7 @@ class _Marked:
 
 
 def _innermost(names: Sequence[str]) -> str:
-    for name in reversed(names):
-        phase = _phase_of_mark(name)
-        if phase:
-            return phase
-    return ""
+    return next((phase for name in reversed(names) if (phase := _phase_of_mark(name))), "")
 
 
 def _phase_of_mark(name: str) -> str:
@@ -541,19 +537,12 @@ def _spans(places: Sequence[float], stretches: Sequence[PhaseStretch]) -> list[P
     seen: dict[str, int] = {}
     spans = []
     for stretch in stretches:
-        begin, end = places[stretch.first], places[min(stretch.last, len(places) - 1)]
-        seen[stretch.phase] = seen.get(stretch.phase, 0) + 1
-        if stretch.phase == OTHER or end - begin < SHORTEST_SPAN * whole:
-            continue
-        spans.append(
-            PhaseSpan(
-                phase=stretch.phase,
-                occurrence=seen[stretch.phase],
-                epoch=0,
-                start_s=begin,
-                end_s=end,
-            )
-        )
+        phase, begin = stretch.phase, places[stretch.first]
+        end = places[min(stretch.last, len(places) - 1)]
+        seen[phase] = occurrence = seen.get(phase, 0) + 1
+        if phase != OTHER and end - begin >= SHORTEST_SPAN * whole:
+            span = PhaseSpan(phase=phase, occurrence=occurrence, epoch=0, start_s=begin, end_s=end)
+            spans.append(span)
     return spans
 
 

@@ -52,17 +52,8 @@ def diagnose_devices(
     """Return what is conspicuous about the memory of each device."""
     devices = case.track.devices
     found = [_unnamed_growth_of(case, growth, ledgers, device) for device in devices]
-    found += [
-        find(case, device)
-        for find in (
-            _fragmentation_of,
-            _cache_growth_of,
-            _pending_frees_of,
-            _retries_of,
-            _tiny_blocks_of,
-        )
-        for device in devices
-    ]
+    rules = (_fragmentation_of, _cache_growth_of, _pending_frees_of, _retries_of, _tiny_blocks_of)
+    found += [find(case, device) for find in rules for device in devices]
     return [finding for finding in found if finding is not None]
 
 
@@ -164,11 +155,8 @@ def _fragmentation_of(case: RunContext, device: str) -> Finding | None:
 
 def _grows(case: RunContext, device: str, trend: Trend) -> bool:
     live = has_risen_by(case, device, gauge.DEVICE_ALLOCATED)
-    return (
-        trend.is_growing
-        and trend.net_bytes >= policy.COSTLY_BYTES
-        and live <= policy.CONSIDERABLE_SHARE * trend.net_bytes
-    )
+    is_much = trend.is_growing and trend.net_bytes >= policy.COSTLY_BYTES
+    return is_much and live <= policy.CONSIDERABLE_SHARE * trend.net_bytes
 
 
 def _growing(case: RunContext, device: str, last: DeviceSnapshotRecord, trend: Trend) -> Finding:
@@ -193,11 +181,9 @@ def _steady(case: RunContext, device: str, series: DeviceSeries) -> Finding | No
     last = series.last
     stuck = float(min(series.stuck(), default=0.0))
     peak = latest(case, device, gauge.DEVICE_PEAK)
-    if (
-        last is None
-        or len(series.snapshots) < 2
-        or peak >= (1 - policy.LITTLE_SHARE) * last.reserved
-    ):
+    if last is None or len(series.snapshots) < 2:
+        return None
+    if peak >= (1 - policy.LITTLE_SHARE) * last.reserved:
         return None
     if stuck < policy.COSTLY_BYTES or stuck < policy.LITTLE_SHARE * last.reserved:
         return None
@@ -261,23 +247,12 @@ def _cache_growth_of(case: RunContext, device: str) -> Finding | None:
     holes = series.gain("stuck") - series.gain("releasable")
     live = has_risen_by(case, device, gauge.DEVICE_ALLOCATED)
     others = max(live, 0.0) + max(holes, 0.0) + max(private_growth(case, device), 0.0)
-    if (
-        trend.net_bytes < policy.COSTLY_BYTES
-        or others > policy.CONSIDERABLE_SHARE * trend.net_bytes
-    ):
+    most = policy.CONSIDERABLE_SHARE * trend.net_bytes
+    if trend.net_bytes < policy.COSTLY_BYTES or others > most:
         return None
-    return _cache_finding(case, device, trend, live, latest(case, device, gauge.DEVICE_RESERVED))
-
-
-def _cache_finding(
-    case: RunContext, device: str, trend: Trend, live: float, reserved: float
-) -> Finding:
-    has_blocks = device_series(case, device).last is not None
-    kept = (
-        "the rest is free memory that the caching allocator keeps for the next request"
-        if has_blocks
-        else "the rest is free memory that the caching allocator keeps, as cache or in holes"
-    )
+    has_blocks = series.last is not None
+    how = " for the next request" if has_blocks else ", as cache or in holes"
+    kept = f"the rest is free memory that the caching allocator keeps{how}"
     return to_finding(
         "device_cache",
         f"The device cache grows on {device}",
@@ -286,7 +261,7 @@ def _cache_finding(
         DEVICE_CACHE_REMEDY,
         severity=Severity.NOTE if has_blocks else Severity.WARNING,
         trend=trend,
-        total_bytes=reserved,
+        total_bytes=latest(case, device, gauge.DEVICE_RESERVED),
         device=device,
         falsifier=("empty_cache() would return it if it were plain cache.", None),
     )
@@ -305,7 +280,7 @@ PENDING_FREE_REMEDY = Remedy(
 def _usual(case: RunContext, metric: str) -> float:
     """Return what usually waits at boundaries, also between phases: in a step much may."""
     values = case.track.gauge(metric)
-    read = case.working[np.isfinite(values[case.working])]
+    read = case.at_work(values)
     inner = np.isin(case.track.kind[read], INNER)
     usual = [np.median(values[read[where]]) for where in (inner, ~inner) if where.any()]
     return float(min(usual, default=0.0))

@@ -37,10 +37,8 @@ SPLIT_SIZES = tuple(size * MIB for size in (512, 256, 128, 64, 32))
 
 def kind_of_slack(figures: Figures) -> Slack:
     """Return whether reserved memory without tensors is cache, holes, both or too little."""
-    is_cache = returnable(figures) >= max(
-        policy.COSTLY_BYTES, policy.HARMLESS_SHARE * figures.reserved
-    )
-    is_stuck = fixed(figures) >= max(policy.COSTLY_BYTES, policy.LITTLE_SHARE * figures.reserved)
+    harmless = max(policy.COSTLY_BYTES, policy.HARMLESS_SHARE * figures.reserved)
+    is_cache, is_stuck = returnable(figures) >= harmless, _is_fragmented(figures)
     if is_cache and is_stuck:
         return Slack.BOTH
     if is_stuck:
@@ -81,11 +79,8 @@ def slack_sentence(figures: Figures, peak: Figures | None) -> str:
         f"{human_bytes(fixed(figures))} are stuck in holes between live blocks, "
         f"the largest free block {human_bytes(figures.largest_hole)}."
     )
-    if (
-        peak is not None
-        and is_filled_at(peak)
-        and fixed(figures) > policy.LITTLE_SHARE * peak.reserved
-    ):
+    is_filled = peak is not None and is_filled_at(peak)
+    if is_filled and peak and fixed(figures) > policy.LITTLE_SHARE * peak.reserved:
         sentence += (
             f" At the peak {human_share(peak.active / peak.reserved)} of the reserved memory was "
             "live: the next step fills these holes again."
@@ -108,13 +103,8 @@ def settings_advice(
 ) -> list[Advice]:
     """Return what each setting of the allocator would do here, the helpful first.
 
-    Args:
-        segments: the state that is judged.
-        figures: its sums.
-        peak: the sums at the peak, where the trace tells them.
-        settings: the allocator's settings, as the file says.
-        is_steady: whether a later step needs no more than the peak of this trace.
-
+    ``figures`` are the sums of the segments, ``peak`` those at the peak, where the trace tells
+    them; ``is_steady`` says that a later step needs no more than the peak of this trace.
     """
     if kind_of_slack(figures) is Slack.TIDY:
         return []
@@ -226,10 +216,12 @@ def _is_split_small(segment: Segment, size: int) -> bool:
 
 
 def _reaches(amount: int, figures: Figures) -> bool:
-    is_much = fixed(figures) >= max(policy.COSTLY_BYTES, policy.LITTLE_SHARE * figures.reserved)
-    return is_much and amount >= max(
-        policy.COSTLY_BYTES, policy.CONSIDERABLE_SHARE * fixed(figures)
-    )
+    considerable = max(policy.COSTLY_BYTES, policy.CONSIDERABLE_SHARE * fixed(figures))
+    return _is_fragmented(figures) and amount >= considerable
+
+
+def _is_fragmented(figures: Figures) -> bool:
+    return fixed(figures) >= max(policy.COSTLY_BYTES, policy.LITTLE_SHARE * figures.reserved)
 
 
 PoolKey: TypeAlias = "tuple[int, tuple[int, int], bool]"
@@ -313,12 +305,8 @@ MOST_SEGMENTS = 4000
 
 
 def memory_map(segments: Sequence[Segment], kinds: Mapping[int, str]) -> list[MapSegment]:
-    """Return the segments by stream and pool, the largest first within each.
-
-    Args:
-        segments: the state of one device.
-        kinds: what each live block is for, by the identity of the block.
-
+    """Return the segments of one device by stream and pool, the largest first within each;
+    ``kinds`` has what each live block is for, by the identity of the block.
     """
     ordered = sorted(segments, key=lambda s: (pool_key(s)[:2], s.is_small, -s.size, s.address))
     return [_mapped(segment, kinds) for segment in ordered[:MOST_SEGMENTS]]

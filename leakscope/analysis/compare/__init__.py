@@ -42,11 +42,7 @@ from leakscope.model.report import RankMemory, Report, RunVerdict, Severity, Wor
 from leakscope.model.text import human_bytes
 
 _ORDER = [
-    ChangeKind.FIXED,
-    ChangeKind.REDUCED,
-    ChangeKind.UNCHANGED,
-    ChangeKind.WORSE,
-    ChangeKind.NEW,
+    *(ChangeKind.FIXED, ChangeKind.REDUCED, ChangeKind.UNCHANGED, ChangeKind.WORSE, ChangeKind.NEW)
 ]
 
 
@@ -55,12 +51,13 @@ def compare(before: Report, after: Report) -> Comparison:
     is_other = is_another_program(before, after)
     pairs = pair(before, after)
     renamed = perhaps_renamed(pairs)
-    changes = [
-        _only_in_other_script(change_of(b, a, before, after), after)
-        if is_other and (a is None or b is None)
-        else _renamed(change_of(b, a, before, after), renamed)
-        for b, a in pairs
-    ]
+    changes = []
+    for b, a in pairs:
+        change = change_of(b, a, before, after)
+        is_elsewhere = is_other and (a is None or b is None)
+        changes.append(
+            _only_in_other_script(change, after) if is_elsewhere else _renamed(change, renamed)
+        )
     changes.sort(key=lambda c: (c.severity is Severity.NOTE, _ORDER.index(c.change)))
     peaks = peak_changes(before, after)
     headline, *details = verdict_in_words(changes, peaks, before, after)
@@ -148,11 +145,8 @@ def verdict_in_words(
     sentences = [*_parts(grave), *_only_in_one_script(grave)] or [_no_serious_change(before, after)]
     if is_another_program(before, after):
         first, second = scripts_apart(before, after) or ("", "")
-        return [
-            f"{ANOTHER_SCRIPT}: {second} ran instead of {first} and did other work.",
-            *_ends(before, after),
-            *sentences,
-        ]
+        other = f"{ANOTHER_SCRIPT}: {second} ran instead of {first} and did other work."
+        return [other, *_ends(before, after), *sentences]
     is_settled = any(not change.is_unproven for change in grave)
     if is_settled and (peak := _peak_clause(grave, peaks, before)):
         sentences = _with_peak(sentences, peak)
@@ -205,14 +199,11 @@ def _only_in_one_script(changes: Sequence[CulpritChange]) -> list[str]:
     own = [change for change in apart if change.change is ChangeKind.NEW]
     names = [change.name for change in apart if change.change is not ChangeKind.NEW]
     sentences = [_part("Only there", own)] if own else []
-    if not names:
-        return sentences
-    more = len(names) - MOST_NAMES
-    shown = names[:MOST_NAMES] + ([f"{more:,} more"] if more > 0 else [])
-    return [
-        *sentences,
-        f"Not seen there: {listed(shown)}; what was not done can't have been mended.",
-    ]
+    if names:
+        more = len(names) - MOST_NAMES
+        shown = listed(names[:MOST_NAMES] + ([f"{more:,} more"] if more > 0 else []))
+        sentences.append(f"Not seen there: {shown}; what was not done can't have been mended.")
+    return sentences
 
 
 def _no_serious_change(before: Report, after: Report) -> str:
@@ -234,16 +225,12 @@ def _peak_clause(
     wanted = [phases.get(change.signature, "") for change in changes]
     ordered = sorted(peaks, key=lambda p: wanted.index(p.name) if p.name in wanted else len(wanted))
     for peak in ordered:
-        if not peak.before_bytes or not peak.after_bytes:
-            continue
-        if abs(peak.after_bytes / peak.before_bytes - 1) < NOTABLE_DIFFERENCE:
-            continue
-        verb = "fell" if peak.after_bytes < peak.before_bytes else "rose"
-        on = "" if peak.device == "host" else f" on {peak.device}"
-        return (
-            f"peak memory{on} in {peak.name} {verb} "
-            f"from {human_bytes(peak.before_bytes)} to {human_bytes(peak.after_bytes)}"
-        )
+        first, last = peak.before_bytes, peak.after_bytes
+        if first and last and abs(last / first - 1) >= NOTABLE_DIFFERENCE:
+            verb = "fell" if last < first else "rose"
+            on = "" if peak.device == "host" else f" on {peak.device}"
+            sizes = f"from {human_bytes(first)} to {human_bytes(last)}"
+            return f"peak memory{on} in {peak.name} {verb} {sizes}"
     return ""
 
 

@@ -20,7 +20,6 @@ from leakscope.model.report import (
     Culprit,
     Finding,
     MetricGrowth,
-    PhaseMemory,
     Point,
     Report,
     RunVerdict,
@@ -141,21 +140,17 @@ def _judge(
     if rate is None:
         return ChangeKind.UNCHANGED, False
     real = differs(before.bytes_per_unit, before.interval, *rate)
+    harmless = after.severity is Severity.NOTE
     if before.growth != after.growth:
-        return _judge_shift(before, after), True
+        # What was kept for good is now released, or the other way round.
+        released = ChangeKind.FIXED if harmless else ChangeKind.REDUCED
+        return (released if after.growth == "within" else ChangeKind.WORSE), True
     if not real:
         return ChangeKind.UNCHANGED, False
     if rate[0] > before.bytes_per_unit:
         return ChangeKind.WORSE, True
-    harmless = after.severity is Severity.NOTE and before.severity is not Severity.NOTE
-    return (ChangeKind.FIXED if harmless else ChangeKind.REDUCED), True
-
-
-def _judge_shift(before: Suspect, after: Suspect) -> ChangeKind:
-    """What was kept for good may now be released, or the other way round."""
-    if after.growth == "within":
-        return ChangeKind.FIXED if after.severity is Severity.NOTE else ChangeKind.REDUCED
-    return ChangeKind.WORSE
+    is_mended = harmless and before.severity is not Severity.NOTE
+    return (ChangeKind.FIXED if is_mended else ChangeKind.REDUCED), True
 
 
 def differs(
@@ -178,7 +173,8 @@ def _unproven(before: Suspect | None, after: Suspect | None, first: Report, seco
     if after is None and before is not None:
         if second.out_of_memory is not None and second.verdict is not RunVerdict.INCONCLUSIVE:
             return "the second run ran out of memory"
-        if cleared := _bounded_in(before, second):
+        cleared = _cleared_in(before, second)
+        if cleared is not None and cleared.kind == "bounded":  # also of an inconclusive run
             filling = "the second run ended before it was full, and it grew until then"
             return filling if cleared.is_filling else ""
         return _proves_nothing(before, first, second, "second")
@@ -297,13 +293,12 @@ _FINDING_CHANGES = {
 
 
 def _new(suspect: Suspect, unproven: str) -> str:
+    name, rate, is_culprit = _called(suspect), rate_text(suspect), isinstance(suspect, Culprit)
+    of_finding = f": {rate}" if _has_rate(suspect) else ""
     if unproven:
-        described = f"{_called(suspect)}{_describe_suspect(suspect)}"
-        return f"{described}; it was not seen before, but {unproven}."
-    rate = rate_text(suspect)
-    if isinstance(suspect, Culprit):
-        return f"{_called(suspect)} is new: it grows by {rate}."
-    return f"{_called(suspect)} is new" + (f": {rate}." if _has_rate(suspect) else ".")
+        how = f" grows by {rate}" if is_culprit else of_finding or " is found"
+        return f"{name}{how}; it was not seen before, but {unproven}."
+    return f"{name} is new{f': it grows by {rate}' if is_culprit else of_finding}."
 
 
 def only_in_one_script_text(suspect: CulpritChange, script: str) -> str:
@@ -311,13 +306,6 @@ def only_in_one_script_text(suspect: CulpritChange, script: str) -> str:
     rate, unit = suspect.after_bytes_per_unit or 0.0, suspect.unit
     grows = f" and grows by {human_bytes(rate)} per {unit}" if rate and unit else ""
     return f"{suspect.name} is {script}'s own{grows}."
-
-
-def _describe_suspect(suspect: Suspect) -> str:
-    """Return how a culprit grows, or that a finding is there."""
-    if isinstance(suspect, Culprit):
-        return f" grows by {rate_text(suspect)}"
-    return f": {rate_text(suspect)}" if _has_rate(suspect) else " is found"
 
 
 def _called(suspect: Suspect) -> str:
@@ -350,12 +338,6 @@ def _cleared_in(suspect: Suspect, report: Report) -> Cleared | None:
     if not known and isinstance(suspect, Culprit):
         known = [c for c in report.cleared if (c.name, c.path) == (suspect.name, suspect.path)]
     return next(iter(known), None)
-
-
-def _bounded_in(suspect: Suspect, report: Report) -> Cleared | None:
-    """Return the entry of what a run found to be bounded, also where the run is inconclusive."""
-    cleared = _cleared_in(suspect, report)
-    return cleared if cleared is not None and cleared.kind == "bounded" else None
 
 
 def rate_text(suspect: Suspect) -> str:
@@ -409,13 +391,9 @@ def perhaps_renamed(pairs: Pairs) -> dict[str, Suspect]:
     That is what grew just as fast in the same place or under the same last name, and no more. What
     could be two things is left out, and so are notes: floats are gathered everywhere alike.
     """
-    gone = [
-        earlier
-        for earlier, later in pairs
-        if earlier is not None and later is None and _is_no_note(earlier)
-    ]
-    come = [later for earlier, later in pairs if later is not None and earlier is None]
-    alike = [(b, a) for b in gone for a in come if _is_no_note(a) and _grow_alike(b, a)]
+    gone = [b for b, a in pairs if b is not None and a is None and _is_no_note(b)]
+    come = [a for b, a in pairs if a is not None and b is None and _is_no_note(a)]
+    alike = [(b, a) for b in gone for a in come if _grow_alike(b, a)]
     befores = Counter(before.signature for before, _ in alike)
     afters = Counter(after.signature for _, after in alike)
     return {a.signature: b for b, a in alike if befores[b.signature] == afters[a.signature] == 1}
@@ -473,14 +451,9 @@ def by_nature(traits: Traits) -> Hashable:
     """Return what is the same under the same last name in the same class."""
     if traits.is_finding:
         return None
-    parts = traits.name.split(".")[:-1]
-    return (
-        traits.type,
-        traits.kind,
-        last_name(traits),
-        next((part for part in parts if part[:1].isupper()), ""),
-        traits.device,
-    )
+    *owners, last = traits.name.split(".")
+    owner_class = next((part for part in owners if part[:1].isupper()), "")
+    return (traits.type, traits.kind, last, owner_class, traits.device)
 
 
 def _is_no_note(suspect: Suspect) -> bool:
@@ -493,28 +466,16 @@ def _grow_alike(earlier: Suspect, later: Suspect) -> bool:
     kinds = [(t.kind, t.type, t.growth, t.device, t.phase) for t in (first, second)]
     if kinds[0] != kinds[1] or earlier.unit != later.unit:
         return False
-    same_place = _owner(first) == _owner(second) or last_name(first) == last_name(second)
-    return same_place and _rates_alike(earlier, later)
-
-
-def _rates_alike(earlier: Suspect, later: Suspect) -> bool:
-    """Return whether two rates are practically equal."""
+    # ``Trainer.run.all_boxes`` belongs to ``Trainer.run``, and ``all_boxes`` is its last name.
+    owner, _, last = first.name.rpartition(".")
+    other_owner, _, other_last = second.name.rpartition(".")
     least = NOTABLE_DIFFERENCE * max(abs(earlier.bytes_per_unit), abs(later.bytes_per_unit))
-    return abs(earlier.bytes_per_unit - later.bytes_per_unit) <= least
-
-
-def _owner(culprit: Traits) -> str:
-    """Return what a culprit belongs to: ``Trainer.run`` of ``Trainer.run.all_boxes``."""
-    return culprit.name.rpartition(".")[0]
+    are_alike = abs(earlier.bytes_per_unit - later.bytes_per_unit) <= least
+    return are_alike and (owner == other_owner or last == other_last)
 
 
 def _suspects(report: Report) -> list[Suspect]:
     return [*report.culprits, *(f for f in report.findings if f.kind not in ENDINGS)]
-
-
-def last_name(culprit: Traits) -> str:
-    """Return the last component of a culprit's name: ``all_boxes`` of ``Trainer.run.all_boxes``."""
-    return culprit.name.rpartition(".")[2]
 
 
 def growth_changes(
@@ -559,17 +520,15 @@ def peak_changes(before: Report, after: Report) -> list[ValueChange]:
     Where memory grows, it is the last that no longer fits. Where one of the two reports, an older
     one, doesn't tell the highest, medians are compared.
     """
-    phases = [*before.phases, *after.phases]
+    has_most = all(p.most_bytes is not None for p in (*before.phases, *after.phases))
     first, second = (
-        {(p.phase, _device(p.metric)): float(_height(p, phases)) for p in report.phases}
+        {
+            (p.phase, _device(p.metric)): float((p.most_bytes or 0) if has_most else p.peak_bytes)
+            for p in report.phases
+        }
         for report in (before, after)
     )
     return _values(first, second)
-
-
-def _height(phase: PhaseMemory, compared: Sequence[PhaseMemory]) -> int:
-    has_most = all(compared_phase.most_bytes is not None for compared_phase in compared)
-    return phase.most_bytes or 0 if has_most else phase.peak_bytes
 
 
 def _values(
@@ -577,12 +536,12 @@ def _values(
 ) -> list[ValueChange]:
     return [
         ValueChange(
-            name=key[0],
-            device=key[1],
-            before_bytes=before.get(key),
-            after_bytes=after.get(key),
+            name=name,
+            device=device,
+            before_bytes=before.get((name, device)),
+            after_bytes=after.get((name, device)),
         )
-        for key in {**before, **after}
+        for name, device in {**before, **after}
     ]
 
 

@@ -251,9 +251,8 @@ def by_step(seconds: Sequence[float], clock: Sequence[tuple[float, float]]) -> l
 
 
 def units_done(work: Work, unit: str, phase: str = "") -> float:
-    """Return how many steps, batches of a phase, validations, epochs, minutes or hours a run did.
-
-    0 where it did none, or where the unit is one that the run doesn't count.
+    """Return how many steps, batches of a phase, validations, epochs, minutes or hours a run did;
+    0 also of a unit that it doesn't count.
     """
     if unit == "batch":
         return float(work.batches.get(phase, 0))

@@ -35,7 +35,7 @@ from leakscope.model.documents import (
     Suppression,
 )
 from leakscope.model.errors import LeakscopeError
-from leakscope.model.report import Culprit, Report, RunVerdict, Severity, Work
+from leakscope.model.report import Culprit, Report, RunVerdict, Severity
 from leakscope.model.text import BYTES_IN, clipped, human_bytes
 
 LONGEST_NAME = 160
@@ -65,14 +65,16 @@ def check(report: Report, allowed: Allowed) -> Check:
     growths, together = _settled(growths, suspects, report, allowed)
     growths.sort(key=lambda growth: _ORDER.index(growth.standing))
     failed = [growth for growth in growths if growth.standing is CheckReason.FAILED]
-    outcome = _outcome(report, failed)
+    is_thin = report.verdict is RunVerdict.INCONCLUSIVE
+    outcome = Outcome.INCONCLUSIVE if is_thin else Outcome.PASSED
+    outcome = Outcome.FAILED if failed else outcome
     remarks = [*allowed.remarks]
     remarks += remarks_on(allowed.suppressions, allowed.ignored, suspects, allowed.today)
     return Check(
         outcome=outcome,
         passes=outcome is Outcome.PASSED
         or (outcome is Outcome.INCONCLUSIVE and not allowed.strict),
-        headline=_headline(report, growths, outcome, together, strict=allowed.strict),
+        headline=_headline(growths, outcome, together, strict=allowed.strict),
         verdict=report.verdict,
         run=report.run,
         growths=growths,
@@ -142,8 +144,10 @@ def _rates_by(
 ) -> tuple[float | None, float | None]:
     """Return a rate and its least in the limit's unit; None where the run can't tell."""
     workers = max(suspect.workers, 1) if isinstance(suspect, Culprit) else 1
-    rate = limit.rate_of(suspect.bytes_per_unit * workers, suspect.unit, suspect.phase, report.work)
-    low = limit.rate_of(suspect.interval[0] * workers, suspect.unit, suspect.phase, report.work)
+    rate, low = (
+        rate_in(each * workers, suspect.unit, suspect.phase, limit.unit, report.work)
+        for each in (suspect.bytes_per_unit, suspect.interval[0])
+    )
     return rate, low
 
 
@@ -154,14 +158,8 @@ def _settled(
 
     What is too much only together passes where the baseline has it, or enough of the others.
     """
-    limit, alone = (
-        allowed.limit,
-        [
-            n
-            for n, growth in enumerate(growths)
-            if growth.path and growth.standing is CheckReason.ALLOWED
-        ],
-    )
+    limit = allowed.limit
+    alone = [n for n, g in enumerate(growths) if g.path and g.standing is CheckReason.ALLOWED]
     rates = {n: _rates_by(limit, suspects[n], report)[0] or 0.0 for n in alone if limit}
     groups = combined_excess(alone, growths, rates, limit)
     doubtful = frozenset[int]().union(*(group.members for group in groups))
@@ -240,16 +238,7 @@ def _as_checked(suspect: Suspect) -> Checked:
     )
 
 
-def _outcome(report: Report, failed: Sequence[Checked]) -> Outcome:
-    if failed:
-        return Outcome.FAILED
-    is_thin = report.verdict is RunVerdict.INCONCLUSIVE
-    return Outcome.INCONCLUSIVE if is_thin else Outcome.PASSED
-
-
-def _headline(
-    report: Report, growths: Sequence[Checked], outcome: Outcome, together: str, *, strict: bool
-) -> str:
+def _headline(growths: Sequence[Checked], outcome: Outcome, together: str, *, strict: bool) -> str:
     if together:
         return f"Not allowed: {together}."
     failed = [growth for growth in growths if growth.standing is CheckReason.FAILED]
@@ -271,11 +260,8 @@ def _describe_checked(checked: Checked) -> str:
     has_rate = checked.bytes_per_unit > 0 and bool(checked.unit)
     rate = f"{human_bytes(checked.bytes_per_unit)} per {checked.unit}" if has_rate else ""
     if checked.path:
-        return (
-            name
-            + (f" grows by {rate}" if rate else "")
-            + (f" ({checked.place})" if checked.place else "")
-        )
+        place = f" ({checked.place})" if checked.place else ""
+        return f"{name}{f' grows by {rate}' if rate else ''}{place}"
     details = ", ".join(part for part in (rate, checked.place) if part)
     return f"{name} ({details})" if details else name
 
@@ -296,10 +282,6 @@ class GrowthLimit:
     unit: str
     text: str
     """As the user wrote it."""
-
-    def rate_of(self, rate: float, unit: str, phase: str, work: Work) -> float | None:
-        """Return a rate in the limit's own unit; None where the run can't tell."""
-        return rate_in(rate, unit, phase, self.unit, work)
 
 
 def to_growth_limit(text: str) -> GrowthLimit:
@@ -356,14 +338,13 @@ def combined_excess(
     limit: GrowthLimit | None,
 ) -> list[CombinedExcess]:
     """Return which of these culprits come to more than the limit, by device."""
+    if limit is None:
+        return []
     by_device: dict[str, list[int]] = {}
     for n in members:
         by_device.setdefault(growths[n].device, []).append(n)
-    if limit is None:
-        return []
-    sums = {device: sum(rates[n] for n in found) for device, found in by_device.items()}
     return [
-        CombinedExcess(frozenset(found), sums[device], limit, device)
+        CombinedExcess(frozenset(found), rate, limit, device)
         for device, found in by_device.items()
-        if sums[device] > limit.bytes_per_unit
+        if (rate := sum(rates[n] for n in found)) > limit.bytes_per_unit
     ]

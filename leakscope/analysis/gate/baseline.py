@@ -57,11 +57,8 @@ def new_baseline(
 ) -> Baseline:
     """Return a baseline that excuses all that fails, ordered so that its history reads well.
 
-    Args:
-        growths: What grows, as the check judged it.
-        previous: The baseline until now. Its reasons stay, and so do rates that still hold.
-        unsettled: Its entries of which the run can't say whether they are still needed.
-
+    Reasons of the baseline until now stay, and so do rates that still hold and its entries that are
+    ``unsettled``: the run can't say whether they are still needed.
     """
     before = {known.key: known for known in previous.culprits} if previous else {}
     entries = {known.key: known for known in unsettled}
@@ -69,10 +66,8 @@ def new_baseline(
         if checked.standing is CheckReason.KNOWN and checked.known_key in before:
             entries[checked.key] = _renamed(before[checked.known_key], checked)
         elif checked.standing in (CheckReason.FAILED, CheckReason.KNOWN):
-            entry, twin = (
-                _remembered(checked, before.get(checked.known_key)),
-                entries.get(checked.key),
-            )
+            entry = _remembered(checked, before.get(checked.known_key))
+            twin = entries.get(checked.key)
             if twin is None or twin.bytes_per_unit < entry.bytes_per_unit:
                 entries[checked.key] = entry
     ordered = sorted(entries.values(), key=lambda known: (known.name, known.key))
@@ -80,6 +75,7 @@ def new_baseline(
 
 
 def _remembered(checked: Checked, before: Known | None) -> Known:
+    rate = checked.bytes_per_unit
     return Known(
         name=checked.name,
         signature=checked.signature,
@@ -89,9 +85,8 @@ def _remembered(checked: Checked, before: Known | None) -> Known:
         path=checked.path,
         kind=checked.kind,
         type=checked.type,
-        bytes_per_unit=float(f"{checked.bytes_per_unit:.3g}")
-        if math.isfinite(checked.bytes_per_unit)
-        else 0.0,
+        # More than three digits would change with every run, and each change would be reviewed.
+        bytes_per_unit=float(f"{rate:.3g}") if math.isfinite(rate) else 0.0,
         unit=checked.unit,
         in_workers=checked.in_workers,
         reason=before.reason if before else "",
@@ -130,20 +125,14 @@ def entries_of(growths: Sequence[Checked], baseline: Baseline) -> list[Known | N
     own = {known.key: known for known in reversed(baseline.culprits)}
     found = [own.get(checked.key) for checked in growths]
     here = {checked.key for checked in growths}
-    strangers = [
-        n
-        for n, checked in enumerate(growths)
-        if (checked.standing is CheckReason.FAILED and checked.kind not in ENDINGS)
-        and found[n] is None
-    ]
+    failed = [n for n, g in enumerate(growths) if g.standing is CheckReason.FAILED]
+    strangers = [n for n in failed if growths[n].kind not in ENDINGS and found[n] is None]
     free = [known for known in baseline.culprits if known.key not in here and known.kind]
     for in_workers in (False, True):
         left = [n for n in strangers if growths[n].in_workers is in_workers]
         right = [known for known in free if known.in_workers is in_workers]
-        likenesses = (_alike(by_name), _alike(by_nature))
-        partners = match(
-            [_traits_of(growths[n]) for n in left], [*map(_traits_of, right)], likenesses
-        )
+        likenesses, mine = (_alike(by_name), _alike(by_nature)), [growths[n] for n in left]
+        partners = match([*map(_traits_of, mine)], [*map(_traits_of, right)], likenesses)
         for index, partner in partners.items():
             found[left[index]] = right[partner]
     return found

@@ -34,7 +34,6 @@ from leakscope.model.run import (
     RetainedCensus,
     RetainedNode,
     RetainedProcess,
-    Run,
 )
 
 __all__ = [
@@ -112,13 +111,8 @@ ROOM = TreeLimits(censuses=40, cells=24_000)
 def find_retained_of_others(
     case: RunContext, others: Iterable[RunContext], culprits: Sequence[Culprit]
 ) -> list[Retained]:
-    """Return what the memory of other processes held, in their order; each process once.
-
-    Args:
-        case: of the process that the report is about, whose clock is used.
-        others: of the others, the most important first; no more are taken than are reported.
-        culprits: all of the report.
-
+    """Return what the memory of other processes held, each once, the most important first; no more
+    are taken than are reported. Times are by the clock of the process that the report is about.
     """
     found: list[Retained] = []
     seen = {id(case.recording)}
@@ -138,18 +132,15 @@ def find_retained_of_others(
 
 
 def _on_clock(retained: Retained, later: float) -> Retained:
-    return msgspec.structs.replace(
-        retained,
-        censuses=[
-            msgspec.structs.replace(
-                census,
-                boundary=msgspec.structs.replace(
-                    census.boundary, time_s=max(0.0, census.boundary.time_s + later)
-                ),
-            )
-            for census in retained.censuses
-        ],
-    )
+    moved = [
+        msgspec.structs.replace(b, time_s=max(0.0, b.time_s + later))
+        for b in (census.boundary for census in retained.censuses)
+    ]
+    censuses = [
+        msgspec.structs.replace(census, boundary=boundary)
+        for census, boundary in zip(retained.censuses, moved, strict=True)
+    ]
+    return msgspec.structs.replace(retained, censuses=censuses)
 
 
 def secondary_recordings(
@@ -161,15 +152,8 @@ def secondary_recordings(
 ) -> Iterator[RunContext]:
     """Yield the recordings that culprits are of, the worst first, then other ranks and workers.
 
-    It is lazy: a recording is read and tabulated only when it is taken.
-
-    Args:
-        case: of the process that the report is about.
-        culprits: all of the report.
-        ranks: what was concluded of the ranks.
-        workers: what was concluded of the workers.
-        read: returns the recording of a rank, None where it can't be read.
-
+    It is lazy: a recording is read and tabulated only when it is taken. ``read`` returns the
+    recording of a rank, None where it can't be read.
     """
     known = {case.recording.header.rank}
     for culprit in culprits:
@@ -181,16 +165,11 @@ def secondary_recordings(
             recording = read(rank)
             if recording is not None:
                 yield RunContext(case.run, recording, case.catalogue)
-    for recording in _to_compare_with(case.run, len(ranks.rows)):
-        if recording.header.rank not in known:
+    for recording in ranks_here(case.run):  # of many ranks the first alone
+        is_shown = len(ranks.rows) <= MANY or recording is case.run.main
+        if is_shown and recording.header.rank not in known:
             yield RunContext(case.run, recording, case.catalogue)
     yield from workers.heaviest
-
-
-def _to_compare_with(run: Run, ranks: int) -> list[Recording]:
-    """Return further ranks: all of few, of many the first alone."""
-    here = ranks_here(run)
-    return here if ranks <= MANY else [each for each in here if each is run.main]
 
 
 # Two runs as one
@@ -295,7 +274,7 @@ class _Union:
         for key in dict.fromkeys(key for side in below for key in side):
             places = (below[0].get(key), below[1].get(key))
             missing = [
-                (_SMALLER in side.below.get(a, {}))
+                _SMALLER in side.below.get(a, {})
                 for side, a, place in zip(self._sides, above, places, strict=True)
                 if place is None
             ]

@@ -89,11 +89,7 @@ def _parent(row: CensusRow, latest: dict[str, CensusRow]) -> str:
     """Return the nearest row above; where the nearest of all is not among them, one above it."""
     above = row.parent
     while above and above not in latest:
-        above = above[
-            : max(above.rfind(step) for step in _STEP)
-            if any(step in above for step in _STEP)
-            else 0
-        ]
+        above = above[: max(0, *(above.rfind(step) for step in _STEP))]
     return "" if above == row.path else above
 
 
@@ -197,8 +193,7 @@ def _column(tree: RetainedTree, look: CensusLook, device: str, parts: _Parts) ->
 
 
 def _size(row: CensusRow, device: str) -> int:
-    own = own_bytes(row, device)
-    return max(own + row.shared_bytes.get(device, 0), 0)
+    return max(own_bytes(row, device) + row.shared_bytes.get(device, 0), 0)
 
 
 def _contents(
@@ -313,13 +308,13 @@ def like_pair(case: RunContext, looks: Sequence[CensusLook]) -> tuple[int, int]:
     window = _window(case, looks)
     if window is not None and kind_of(looks[window[0]]) == kind_of(looks[window[1]]):
         return window
-    groups: dict[object, list[int]] = {}
+    alike: dict[object, list[int]] = {}
+    of_scope: dict[object, list[int]] = {}
     for place, look in enumerate(looks):
-        groups.setdefault(kind_of(look), []).append(place)
-        groups.setdefault(look.census.scope, []).append(place)
-    alike = [g for key, g in groups.items() if not isinstance(key, CensusScope) and len(g) > 1]
-    seen = [g for key, g in groups.items() if isinstance(key, CensusScope) and len(g) > 1]
-    best = max(alike or seen, key=lambda g: g[-1] - g[0], default=[0, len(looks) - 1])
+        alike.setdefault(kind_of(look), []).append(place)
+        of_scope.setdefault(look.census.scope, []).append(place)
+    several = [[g for g in groups.values() if len(g) > 1] for groups in (alike, of_scope)]
+    best = max(several[0] or several[1], key=lambda g: g[-1] - g[0], default=[0, len(looks) - 1])
     return best[0], best[-1]
 
 
@@ -399,8 +394,8 @@ def _height(case: RunContext, looks: Sequence[CensusLook], culprit: Culprit) -> 
 def _window(case: RunContext, looks: Sequence[CensusLook]) -> tuple[int, int] | None:
     if case.window is None:
         return None
-    first = _index_of_boundary(looks, case.track.boundaries[case.window.first])
-    last = _index_of_boundary(looks, case.track.boundaries[case.window.last])
+    ends = (case.track.boundaries[place] for place in (case.window.first, case.window.last))
+    first, last = (_index_of_boundary(looks, end) for end in ends)
     return None if first is None or last is None or first == last else (first, last)
 
 
