@@ -218,7 +218,6 @@ def _finding(case: RunContext, entry: CompiledEntry) -> Finding:
 
 
 def _compilations_sentence(entry: CompiledEntry) -> str:
-    """Return how often a function was compiled again, and why."""
     if not entry.recompilations:
         return f"{entry.function} ({entry.place}) has {plural(entry.entries, 'entry')}."
     why = listed([f"{each.guard} ({human_count(each.count)})" for each in entry.reasons[:2]])

@@ -102,7 +102,6 @@ def growing_allocations(
 
 
 def _noise(sites: list[list[NativeSite]]) -> float:
-    """Return what chance can make of the estimates of a row."""
     chance = max(_deviation(each) for each in sites)
     return max(policy.GAUGE_NOISE_BYTES, policy.SAMPLED_DEVIATIONS * chance)
 
@@ -438,7 +437,6 @@ def _own_in(case: RunContext, kind: str) -> FloatArray:
 
 
 def _gained(case: RunContext, kind: str) -> int:
-    """Return the change over the stretch that the ledger accounts for."""
     if case.window is None:
         return 0
     read, sizes = _readings(case, kind, case.window.last)

@@ -180,7 +180,6 @@ def _marks(case: RunContext, phase: str, metric: str) -> _Marks | None:
 
 
 def _passages(case: RunContext, phase: str, metric: str) -> list[FloatArray]:
-    """Return a gauge's readings in each passage through a phase."""
     track = case.track
     values = track.gauge(metric)
     mine = (track.phase == track.phase_code(phase)) & np.isfinite(values)

@@ -285,7 +285,6 @@ def _rows(blocks: Iterable[OwnedBlock], *, by_name: bool) -> list[DeviceOwner]:
 
 
 def _line_of_block(block: Block) -> str:
-    """Return the line that allocated a block; empty where none is known."""
     place = line_of(block.stack) if block.stack is not None else ""
     return "" if place == NATIVE else place
 

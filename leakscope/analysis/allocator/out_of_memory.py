@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from leakscope.analysis.allocator.classes import (
     Live,
     class_rows,
@@ -72,35 +74,44 @@ def _to_fault(
     request, free = entry.size, entry.device_free or 0
     figures = figures_of(segments)
     hole = largest_hole_for(request, entry.stream, entry.pool or DEFAULT_POOL, segments)
-    fragmented = is_fragmentation(request, free, figures, hole)
-    missing = max(0, request - returnable(figures) - free)
-    classes = class_rows(live)
     need = Need(
         request=request,
-        missing=missing,
-        is_fragmentation=fragmented,
+        missing=max(0, request - returnable(figures) - free),
+        is_fragmentation=is_fragmentation(request, free, figures, hole),
         kind=kind_of(entry.stack) or BlockClass.OTHER,
         figures=figures,
-        classes={row.kind: row.bytes for row in classes},
+        classes={row.kind: row.bytes for row in class_rows(live)},
         sites=site_rows(live),
         largest_hole=hole,
         pages=pages_in_holes(segments),
         is_expandable=any(segment.is_expandable for segment in segments),
         is_training=is_training,
     )
-    return Fault(
+    is_stuck = need.is_fragmentation
+    sentence = fault_sentence(request, entry.device_free, figures, hole, is_stuck=is_stuck)
+    fault = _fault_of_need(need, live, sentence + _let_go(played, figures))
+    return msgspec.structs.replace(
+        fault,
         entry=number,
-        request=request,
         device_free=entry.device_free,
-        is_fragmentation=fragmented,
-        missing=missing,
         place=line_of(entry.stack),
         operation=operation_of(entry.stack) or function_of(entry.stack),
-        figures=figures,
-        classes=classes,
-        sites=site_rows(live),
-        sentence=fault_sentence(request, entry.device_free, figures, hole, is_stuck=fragmented)
-        + _let_go(played, figures),
+    )
+
+
+def _fault_of_need(need: Need, live: Sequence[Live], sentence: str) -> Fault:
+    return Fault(
+        entry=None,
+        request=need.request,
+        device_free=None,
+        is_fragmentation=need.is_fragmentation,
+        missing=need.missing,
+        place="",
+        operation="",
+        figures=need.figures,
+        classes=class_rows(live),
+        sites=list(need.sites),
+        sentence=sentence,
         fits_if=fitting_advice(need),
     )
 
@@ -142,47 +153,31 @@ def _is_full(played: Replay) -> bool:
     if not played.entries or played.entries[-1].action != SNAPSHOT:
         return False
     figures = figures_of(played.final)
-    return (
-        figures.reserved >= policy.LARGE_DEVICE_BYTES
-        and figures.active >= policy.FULL_SHARE * figures.reserved
-    )
+    is_large = figures.reserved >= policy.LARGE_DEVICE_BYTES
+    return is_large and figures.active >= policy.FULL_SHARE * figures.reserved
 
 
 def _presumed(figures: Figures, live: Sequence[Live]) -> Fault:
-    unused = figures.reserved - figures.active
-    return Fault(
-        entry=None,
+    need = Need(
         request=None,
-        device_free=None,
-        is_fragmentation=False,
         missing=None,
-        place="",
-        operation="",
+        is_fragmentation=False,
+        kind=BlockClass.OTHER,
         figures=figures,
-        classes=class_rows(live),
+        classes={row.kind: row.bytes for row in class_rows(live)},
         sites=site_rows(live),
-        sentence=(
-            f"{human_bytes(figures.active)} of {human_bytes(figures.reserved)} reserved are live "
-            f"and {human_bytes(unused)} lie in holes. The file holds no mark of a failure; if it "
-            "was taken when memory ran out, as an out-of-memory observer does, that was capacity, "
-            "not fragmentation."
-        ),
-        fits_if=fitting_advice(
-            Need(
-                request=None,
-                missing=None,
-                is_fragmentation=False,
-                kind=BlockClass.OTHER,
-                figures=figures,
-                classes={row.kind: row.bytes for row in class_rows(live)},
-                sites=site_rows(live),
-                largest_hole=figures.largest_hole,
-                pages=0,
-                is_expandable=False,
-                is_training=False,
-            )
-        ),
+        largest_hole=figures.largest_hole,
+        pages=0,
+        is_expandable=False,
+        is_training=False,
     )
+    sentence = (
+        f"{human_bytes(figures.active)} of {human_bytes(figures.reserved)} reserved are live "
+        f"and {human_bytes(figures.reserved - figures.active)} lie in holes. The file holds no "
+        "mark of a failure; if it was taken when memory ran out, as an out-of-memory observer "
+        "does, that was capacity, not fragmentation."
+    )
+    return _fault_of_need(need, live, sentence)
 
 
 _OF_THE_PASS = (BlockClass.ACTIVATIONS, BlockClass.BACKWARD)

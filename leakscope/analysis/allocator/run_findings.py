@@ -143,7 +143,6 @@ FRAGMENTATION_REMEDY = Remedy(
 
 
 def _fragmentation_of(case: RunContext, device: str) -> Finding | None:
-    """Return a finding if free memory is stuck between live blocks."""
     series = device_series(case, device)
     if series.last is None:
         return None
@@ -238,7 +237,6 @@ DEVICE_CACHE_REMEDY = Remedy(
 
 
 def _cache_growth_of(case: RunContext, device: str) -> Finding | None:
-    """Return a finding if the cache outgrows live tensors, holes and private pools."""
     metric = f"{device}.{gauge.DEVICE_RESERVED}"
     trend = case.gauge_trend(metric)
     if not trend.is_growing:
@@ -287,7 +285,6 @@ def _usual(case: RunContext, metric: str) -> float:
 
 
 def _pending_frees_of(case: RunContext, device: str) -> Finding | None:
-    """Return a finding if much freed memory is still in use on another stream."""
     metric = f"{device}.{gauge.DEVICE_PENDING}"
     _, y = case.gauge_series(metric)
     usual = _usual(case, metric)
@@ -323,7 +320,6 @@ TINY_BLOCKS_REMEDY = Remedy(
 
 
 def _tiny_blocks_of(case: RunContext, device: str) -> Finding | None:
-    """Return a finding if blocks pile up that are mostly rounding."""
     metric = f"{device}.{gauge.DEVICE_BLOCKS}"
     trend = case.gauge_trend(metric, policy.TINY_BLOCKS)
     if not trend.is_growing or trend.net_bytes < policy.TINY_BLOCKS:
@@ -356,7 +352,6 @@ RETRIES_REMEDY = Remedy(
 
 
 def _retries_of(case: RunContext, device: str) -> Finding | None:
-    """Return a finding if the allocator had to flush its cache."""
     retries = int(latest(case, device, gauge.DEVICE_RETRIES))
     errors = int(latest(case, device, gauge.DEVICE_OOMS))
     if not retries and not errors:
@@ -378,7 +373,6 @@ def _retries_of(case: RunContext, device: str) -> Finding | None:
 
 
 def _phases(case: RunContext, metric: str) -> str:
-    """Return in which phases the counter rose."""
     track = case.track
     values = track.gauge(metric)
     known = np.flatnonzero(np.isfinite(values))

@@ -53,29 +53,22 @@ def without_idle_time(recording: Recording, share: float, fewest: int) -> Record
     """Return a recording without the boundaries that time made, where there are better ones.
 
     What time saw while a training was set up, or in the middle of a long step, is comparable with
-    nothing else. It stays where the program reached no other boundary for most of its time, if that
-    was looked at often enough to tell anything.
-
-    Args:
-        recording: The recording.
-        share: The part of the time, from the first boundary of work on, that is most of it.
-        fewest: How many looks tell something.
-
+    nothing else. It stays where the program reached no other boundary for most of its time (such a
+    ``share`` of it from the first boundary of work on), if that was looked at often enough to tell
+    anything (at least ``fewest`` times).
     """
     boundaries = [measurement.boundary for measurement in recording.measurements]
-    if all(b.kind is not BoundaryKind.TIME for b in boundaries):
-        return recording
     first = next((b.time_s for b in boundaries if b.kind in _WORK), None)
-    if first is not None:
-        gaps = [
-            after.time_s - max(before.time_s, first)
-            for before, after in pairwise(boundaries)
-            if after.kind is BoundaryKind.TIME and after.time_s > first
-        ]
-        if len(gaps) >= fewest and sum(gaps) >= share * (boundaries[-1].time_s - first):
-            return recording
-        return replace(recording, measurements=[*_without_times(recording.measurements)])
-    return recording
+    if first is None or all(b.kind is not BoundaryKind.TIME for b in boundaries):
+        return recording
+    gaps = [
+        after.time_s - max(before.time_s, first)
+        for before, after in pairwise(boundaries)
+        if after.kind is BoundaryKind.TIME and after.time_s > first
+    ]
+    if len(gaps) >= fewest and sum(gaps) >= share * (boundaries[-1].time_s - first):
+        return recording
+    return replace(recording, measurements=[*_without_times(recording.measurements)])
 
 
 _SUMS = frozenset({*gauge.GC_TIMES, gauge.GC_EXPLICIT, gauge.GC_EXPLICIT_TIME})
@@ -151,11 +144,8 @@ class BoundaryTable:
     def gauge(self, name: str) -> FloatArray:
         """Return a gauge's readings, NaN where it was not read; some follow from others."""
         if name not in self._gauges:
-            self._gauges[name] = (
-                self._derived(name)
-                if (name.rpartition(".")[2] in gauge.DERIVED)
-                else self._read(name)
-            )
+            is_derived = name.rpartition(".")[2] in gauge.DERIVED
+            self._gauges[name] = self._derived(name) if is_derived else self._read(name)
         return self._gauges[name]
 
     def known(self, name: str) -> IntArray:
@@ -187,14 +177,12 @@ class BoundaryTable:
     @cached_property
     def _readings(self) -> dict[str, tuple[list[int], list[int]]]:
         """Positions and readings by gauge: most gauges are read at few boundaries."""
-        found: dict[str, tuple[list[int], list[int]]] = {}
+        found: dict[str, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
         for position, measurement in enumerate(self.measurements):
             for name, reading in measurement.gauges.items():
-                entry = found.get(name)
-                if entry is None:
-                    entry = found[name] = ([], [])
-                entry[0].append(position)
-                entry[1].append(reading)
+                positions, readings = found[name]
+                positions.append(position)
+                readings.append(reading)
         return found
 
     def _derived(self, name: str) -> FloatArray:
@@ -209,11 +197,9 @@ class BoundaryTable:
     @cached_property
     def gauge_names(self) -> list[str]:
         """Names of all gauges that were read at some boundary of a sample of the run."""
-        names: dict[str, None] = {}
         stride = max(1, len(self) // 500)
-        for m in self.measurements[::stride] + self.measurements[-1:]:
-            names.update(dict.fromkeys(m.gauges))
-        return list(names)
+        sample = self.measurements[::stride] + self.measurements[-1:]
+        return list(dict.fromkeys(name for m in sample for name in m.gauges))
 
     @cached_property
     def devices(self) -> list[str]:
@@ -266,15 +252,16 @@ class BoundaryTable:
         """The last measurement at which the program was still at work: what is gone after it went
         because functions returned, not because the program let go of it.
         """
-        others = map(code_of, (BoundaryKind.PHASE_BEGIN, BoundaryKind.TIME))
-        working = np.flatnonzero(np.isin(self.kind, (*INNER, *others)))
+        kinds = (*INNER, code_of(BoundaryKind.PHASE_BEGIN), code_of(BoundaryKind.TIME))
+        working = np.flatnonzero(np.isin(self.kind, kinds))
         return int(working[-1]) if len(working) else len(self) - 1
 
     def completed(self, phase: str) -> IntArray:
         """Return how many occurrences of a phase had ended at each measurement."""
         mine = self.phase == self.phase_code(phase)
         ended = self.occurrence + (self.kind == code_of(BoundaryKind.PHASE_END))
-        return _running_max(np.where(mine, ended, 0))
+        counts: IntArray = np.maximum.accumulate(np.where(mine, ended, 0))
+        return counts
 
     def begun(self, phase: str) -> int:
         """Return how many occurrences of a phase began."""
@@ -340,10 +327,6 @@ def _call_of(path: str) -> str:
     """Return the running function with whose variable a path begins; empty for other roots."""
     called, variable, _ = path.partition("()·")
     return called if variable else ""
-
-
-def _running_max(values: IntArray) -> IntArray:
-    return np.maximum.accumulate(values) if len(values) else values
 
 
 @dataclass
@@ -424,7 +407,6 @@ class RowTable:
 
     @cached_property
     def _total(self) -> FloatArray:
-        """What each path retained on all devices together."""
         parts = np.array([*self.retained.values()])
         total: FloatArray = np.where(
             np.isfinite(parts).any(axis=0), np.nansum(parts, axis=0), np.nan
@@ -508,11 +490,8 @@ class RowTable:
 
     def row_at(self, path: int, column: int) -> CensusRow:
         """Return the row of a path at one census, or the nearest known one."""
-        wanted = self.paths[path]
-        for row in self.censuses[column].rows:
-            if row.path == wanted:
-                return row
-        return self.latest[path]
+        rows = (row for row in self.censuses[column].rows if row.path == self.paths[path])
+        return next(rows, self.latest[path])
 
     def highest(self, path: int, device: str) -> tuple[int, float]:
         """Return the census at which a path retained most, and how much."""
@@ -591,13 +570,11 @@ def _added(known: list[Site], seen: list[Site]) -> list[Site]:
 def _fill(table: RowTable, column: int, census: Census) -> None:
     rows = [row for row in census.rows if row.path in table.number]
     places = np.array([table.number[row.path] for row in rows], dtype=np.int64)
-    shared = [row.shared_bytes.get(HOST, 0) for row in rows]
-    table.retained[HOST][places, column] = [row.host_bytes for row in rows]
-    table.retained[HOST][places, column] += shared
+    sizes = [row.host_bytes + row.shared_bytes.get(HOST, 0) for row in rows]
+    table.retained[HOST][places, column] = sizes
     table.count[places, column] = [row.count for row in rows]
     table.nodes[places, column] = [row.graph_nodes for row in rows]
-    lengths = [np.nan if row.length is None else row.length for row in rows]
-    table.length[places, column] = lengths
+    table.length[places, column] = [np.nan if row.length is None else row.length for row in rows]
     for place, row in zip(places.tolist(), rows, strict=True):
         if row.allocated_at:
             table.sites[place] = row.allocated_at

@@ -79,9 +79,8 @@ def unit_of_phase(track: BoundaryTable, phase: str) -> WorkUnit:
     predicted in evaluation mode as a part of nearly every step is no unit of its own.
     """
     training = next((name for name in track.phases if is_training(name)), "")
-    if training and track.begun(phase) >= policy.MAIN_SHARE * max(
-        steps_done(track), policy.FEWEST_STEPS
-    ):
+    steps = max(steps_done(track), policy.FEWEST_STEPS)
+    if training and track.begun(phase) >= policy.MAIN_SHARE * steps:
         phase = training
     if is_training(phase):
         if track.step.any():
@@ -249,17 +248,14 @@ class Places:
         What a phase gained while another one ran inside it (a validation between two steps) isn't
         known to be its own.
         """
-        track, at = self._track, self._at
-        columns = [
-            c for c in range(first, last + 1) if track.phase[at[c]] == track.phase_code(phase)
-        ]
+        track, at, code = self._track, self._at, self._track.phase_code(phase)
+        columns = [c for c in range(first, last + 1) if track.phase[at[c]] == code]
         gains = [
             values[b] - values[a]
             for a, b in pairwise(columns)
             if track.occurrence[at[a]] == track.occurrence[at[b]]
-            and (self.phase[a:b] == track.phase_code(phase)).all()
-            and np.isfinite(values[a])
-            and np.isfinite(values[b])
+            and (self.phase[a:b] == code).all()
+            and np.isfinite(values[b] - values[a])
         ]
         return float(np.median(gains)) if gains else None
 

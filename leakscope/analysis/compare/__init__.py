@@ -109,7 +109,6 @@ def _only_in_other_script(change: CulpritChange, after: Report) -> CulpritChange
 
 
 def _cost(report: Report) -> RunCost:
-    """Return what a run took, measuring included."""
     lines = report.timeline.lines if report.timeline else []
     readings = [y for _, y in lines[0].points if isfinite(y)] if lines else []
     return RunCost(
@@ -185,7 +184,6 @@ def _with_peak(sentences: list[str], peak: str) -> list[str]:
 
 
 def _ends(before: Report, after: Report) -> list[str]:
-    """Return what became of a run that ended for lack of memory."""
     if before.out_of_memory is None:
         return ["The second run ran out of memory."] if after.out_of_memory else []
     if after.out_of_memory is None:
@@ -194,7 +192,6 @@ def _ends(before: Report, after: Report) -> list[str]:
 
 
 def _only_in_one_script(changes: Sequence[CulpritChange]) -> list[str]:
-    """Return what only one of two scripts has."""
     apart = [change for change in changes if change.is_elsewhere]
     own = [change for change in apart if change.change is ChangeKind.NEW]
     names = [change.name for change in apart if change.change is not ChangeKind.NEW]
@@ -220,7 +217,6 @@ def _no_serious_change(before: Report, after: Report) -> str:
 def _peak_clause(
     changes: Sequence[CulpritChange], peaks: Sequence[ValueChange], before: Report
 ) -> str:
-    """Return how the peak changed in the phase where most was fixed."""
     phases = {c.signature: c.phase for c in before.culprits}
     wanted = [phases.get(change.signature, "") for change in changes]
     ordered = sorted(peaks, key=lambda p: wanted.index(p.name) if p.name in wanted else len(wanted))

@@ -109,7 +109,6 @@ def _renamed(before: Known, checked: Checked) -> Known:
 
 
 def _proves_nothing(known: Known, report: Report) -> bool:
-    """Return whether a culprit's absence from a run says little."""
     if report.verdict in (RunVerdict.INCONCLUSIVE, RunVerdict.OUT_OF_MEMORY):
         return True
     did = {phase.phase for phase in report.phases} | set(report.work.batches)

@@ -266,7 +266,6 @@ def _preferred(costs: list[float], counters: list[Regressor]) -> int:
 
 
 def _within(costs: list[float], least: float) -> list[int]:
-    """Return the places of costs that are as good as the least."""
     return [n for n, cost in enumerate(costs) if cost <= least + policy.ALIKE_COST]
 
 

@@ -456,7 +456,6 @@ def _sampled_between(case: RunContext, slack: Term) -> float:
 
 
 def _gained_in_use(case: RunContext, since: float) -> float:
-    """Return what the C heap has more in use since some work was done."""
     done, in_use = case.gauge_series(gauge.MALLOC_IN_USE)
     in_tail = in_use[done >= since]
     return float(in_tail[-1] - in_tail[0]) if len(in_tail) else 0.0

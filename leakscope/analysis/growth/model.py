@@ -344,7 +344,6 @@ def _rises_by_last_alone(series: Series, tail: Tail) -> bool:
 
 
 def _rests_longer(tail: Tail) -> bool:
-    """Return whether growth has ended since longer than it ever rested."""
     if tail.resting < policy.FEWEST_READINGS:
         return False
     least = max(policy.REST_FACTOR * tail.longest_rest, policy.LITTLE_SHARE * tail.span)

@@ -97,7 +97,6 @@ class Observations:
         return np.append(seen, later[was_kept])
 
     def _retained(self, path: int) -> FloatArray:
-        """Return what a path retained on all devices, by census."""
         total = np.zeros(len(self.table.at))
         for retained in self.table.retained.values():
             total += np.nan_to_num(retained[path])
@@ -267,16 +266,8 @@ def grower_of(
     observed: IntArray,
     columns: IntArray,
 ) -> Grower:
-    """Return a path that grows, by the censuses that tell what is kept in the tail.
-
-    Args:
-        observations: What all paths retained.
-        path: The path.
-        device: On which it grows.
-        trend: How it grows over boundaries.
-        observed: All censuses at which it could be seen.
-        columns: Those of them.
-
+    """Return a path that grows, by the censuses (``columns``, of all ``observed`` at which it could
+    be seen) that tell what is kept in the tail.
     """
     table, track = observations.table, observations.track
     x = track.work[table.at[columns]].astype(np.float64)
@@ -440,8 +431,7 @@ def passages(track: BoundaryTable, table: RowTable, phase: str) -> Passages:
         begin = np.flatnonzero(begins & (number == occurrence))
         passage = (track.phase == track.phase_code(phase)) & (track.occurrence == occurrence)
         done[inside] -= unit.done[passage][0]
-        later = np.arange(inside[-1] + 1, len(table.at))
-        again = later[mine[later]]
+        again = np.flatnonzero(mine[inside[-1] + 1 :]) + inside[-1] + 1
         end = len(table.at)
         if len(again):  # inside the next passage it may have climbed again
             end = int(again[0]) + int(begins[again[0]])
@@ -495,7 +485,12 @@ def _climb(table: RowTable, through: Passages, path: int, device: str) -> Grower
     if not through.occurrences:
         return None
     columns, x, level = _overlaid(through, values)
-    trend = judge(*_from_base(through, x, level), unit=through.unit, noise=policy.ROW_NOISE_BYTES)
+    # Before the first batch there is nothing above the base: in a short run, where there are few
+    # censuses inside, that reading tells a climb from a jump.
+    is_seen = any(o.begin is not None for o in through.occurrences) and np.all(x > 0)
+    base = np.zeros(int(is_seen))
+    merged = _merged(np.append(base, x), np.append(base, level))
+    trend = judge(*merged, unit=through.unit, noise=policy.ROW_NOISE_BYTES)
     if not trend.is_growing or not _repeats(through, values, len(x)):
         return None
     slope = theil_sen(x, level)
@@ -532,28 +527,12 @@ def _overlaid(through: Passages, values: FloatArray) -> tuple[IntArray, FloatArr
     """Return censuses inside all passages by units done in their passage, and bytes above base."""
     climbs = [o.climb(values) for o in through.occurrences]
     inside = np.concatenate(climbs)
-    bases = [
-        np.full(len(c), o.base(values)) for c, o in zip(climbs, through.occurrences, strict=True)
-    ]
-    base = np.concatenate(bases)
+    base = np.repeat([o.base(values) for o in through.occurrences], [*map(len, climbs)])
     present = np.isfinite(values[inside])
     inside, base = inside[present], base[present]
     order = np.argsort(through.done[inside], kind="stable")
     columns = inside[order]
     return columns, through.done[columns], values[columns] - base[order]
-
-
-def _from_base(
-    through: Passages, x: FloatArray, level: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return the merged series, which begins at its base where a census shows that.
-
-    Before the first batch there is nothing above the base: in a short run, where there are few
-    censuses inside, that reading tells a climb from a jump.
-    """
-    if not any(o.begin is not None for o in through.occurrences) or not np.all(x > 0):
-        return _merged(x, level)
-    return _merged(np.append(0.0, x), np.append(0.0, level))
 
 
 def _merged(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:

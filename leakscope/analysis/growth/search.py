@@ -238,7 +238,6 @@ def _if_noteworthy(term: Term | None) -> Term | None:
 
 
 def _part(term: Term, net_bytes: float) -> Term:
-    """Return a part of a term, which grows as the whole does."""
     part = min(net_bytes / max(term.trend.net_bytes, 1.0), 1.0)
     return replace(term, trend=part_of(term.trend, part), share=term.share * part)
 
@@ -277,7 +276,6 @@ def _deepest(case: RunContext) -> int | None:
 
 
 def _is_about(table: RowTable, path: int, deep: int) -> bool:
-    """Return whether one of two paths lies within the other."""
     paths = (table.paths[path], table.paths[deep])
     return max(paths, key=len).startswith(min(paths, key=len))
 

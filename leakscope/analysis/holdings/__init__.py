@@ -5,7 +5,7 @@ the trees of two runs as one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -45,15 +45,14 @@ MOST_PROCESSES = 5
 """In addition to the one that a report is about."""
 
 
-@dataclass(frozen=True)
-class TreeLimits:
+class TreeLimits(NamedTuple):
     """How much is kept of a tree."""
 
-    censuses: int = MOST_CENSUSES
-    cells: int = MOST_CELLS
+    censuses: int
+    cells: int
 
 
-_ALL = TreeLimits()
+_ALL = TreeLimits(MOST_CENSUSES, MOST_CELLS)
 
 
 def find_retained(

@@ -170,7 +170,6 @@ def _devices(looks: Sequence[CensusLook]) -> list[str]:
 
 
 def _column(tree: RetainedTree, look: CensusLook, device: str, parts: _Parts) -> Column:
-    """Return the bytes of each node on a device at one census."""
     census, column = look.census, [0] * len(tree.nodes)
     column[0] = seen_bytes(census, device)
     sizes = {row.path: _size(row, device) for row in census.rows}
@@ -373,7 +372,6 @@ def _named_bytes(census: Census) -> int:
 
 
 def _begin_of_phase(looks: Sequence[CensusLook], place: int) -> int:
-    """Return the first census of the same occurrence of a phase."""
     at = looks[place].boundary
     return next(
         p

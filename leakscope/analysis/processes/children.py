@@ -326,7 +326,6 @@ def _leading(every: list[JudgedProcess]) -> tuple[JudgedProcess, RunVerdict]:
 
 
 def _worst_first(every: list[JudgedProcess]) -> list[JudgedProcess]:
-    """Return the processes, that with the gravest and largest growth first."""
     return sorted(every, key=lambda process: (-_grade(process), -_impact(process)))
 
 

@@ -57,7 +57,6 @@ class MergedCulprits:
                 self._by_signature[key] = new
 
     def _comes_before(self, new: _RankCulprit, old: _RankCulprit) -> bool:
-        """Return whether a culprit is reported as one rank has it, not as another does."""
         if new.is_worse_than(old) or old.is_worse_than(new):
             return new.is_worse_than(old)
         return self._leader == new.rank or (self._leader != old.rank and new.rank < old.rank)

@@ -549,7 +549,6 @@ def _piling_finding(
 
 
 def _explain_keeper(keeper: Keeper | None) -> tuple[str, str, str, Remedy]:
-    """Return title, reason, falsifier and remedy."""
     if keeper is not None:
         place = f" ({keeper.fed_at[0]})" if keeper.fed_at else ""
         return (

@@ -245,7 +245,6 @@ def _pools(case: RunContext) -> list[str]:
 
 
 def _per_event(case: RunContext, metric: str) -> EventGrowth | None:
-    """Return what memory grows with, by what is kept of it in its tail."""
     is_host = metric == case.host_metric
     values = case.private if is_host else case.track.gauge(metric)
     read = case.at_work(values)

@@ -188,7 +188,6 @@ def _piled_up(culprit: Culprit, others: list[Culprit], pileup: Pileup) -> Culpri
 
 
 def _keeps(case: RunContext, culprit: Culprit, pileup: Pileup) -> bool:
-    """Return whether a culprit grows by tasks or threads of a group."""
     table, group, summary = case.table, pileup.group, pileup.summary
     if culprit.growth != "across" or culprit.path not in table.paths:
         return False
@@ -291,7 +290,6 @@ def _judge_across(case: RunContext, growers: list[Grower], pinned: float) -> lis
 
 
 def _note_floor(case: RunContext, g: Grower, comes_to: float) -> None:
-    """Note that what a path comes to is below the floors of severity."""
     row = case.table.latest[g.path]
     least = policy.HARMLESS_BYTES if g.growth == "across" else policy.NOTEWORTHY_BYTES
     case.decisions.add(
@@ -502,7 +500,6 @@ def _of_compiled(case: RunContext, row: CensusRow, origins: Origins) -> Origins:
 
 
 def _about_compiled(case: RunContext, row: CensusRow) -> str:
-    """Return how many versions there are of a compiled function, and may be."""
     entry = compiled_entry(case, row) if is_compiled(row) else None
     if entry is None:
         return ""
@@ -519,7 +516,6 @@ def _native_contents(native: NativeGrowth) -> NativeContents:
 
 
 def _per_event(case: RunContext, g: Grower) -> EventGrowth | None:
-    """Return what a path grows with, of all that was counted at its censuses."""
     if g.growth == "within":
         return _per_event_within(case, g)
     at = case.table.at[g.columns]

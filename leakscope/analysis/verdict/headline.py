@@ -166,7 +166,6 @@ def _grown_most(case: RunContext) -> str:
 
 
 def _largest(case: RunContext) -> str:
-    """Return which of the user's containers the last look found to be largest, in words."""
     rows = [row for row in case.table.latest if row.user and row.length is not None]
     row = max(rows, key=lambda row: (row.host_bytes, len(row.path)), default=None)
     if row is None or row.host_bytes < policy.HARMLESS_BYTES:
@@ -208,7 +207,6 @@ def _open_row(case: RunContext, row: Undecided) -> str:
 
 
 def _in_units(case: RunContext, row: Undecided) -> float | None:
-    """Return how many more units would decide."""
     index = case.track.work
     if row.more_boundaries is None or index[-1] <= index[0]:
         return None
@@ -252,7 +250,6 @@ def _too_few_readings(case: RunContext) -> list[str]:
 
 
 def _open_tree(case: RunContext) -> list[str]:
-    """Return what is missing where a process was watched from outside alone and may grow."""
     trend = tree_trend(case)
     if trend.is_bounded or trend.net_bytes < policy.HARMLESS_BYTES:
         return []
@@ -467,7 +464,6 @@ def earlier_growth(case: RunContext, cleared: list[Cleared]) -> str:
 
 
 def _costs(findings: list[Finding], *, is_clean: bool) -> str:
-    """Return what takes much memory without being a leak."""
     costly = [f for f in findings if f.kind in _COSTLY_KINDS]
     most = max(costly, key=lambda f: f.total_bytes, default=None)
     if most is None or most.total_bytes < policy.COSTLY_BYTES:
@@ -574,7 +570,6 @@ def _as_first_words(finding: Finding) -> str:
 
 
 def _inner(title: str) -> str:
-    """Return a title as it stands inside a sentence."""
     return title[0].lower() + title[1:]
 
 

@@ -225,7 +225,6 @@ def _no(kind: KindOfGrowth, *, is_read: bool) -> KindAnswer:
 
 
 def _term(report: Report, kind: str) -> int:
-    """Return what terms of a kind gained in all ledgers."""
     return sum(e.bytes for ledger in report.ledgers for e in ledger.entries if e.kind == kind)
 
 

@@ -237,7 +237,6 @@ def _many(count: float, noun: str) -> str:
 
 
 def _several(noun: str) -> str:
-    """Return the plural of a noun."""
     return _many(2, noun).partition(" ")[2]
 
 
