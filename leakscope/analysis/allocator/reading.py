@@ -12,13 +12,13 @@ import io
 import pickle
 import zlib
 from collections import Counter
-from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NoReturn
 
 import msgspec
 
+from leakscope.analysis.allocator.segments import sums_of
 from leakscope.model.device import (
     DEFAULT_POOL,
     TORCH_BLOCK_STATES,
@@ -94,19 +94,18 @@ class _Decoder:
             plain = plain["snapshot"]
         if isinstance(plain, list):
             if plain and not any(isinstance(item, dict) and "blocks" in item for item in plain):
-                raise self._refusal("its list holds no segments")
+                raise _refusal(self.name, "its list holds no segments")
             return {"segments": plain}
         if not isinstance(plain, dict):
-            raise self._refusal(f"it holds a {type(plain).__name__}, not segments")
+            raise _refusal(self.name, f"it holds a {type(plain).__name__}, not segments")
         if not any(isinstance(plain.get(part), list) for part in _PARTS):
-            raise self._refusal("it holds neither segments nor a history")
+            raise _refusal(self.name, "it holds neither segments nor a history")
         return plain
 
     def _segment(self, raw: dict[str, Any]) -> Segment:
         address = self._whole(raw, "address")
         blocks = self._blocks(self._dicts(raw, "blocks"), address)
-        live = [block for block in blocks if block.state is not BlockState.FREE]
-        allocated = sum(b.size for b in live if b.state is BlockState.ALLOCATED)
+        sums = sums_of(blocks)
         return Segment(
             device=self._whole(raw, "device"),
             address=address,
@@ -116,9 +115,9 @@ class _Decoder:
             is_small=raw.get("segment_type") == "small",
             is_expandable=bool(raw.get("is_expandable", False)),
             blocks=blocks,
-            allocated=self._whole(raw, "allocated_size", allocated),
-            active=self._whole(raw, "active_size", sum(block.size for block in live)),
-            requested=self._whole(raw, "requested_size", sum(block.requested for block in live)),
+            allocated=self._whole(raw, "allocated_size", sums["allocated"]),
+            active=self._whole(raw, "active_size", sums["active"]),
+            requested=self._whole(raw, "requested_size", sums["requested"]),
             stack=self.stacks.stack(raw.get("frames")),
         )
 
@@ -227,21 +226,15 @@ class _Decoder:
             return []
         self.items += len(items)
         if self.items > MOST_ITEMS:
-            raise self._refusal(f"it would hold more than {MOST_ITEMS:,} blocks and entries")
+            raise _refusal(self.name, f"it would hold more than {MOST_ITEMS:,} blocks and entries")
         return list(items)
 
     def _check_sums(self, snapshot: AllocatorSnapshot) -> None:
         for segment in snapshot.segments:
             if segment.blocks and sum(block.size for block in segment.blocks) != segment.size:
                 self.oddities.note("the blocks of a segment don't add up to its size")
-            live = sum(b.size for b in segment.blocks if b.state is not BlockState.FREE)
-            if live != segment.active:
+            if sums_of(segment.blocks)["active"] != segment.active:
                 self.oddities.note("the live blocks of a segment don't add up to its own total")
-
-    def _refusal(self, reason: str) -> NoSnapshotError:
-        return NoSnapshotError(
-            f"{self.name} is no snapshot of torch's: {reason}.", slug="no-snapshot"
-        )
 
 
 def _is_time(value: Any) -> bool:
@@ -320,7 +313,7 @@ def _from_json(path: Path, data: bytes) -> Any:
         raise _refusal(path, f"its JSON is damaged ({fault})") from fault
 
 
-def _refusal(path: Path, reason: str) -> NoSnapshotError:
+def _refusal(path: Path | str, reason: str) -> NoSnapshotError:
     return NoSnapshotError(f"{path} is no snapshot of torch's: {reason}.", slug="no-snapshot")
 
 
@@ -429,16 +422,10 @@ def _number(digits: bytes) -> int:
 
 def _table() -> list[int]:
     lengths = [_UNKNOWN] * 256
-    for code in _PLAIN:
-        lengths[code] = 0
-    for width, codes in _FIXED.items():
+    counted = {kind: codes for kind, (codes, _) in _COUNTED.items()}
+    for length, codes in {0: _PLAIN, _LINE: _LINES, **_FIXED, **counted}.items():
         for code in codes:
-            lengths[code] = width
-    for code in _LINES:
-        lengths[code] = _LINE
-    for kind, (codes, _) in _COUNTED.items():
-        for code in codes:
-            lengths[code] = kind
+            lengths[code] = length
     return lengths
 
 
@@ -539,7 +526,7 @@ _ENTRY_KEYS = (("pool_id", "2.12"), ("user_metadata", "2.10"), ("compile_context
 
 def version_of(raw: dict[str, Any]) -> str:
     """Return ``2.5 or newer``, or the one release, as far as the keys tell; else empty."""
-    entries = list(islice(_dicts(_nested(raw, "device_traces")), LOOKED_AT))
+    entries = _some_dicts(raw.get("device_traces"))
     for key, release in _ENTRY_KEYS:
         if any(key in entry for entry in entries):
             return f"{release} or newer"
@@ -547,28 +534,18 @@ def version_of(raw: dict[str, Any]) -> str:
         return "2.5 or newer"
     if "allocator_settings" in raw:
         return "2.3 or 2.4"
-    blocks = list(islice(_dicts(_of_segments(raw)), LOOKED_AT))
+    segments = raw.get("segments") if isinstance(raw.get("segments"), list) else []
+    blocks = _some_dicts([s.get("blocks") for s in segments or [] if isinstance(s, dict)])
     if any("history" in block for block in blocks):
         return "2.0"
     return "2.1 or newer" if blocks else ""
 
 
-def _nested(raw: dict[str, Any], key: str) -> Iterator[Any]:
-    traces = raw.get(key)
-    lists = [item for item in traces if isinstance(item, list)] if isinstance(traces, list) else []
-    # A few of each device: the ring of one may be empty.
-    return chain.from_iterable(islice(item, LOOKED_AT) for item in lists)
-
-
-def _of_segments(raw: dict[str, Any]) -> Iterator[Any]:
-    segments = raw.get("segments")
-    listed = segments if isinstance(segments, list) else []
-    blocks = (item.get("blocks") for item in listed if isinstance(item, dict))
-    return chain.from_iterable(item for item in blocks if isinstance(item, list))
-
-
-def _dicts(items: Iterator[Any]) -> Iterator[dict[str, Any]]:
-    return (item for item in items if isinstance(item, dict))
+def _some_dicts(lists: Any) -> list[dict[str, Any]]:
+    inner = [each for each in lists if isinstance(each, list)] if isinstance(lists, list) else []
+    # A few of each: the ring of one device may be empty.
+    items = chain.from_iterable(islice(each, LOOKED_AT) for each in inner)
+    return list(islice((item for item in items if isinstance(item, dict)), LOOKED_AT))
 
 
 MOST_KINDS = 40

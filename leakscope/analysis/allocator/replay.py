@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from leakscope.analysis.allocator.classes import kind_of
+from leakscope.analysis.allocator.segments import sums_of
 from leakscope.model.device import (
     DEFAULT_POOL,
     UNKNOWN_POOL,
@@ -197,6 +198,15 @@ class LiveAllocation:
     size: int = 0
     born: int | None = None
 
+    @property
+    def least_size(self) -> int:
+        """What its block has at least."""
+        return self.size or max(ROUNDING, -(-self.requested // ROUNDING) * ROUNDING)
+
+    def to_block(self, address: int, size: int) -> Block:
+        """Return the block that it takes."""
+        return Block(address, size, self.requested, self.state, self.stack, self.born)
+
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
@@ -309,27 +319,21 @@ class MapOfMemory:
         return _totalled(self.device, region, blocks)
 
     def _stray(self, address: int, allocation: LiveAllocation) -> Segment:
-        size = allocation.size or _rounded(allocation.requested)
         kind = _Kind(0, UNKNOWN_POOL, False, False)
-        block = Block(
-            address, size, allocation.requested, allocation.state, allocation.stack, allocation.born
-        )
+        block = allocation.to_block(address, allocation.least_size)
         return _totalled(self.device, _Region(address, address, kind), [block])
 
 
 def _block(address: int, allocation: LiveAllocation, beyond: int, kind: _Kind) -> Block:
-    size = allocation.size or _rounded(allocation.requested)
+    size = allocation.least_size
     rest = beyond - address - size
     keeps_rest = not allocation.size and not kind.is_small and not kind.is_expandable
     if rest < 0 or (keeps_rest and rest <= UNSPLIT):
         size += rest
-    return Block(
-        address, size, allocation.requested, allocation.state, allocation.stack, allocation.born
-    )
+    return allocation.to_block(address, size)
 
 
 def _totalled(device: int, region: _Region, blocks: list[Block]) -> Segment:
-    live = [block for block in blocks if block.state is not BlockState.FREE]
     return Segment(
         device=device,
         address=region.start,
@@ -339,14 +343,8 @@ def _totalled(device: int, region: _Region, blocks: list[Block]) -> Segment:
         is_small=region.kind.is_small,
         is_expandable=region.kind.is_expandable,
         blocks=blocks,
-        allocated=sum(b.size for b in live if b.state is BlockState.ALLOCATED),
-        active=sum(block.size for block in live),
-        requested=sum(block.requested for block in live),
+        **sums_of(blocks),
     )
-
-
-def _rounded(requested: int) -> int:
-    return max(ROUNDING, -(-requested // ROUNDING) * ROUNDING)
 
 
 STEP = "Optimizer.step"

@@ -371,7 +371,6 @@ def _segment(row: SegmentRow, device: int, stacks: list[Stack]) -> Segment:
         state = BlockState(block.state) if block.state in _KNOWN_STATES else BlockState.ALLOCATED
         blocks.append(Block(address, block.size, block.requested, state, stack))
         address += block.size
-    live = [block for block in blocks if block.state is not BlockState.FREE]
     return Segment(
         device=device,
         address=row.address,
@@ -381,7 +380,15 @@ def _segment(row: SegmentRow, device: int, stacks: list[Stack]) -> Segment:
         is_small=row.is_small,
         is_expandable=row.is_expandable,
         blocks=blocks,
-        allocated=sum(b.size for b in live if b.state is BlockState.ALLOCATED),
-        active=sum(b.size for b in live),
-        requested=sum(b.requested for b in live),
+        **sums_of(blocks),
     )
+
+
+def sums_of(blocks: Sequence[Block]) -> dict[str, int]:
+    """Return what a segment has allocated, active and requested, by its blocks."""
+    live = [block for block in blocks if block.state is not BlockState.FREE]
+    return {
+        "allocated": sum(b.size for b in live if b.state is BlockState.ALLOCATED),
+        "active": sum(block.size for block in live),
+        "requested": sum(block.requested for block in live),
+    }
