@@ -81,9 +81,9 @@ def class_rows(found: Sequence[Live]) -> list[ClassRow]:
     rows = [
         ClassRow(
             kind=kind,
-            bytes=sum(live.block.size for live in inside),
+            bytes=(size := sum(live.block.size for live in inside)),
             count=len(inside),
-            share=sum(live.block.size for live in inside) / total,
+            share=size / total,
             evidence=_evidence(inside),
         )
         for kind, inside in members.items()

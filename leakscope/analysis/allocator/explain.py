@@ -411,22 +411,20 @@ def _growth_per_step(played: Replay, facts: TraceFacts) -> DeviceFinding | None:
 
 
 def _born_and_live(played: Replay, *, after: int) -> list[tuple[str, int]]:
-    sizes: dict[str, int] = {}
+    sizes: Counter[str] = Counter()
     for number in played.births.values():
         entry = played.entries[number]
         if number > after and entry.stack is not None:
-            place = line_of(entry.stack)
-            sizes[place] = sizes.get(place, 0) + entry.size
-    return sorted(sizes.items(), key=lambda item: -item[1])
+            sizes[line_of(entry.stack)] += entry.size
+    return sizes.most_common()
 
 
 def _first_step(
     phases: Sequence[DevicePhaseRow], facts: TraceFacts, classes: Sequence[ClassRow]
 ) -> DeviceFinding | None:
     kept = sum(row.kept_bytes for row in phases if row.phase == "optimizer")
-    if len(facts.step_ends) != 1 or kept < max(
-        policy.GAUGE_NOISE_BYTES, policy.LITTLE_SHARE * facts.end_bytes
-    ):
+    least = max(policy.GAUGE_NOISE_BYTES, policy.LITTLE_SHARE * facts.end_bytes)
+    if len(facts.step_ends) != 1 or kept < least:
         return None
     evidence = next((r.evidence for r in classes if r.kind is BlockClass.OPTIMIZER), "")
     return DeviceFinding(
@@ -444,10 +442,8 @@ def _graph_kept(
     names = {row.phase for row in phases}
     kept = sum(row.kept_bytes for row in phases if row.phase == "forward")
     live = sum(row.bytes for row in classes if row.kind is BlockClass.ACTIVATIONS)
-    total = sum(row.bytes for row in classes)
-    if names & {"backward", "optimizer"} or min(kept, live) < max(
-        policy.COSTLY_BYTES, policy.LITTLE_SHARE * total
-    ):
+    least = max(policy.COSTLY_BYTES, policy.LITTLE_SHARE * sum(row.bytes for row in classes))
+    if names & {"backward", "optimizer"} or min(kept, live) < least:
         return None
     made = next((s for s in sites if s.kind is BlockClass.ACTIVATIONS), None)
     where = f", most of it at {short_line(made.place)}" if made is not None else ""

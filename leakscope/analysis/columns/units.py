@@ -270,14 +270,8 @@ def unit_of_growth(
 ) -> WorkUnit:
     """Return the unit that a path's growth across phases is counted in.
 
-    Args:
-        track: The recording.
-        places: Its stretches between censuses.
-        values: What the path retained at every census, NaN where absent.
-        columns: The censuses by which its growth was judged.
-        at: Where the censuses lie in the recording.
-        gained: How much it grew between the first and the last of them.
-
+    ``values`` is what the path retained at every census, ``at`` where these lie in the recording;
+    by ``columns`` of them its growth was judged, from the first to the last ``gained``.
     """
     if track.is_timed:
         return minutes(track)

@@ -211,7 +211,7 @@ def _is_released_late(series: Series) -> bool:
         return False
     lowest = series.x[series.y <= series.y.min() + step]
     early, late = (lowest[[0, -1]] - series.x[0]) / series.span
-    falls = theil_sen(*series.since(float(series.x[0])), policy.Z_INTERVAL).high <= 0
+    falls = theil_sen(*series.since(float(series.x[0]))).high <= 0
     return bool(
         falls or (late >= policy.LATE_SHARE and (series.is_exact or early <= policy.MOST_SHARE))
     )
@@ -249,7 +249,7 @@ def _rises_on(series: Series) -> bool:
     late = x >= x[-1] - (1 - policy.LATE_SHARE) * series.span
     if late.sum() < policy.FEWEST_GROWING:
         return False
-    slope = theil_sen(x[late], y[late], policy.Z_INTERVAL)
+    slope = theil_sen(x[late], y[late])
     risen = slope.rate * float(x[late][-1] - x[late][0])
     return bool(slope.low > 0 and risen > max(series.noise, policy.STEP_SHARE * series.rise))
 
@@ -284,7 +284,7 @@ def _goes_on_alike(series: Series, begin: float, before: float) -> bool:
     """Return whether two pieces rise about as steeply: a kink in one growth, no other growth."""
     middle = (series.kept_x >= before) & (series.kept_x <= begin)
     pieces = (series.kept_x[middle], series.kept_y[middle]), series.kept_since(begin)
-    rates = [theil_sen(x, y, policy.Z_INTERVAL).rate for x, y in pieces]
+    rates = [theil_sen(x, y).rate for x, y in pieces]
     return min(rates) > 0 and max(rates) <= policy.ALIKE_FACTOR * min(rates)
 
 
@@ -309,7 +309,7 @@ def _judge_rise(series: Series, tail: Tail, *, is_whole: bool) -> Trend:
 def _was_steeper(series: Series, tail: Tail) -> bool:
     """Return whether growth before a tail that slows down was steeper still: it may be settling."""
     earlier = series.kept_x <= tail.begin
-    before = theil_sen(series.kept_x[earlier], series.kept_y[earlier], policy.Z_INTERVAL)
+    before = theil_sen(series.kept_x[earlier], series.kept_y[earlier])
     return policy.SLOWING * before.rate > tail.slope.rate
 
 
@@ -332,7 +332,7 @@ def _ends_flat(series: Series, tail: Tail) -> bool:
     x, y = series.kept_since(tail.begin)
     late = int(np.searchsorted(x, x[0] + policy.LATE_SHARE * tail.span))
     begin = max(min(late, len(x) - policy.EVEN_READINGS), 0)
-    slope = theil_sen(x[begin:], y[begin:], policy.Z_INTERVAL)
+    slope = theil_sen(x[begin:], y[begin:])
     return slope.low <= 0 and slope.rate < policy.SLOWING * tail.slope.rate
 
 
@@ -441,7 +441,7 @@ def _concluded(
     """Return a conclusion about the tail from some work on; ``lacking`` work would decide."""
     verdict = TrendVerdict.BOUNDED if reason in _ENDED else TrendVerdict.INCONCLUSIVE
     x, y = series.kept_since(begin)
-    slope = theil_sen(x, y, policy.Z_INTERVAL)
+    slope = theil_sen(x, y)
     late = _half_rates(x, y)[1] if reason is Reason.SLOWING else slope.rate
     first = float(y[0]) if len(y) else 0.0
     return Trend(
@@ -460,15 +460,7 @@ def _concluded(
 
 
 def judge(x: FloatArray, y: FloatArray, *, unit: str, noise: float) -> Trend:
-    """Return whether a series grows with the work, and how fast.
-
-    Args:
-        x: Work done at each reading, not falling.
-        y: Bytes, or a count.
-        unit: What x counts.
-        noise: Changes up to this much mean nothing, in the unit of y.
-
-    """
+    """Return what ``judge_growth`` does, with the unit that ``x`` counts."""
     return msgspec.structs.replace(judge_growth(x, y, noise=noise), unit=unit)
 
 

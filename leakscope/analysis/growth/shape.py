@@ -189,11 +189,7 @@ class Slope:
 def theil_sen(x: FloatArray, y: FloatArray, z: float | None = None) -> Slope:
     """Return Theil and Sen's slope with Sen's interval; zero where no two readings differ in work.
 
-    Args:
-        x: Work done, not falling.
-        y: What was read.
-        z: The normal score of the interval, by default that of 95 %.
-
+    ``z`` is the normal score of the interval, by default that of 95 %.
     """
     chosen = thinned(np.arange(len(x)), MOST_READINGS)
     x, y = x[chosen], y[chosen]
@@ -270,7 +266,7 @@ class Tail:
         if not len(series.valleys) and len(x) >= policy.FEWEST_GROWING:
             # The bend of what filled up before is no scatter of what follows.
             series = replace(series, scatter=min(series.scatter, scatter_of(x, y)))
-        slope = theil_sen(x, y, policy.Z_INTERVAL)
+        slope = theil_sen(x, y)
         earlier = series.kept_x <= begin
         step = series.step(rise)
         end = int(np.searchsorted(least, least[-1] - step))
@@ -314,7 +310,7 @@ def _is_flat(series: Series, x: FloatArray, y: FloatArray, slope: Slope, before:
 def _minima_rise(x: FloatArray, y: FloatArray) -> bool:
     """Return whether the lowest of neighbouring readings rise, as narrow teeth do on a leak."""
     lowest = np.flatnonzero((y[1:-1] < y[:-2]) & (y[1:-1] <= y[2:])) + 1
-    return theil_sen(x[lowest], y[lowest], policy.Z_INTERVAL).low > 0
+    return theil_sen(x[lowest], y[lowest]).low > 0
 
 
 def _is_significant(series: Series, begin: float) -> bool:
@@ -410,14 +406,7 @@ class Shape:
 
 
 def fit_shape(x: FloatArray, y: FloatArray, noise: float) -> Shape:
-    """Return the shape of what is kept.
-
-    Args:
-        x: Work done, rising.
-        y: What is kept.
-        noise: Deviations that mean nothing.
-
-    """
+    """Return the shape of what is kept over work; deviations of ``noise`` mean nothing."""
     if len(x) < 3:
         return Shape(())
     scale = max(noise, policy.STEP_SHARE * float(np.ptp(y)), np.finfo(float).tiny)

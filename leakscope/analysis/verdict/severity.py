@@ -59,13 +59,8 @@ def of_across(
 
 
 def of_within(peak_bytes: float, together_bytes: float, height: PhaseHeight) -> Severity:
-    """Return the severity of growth within a phase.
-
-    Args:
-        peak_bytes: What this container holds at its height.
-        together_bytes: What all containers that climb in the phase hold.
-        height: How high memory rises in the phase.
-
+    """Return the severity of growth within a phase, by what a container holds at its height and
+    what all that climb in the phase do together.
     """
     floor = max(policy.NOTEWORTHY_BYTES, policy.HARMLESS_SHARE * height.baseline)
     if together_bytes < floor or peak_bytes < policy.HARMLESS_SHARE * together_bytes:
@@ -84,13 +79,8 @@ def forecast(
 ) -> Forecast | None:
     """Return when the limit is reached, None without a limit or growth.
 
-    Args:
-        limit_bytes: The limit.
-        used_bytes: Memory at the end of the recording.
-        rate: Bytes per unit of everything that grows.
-        unit: The unit.
-        done: The number the unit had reached at the end.
-
+    Memory in use and units done are those at the end of the recording, ``rate`` is the bytes per
+    unit of everything that grows.
     """
     if not limit_bytes or rate <= 0 or not math.isfinite(rate):
         return None
