@@ -105,7 +105,7 @@ class _Decoder:
     def _segment(self, raw: dict[str, Any]) -> Segment:
         address = self._whole(raw, "address")
         blocks = self._blocks(self._dicts(raw, "blocks"), address)
-        sums = sums_of(blocks)
+        allocated, active, requested = sums_of(blocks)
         return Segment(
             device=self._whole(raw, "device"),
             address=address,
@@ -115,9 +115,9 @@ class _Decoder:
             is_small=raw.get("segment_type") == "small",
             is_expandable=bool(raw.get("is_expandable", False)),
             blocks=blocks,
-            allocated=self._whole(raw, "allocated_size", sums["allocated"]),
-            active=self._whole(raw, "active_size", sums["active"]),
-            requested=self._whole(raw, "requested_size", sums["requested"]),
+            allocated=self._whole(raw, "allocated_size", allocated),
+            active=self._whole(raw, "active_size", active),
+            requested=self._whole(raw, "requested_size", requested),
             stack=self.stacks.stack(raw.get("frames")),
         )
 
@@ -233,7 +233,7 @@ class _Decoder:
         for segment in snapshot.segments:
             if segment.blocks and sum(block.size for block in segment.blocks) != segment.size:
                 self.oddities.note("the blocks of a segment don't add up to its size")
-            if sums_of(segment.blocks)["active"] != segment.active:
+            if sums_of(segment.blocks)[1] != segment.active:
                 self.oddities.note("the live blocks of a segment don't add up to its own total")
 
 

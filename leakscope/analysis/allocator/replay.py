@@ -334,6 +334,7 @@ def _block(address: int, allocation: LiveAllocation, beyond: int, kind: _Kind) -
 
 
 def _totalled(device: int, region: _Region, blocks: list[Block]) -> Segment:
+    allocated, active, requested = sums_of(blocks)
     return Segment(
         device=device,
         address=region.start,
@@ -343,7 +344,9 @@ def _totalled(device: int, region: _Region, blocks: list[Block]) -> Segment:
         is_small=region.kind.is_small,
         is_expandable=region.kind.is_expandable,
         blocks=blocks,
-        **sums_of(blocks),
+        allocated=allocated,
+        active=active,
+        requested=requested,
     )
 
 

@@ -371,6 +371,7 @@ def _segment(row: SegmentRow, device: int, stacks: list[Stack]) -> Segment:
         state = BlockState(block.state) if block.state in _KNOWN_STATES else BlockState.ALLOCATED
         blocks.append(Block(address, block.size, block.requested, state, stack))
         address += block.size
+    allocated, active, requested = sums_of(blocks)
     return Segment(
         device=device,
         address=row.address,
@@ -380,15 +381,14 @@ def _segment(row: SegmentRow, device: int, stacks: list[Stack]) -> Segment:
         is_small=row.is_small,
         is_expandable=row.is_expandable,
         blocks=blocks,
-        **sums_of(blocks),
+        allocated=allocated,
+        active=active,
+        requested=requested,
     )
 
 
-def sums_of(blocks: Sequence[Block]) -> dict[str, int]:
+def sums_of(blocks: Sequence[Block]) -> tuple[int, int, int]:
     """Return what a segment has allocated, active and requested, by its blocks."""
     live = [block for block in blocks if block.state is not BlockState.FREE]
-    return {
-        "allocated": sum(b.size for b in live if b.state is BlockState.ALLOCATED),
-        "active": sum(block.size for block in live),
-        "requested": sum(block.requested for block in live),
-    }
+    allocated = sum(b.size for b in live if b.state is BlockState.ALLOCATED)
+    return allocated, sum(block.size for block in live), sum(block.requested for block in live)
