@@ -42,7 +42,11 @@ from leakscope.model.report import RankMemory, Report, RunVerdict, Severity, Wor
 from leakscope.model.text import human_bytes
 
 _ORDER = [
-    *(ChangeKind.FIXED, ChangeKind.REDUCED, ChangeKind.UNCHANGED, ChangeKind.WORSE, ChangeKind.NEW)
+    ChangeKind.FIXED,
+    ChangeKind.REDUCED,
+    ChangeKind.UNCHANGED,
+    ChangeKind.WORSE,
+    ChangeKind.NEW,
 ]
 
 

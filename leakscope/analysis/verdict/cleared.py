@@ -24,8 +24,11 @@ from leakscope.model.trend import Reason, Trend, TrendVerdict
 MOST_CLEARED = 15
 _CLEARED_PARTS = {"parameters", "buffers", "gradients", "code"}
 _HOLDERS = frozenset(
-    {"list", "dict", "set", "deque", "tuple", "lru_cache", "queue", "compiled"}
-) | {*("tensor", "array", "bytes", "image")}
+    {
+        *("list", "dict", "set", "deque", "tuple", "lru_cache", "queue", "compiled"),
+        *("tensor", "array", "bytes", "image"),
+    }
+)
 _REASONS = {
     Reason.STEADY: "grows, by little",
     Reason.SLOWING: "grows, by little and ever less",
