@@ -98,8 +98,8 @@ def _class_by_itself(block: Block, is_recorded: bool) -> tuple[BlockClass, str]:
         return BlockClass.WORKSPACE, "the size of cuBLAS's workspace"
     if block.stack is not None:
         kind = kind_of(block.stack)
-        is_told = kind is not None or block.stack.python
-        by = STACK if is_told else "native code without a Python stack"
+        has_line = kind is not None or block.stack.python
+        by = STACK if has_line else "native code without a Python stack"
         return kind or BlockClass.OTHER, by
     if not is_recorded:
         return BlockClass.UNKNOWN, "no stacks were recorded"
