@@ -25,8 +25,9 @@ def anchor(
     """Return the references to the row's container, spread through the program."""
     references = References(program, types)
     path = parse_path(row.path)
-    cut = _last_renaming(path.steps)
-    if cut is not None:
+    renaming = [i for i, step in enumerate(path.steps) if step.kind in {"cell", "default"}]
+    if renaming:
+        cut = renaming[-1]
         for place in _renamed(program, path, cut, owner):
             references.start(place, path.steps[cut + 1 :])
     else:
@@ -55,7 +56,7 @@ def find_scope(program: UserProgram, owner: Owner | None) -> CodeScope | None:
     candidates = register.get(name.rpartition(".")[2], [])
     inside = [c for c in candidates if root is None or c.root is root]
     line = program.files.line_in_text(owner.file, owner.line) if owner.line else 0
-    by_line = [c for c in inside if line and c.first_line <= line <= _line(c)]
+    by_line = [c for c in inside if line and c.first_line <= line <= getattr(c.node, "lineno", 0)]
     by_name = [c for c in inside if c.qualname == name]
     return next(iter([*by_line, *by_name, *inside]), None)
 
@@ -140,79 +141,62 @@ def _start_at_name(references: References, name: str, scope: CodeScope, steps: S
 
 
 def _start_at_arguments(references: References, place: ContainerPlace, steps: Steps) -> None:
-    """Start at the variables that callers pass for a parameter."""
     function = place.scope
     if function is None or place.name not in function.params:
         return
     index = function.params.index(place.name) - bool(function.receiver)
     for statement, call in references.program.calls_mentioning(function.name):
-        if dotted(call.func).rpartition(".")[2] != function.name:
-            continue
-        named = [k.value for k in call.keywords if k.arg == place.name]
-        for value in named or call.args[index : index + 1]:
-            if isinstance(value, ast.Name):
-                _start_at_name(references, value.id, statement.scope, steps)
+        if dotted(call.func).rpartition(".")[2] == function.name:
+            named = [k.value for k in call.keywords if k.arg == place.name]
+            for value in named or call.args[index : index + 1]:
+                if isinstance(value, ast.Name):
+                    _start_at_name(references, value.id, statement.scope, steps)
 
 
 def _renamed(
     program: UserProgram, path: PathPattern, cut: int, owner: Owner | None
 ) -> list[ContainerPlace]:
-    """Return the variables behind a closure cell or a default argument."""
     step = path.steps[cut]
     holder = _holder_name(path, cut)
     if step.kind == "default":
-        functions = [f for f in program.functions.get(holder, []) if step.value in f.params]
-        found = functions or [
-            f for group in program.functions.values() for f in group if step.value in f.params
-        ]
-        return [ContainerPlace("name", function, step.value) for function in found[:1]]
-    makers = _cell_makers(program, step.value)
-    scope = find_scope(program, owner)
-    if scope in makers:
-        return [ContainerPlace("name", scope, step.value)]
-    exact = [m for m in makers if scope is not None and scope in (m.parent, *m.children)]
-    by_name = [m for m in makers if _makes(program, m, holder)]
-    return [ContainerPlace("name", m, step.value) for m in (by_name or exact or makers)[:1]]
+        everywhere = (f for group in program.functions.values() for f in group)
+        functions = [*program.functions.get(holder, []), *everywhere]
+        found = [function for function in functions if step.value in function.params]
+    else:
+        makers = _cell_makers(program, step.value)
+        scope = find_scope(program, owner)
+        exact = [m for m in makers if scope is not None and scope in (m.parent, *m.children)]
+        by_name = [m for m in makers if _makes(program, m, holder)]
+        found = [scope] if scope is not None and scope in makers else by_name or exact or makers
+    return [ContainerPlace("name", function, step.value) for function in found[:1]]
 
 
 def _cell_makers(program: UserProgram, name: str) -> list[CodeScope]:
-    """Return the functions whose variable ``name`` an inner function uses."""
-    makers = []
-    for statement in program.mentioning(name):
-        home = statement.scope.resolve(name)
-        inner = home is not None and home.kind == "function" and home is not statement.scope
-        if inner and home is not None and home not in makers:
-            makers.append(home)
-    return makers
+    found = ((s.scope, s.scope.resolve(name)) for s in program.mentioning(name))
+    makers = (home for scope, home in found if home and home is not scope)
+    return list(dict.fromkeys(home for home in makers if home.kind == "function"))
 
 
 def _makes(program: UserProgram, maker: CodeScope, holder: str) -> bool:
     """Whether ``maker`` defines, decorates or returns what is called ``holder``."""
     if maker.name == holder or any(child.name == holder for child in maker.children):
         return True
+    names = {maker.name, getattr(maker.parent, "name", None)}
     decorated = program.functions.get(holder, [])
-    for function in decorated:
-        for called in decorators_of(function.node):
-            name = dotted(called).rpartition(".")[2]
-            if name in {maker.name, getattr(maker.parent, "name", None)}:
-                return True
+    decorators = (called for function in decorated for called in decorators_of(function.node))
+    if any(dotted(called).rpartition(".")[2] in names for called in decorators):
+        return True
     assigned = [s for s in program.mentioning(holder) if isinstance(s.node, ast.Assign)]
     return any(maker.name in statement.names for statement in assigned)
 
 
 def _holder_name(path: PathPattern, cut: int) -> str:
-    """Return the last name before a step: that of the function which has the cell."""
     for step in reversed(path.steps[:cut]):
         if step.kind in {"attr", "cell"}:
             return step.value
     if path.variable:
         return path.variable
     return _plain(path.root.removesuffix("()")).rpartition(".")[2]
-
-
-def _last_renaming(steps: Steps) -> int | None:
-    positions = [i for i, step in enumerate(steps) if step.kind in {"cell", "default"}]
-    return positions[-1] if positions else None
 
 
 def _after_variable(path: PathPattern, variable: str) -> Steps:
@@ -223,23 +207,13 @@ def _after_variable(path: PathPattern, variable: str) -> Steps:
 
 
 def _main_module(program: UserProgram, variable: str) -> CodeScope | None:
-    """Return the module that was most likely run as ``__main__``."""
     candidates = [root for root in program.modules.values() if variable in root.bindings]
-    candidates.sort(key=lambda root: "__name__" not in _names_read(program, root))
-    return candidates[0] if candidates else None
-
-
-def _names_read(program: UserProgram, root: CodeScope) -> set[str]:
-    guards = program.mentioning("__name__")
-    return {"__name__"} if any(s.scope is root for s in guards) else set()
+    guarded = {statement.scope for statement in program.mentioning("__name__")}
+    return min(candidates, key=lambda root: root not in guarded, default=None)
 
 
 def _plain(name: str) -> str:
     return name.replace("<locals>.", "")
-
-
-def _line(scope: CodeScope) -> int:
-    return getattr(scope.node, "lineno", 0)
 
 
 _CONTAINERS = frozenset({"list", "dict", "set", "deque", "queue"})
@@ -257,7 +231,15 @@ def own_methods(references: References, row: CensusRow) -> list[CodeScope]:
         return []
     bases = references.types.ancestors(classes[0]) - {classes[0]}
     methods = {**_methods(*bases), **_methods(classes[0])}
-    called = _taken_from(references, methods)
+    called = {
+        name
+        for name in methods
+        for statement in references.program.mentioning(name)
+        for node in own_nodes(statement.node)
+        if isinstance(node, ast.Attribute)
+        and node.attr == name
+        and references.is_container(node.value, statement.scope)
+    }
     by_itself = {name for name in methods if name.startswith("__")}
     pending = [methods[name] for name in (called | by_itself if called else methods)]
     reached: list[CodeScope] = []
@@ -273,19 +255,6 @@ def _methods(*classes: CodeScope) -> dict[str, CodeScope]:
     """Return the methods of classes by name, without those named as a built-in container's are."""
     found = (method for cls in classes for method in cls.children if method.receiver)
     return {method.name: method for method in found if method.name not in BUILTIN_FEEDERS}
-
-
-def _taken_from(references: References, methods: dict[str, CodeScope]) -> set[str]:
-    """Return the names of the methods that the program takes from the container."""
-    return {
-        name
-        for name in methods
-        for statement in references.program.mentioning(name)
-        for node in own_nodes(statement.node)
-        if isinstance(node, ast.Attribute)
-        and node.attr == name
-        and () in references.steps_from(node.value, statement.scope)
-    }
 
 
 def _called_by(
@@ -306,40 +275,34 @@ _PREFERENCE = {"assign": 0, "def": 0, "class": 0, "with": 1, "for": 2, "param": 
 
 def find_definition(references: References) -> tuple[str, int] | None:
     """Return the file and line of the binding nearest to the container on its own path."""
-    chain = sorted(references.chain, key=lambda entry: len(entry[1]))
-    best: tuple[tuple[int, int], tuple[str, int]] | None = None
-    for place, steps in chain:
-        names = sum(1 for step in steps if step.kind == "attr")
-        for binding in bindings_of(references, place)[:1]:
-            key = (names, _PREFERENCE.get(binding.how, 3))
-            if best is None or key < best[0]:
-                best = (key, (binding.scope.module.file, binding.line))
-    return best[1] if best else None
+    found = [
+        (sum(step.kind == "attr" for step in steps), _PREFERENCE.get(binding.how, 3), binding)
+        for place, steps in sorted(references.chain, key=lambda entry: len(entry[1]))
+        for binding in bindings_of(references, place)[:1]
+    ]
+    best = min(found, key=lambda entry: entry[:2], default=None)
+    return (best[2].scope.module.file, best[2].line) if best else None
 
 
 def bindings_of(references: References, place: ContainerPlace) -> list[Binding]:
     """Return the bindings of a place, the first that a reader would call its definition first."""
-    if place.scope is None:
+    owner = place.scope
+    if owner is None:
         return []
     if place.kind == "name":
-        return sorted(place.scope.bindings.get(place.name, []), key=_order)
-    return _attribute_bindings(references, place.scope, place.name)
-
-
-def _attribute_bindings(references: References, owner: CodeScope, name: str) -> list[Binding]:
+        return sorted(owner.bindings.get(place.name, []), key=_order)
     family = references.types.family(owner)
     nearest = sorted(family, key=lambda cls: (cls is not owner, cls.module.file, cls.first_line))
     found: list[Binding] = []
     for cls in nearest:
-        found += sorted(cls.bindings.get(name, []), key=_order)
-        found += sorted(cls.attributes.get(name, []), key=_order)
+        found += sorted(cls.bindings.get(place.name, []), key=_order)
+        found += sorted(cls.attributes.get(place.name, []), key=_order)
     return found
 
 
-def _order(binding: Binding) -> tuple[bool, bool, int, int]:
-    """Order: before use, in ``__init__``, not in a loop, by line."""
-    late = binding.how in {"import", "except"}
+def _order(binding: Binding) -> tuple[bool, bool, int]:
+    """Order: before use, in ``__init__``, by line."""
+    is_late = binding.how in {"import", "except"}
     in_init = binding.scope.name in {"__init__", "__post_init__", "__new__", "setup"}
-    statement = binding.statement
-    is_update = statement is not None and isinstance(statement.node, ast.AugAssign)
-    return (late or is_update, not in_init, 0, binding.line)
+    is_update = isinstance(getattr(binding.statement, "node", None), ast.AugAssign)
+    return (is_late or is_update, not in_init, binding.line)

@@ -46,9 +46,11 @@ from leakscope.analysis.source.program import (
     SourceFiles,
     Statement,
     UserProgram,
+    arguments_of,
     calls_in,
     has_comprehension,
     last_name,
+    own_names,
     own_nodes,
 )
 from leakscope.analysis.source.references import References
@@ -69,10 +71,7 @@ class SourceIndex:
     """
 
     def __init__(
-        self,
-        sources: dict[str, str],
-        project_root: str = "",
-        titles: dict[str, str] | None = None,
+        self, sources: dict[str, str], project_root: str = "", titles: dict[str, str] | None = None
     ) -> None:
         self.files = SourceFiles(sources, project_root, titles)
         self._found: dict[tuple[str, str, Owner | None], References] = {}
@@ -163,18 +162,14 @@ class SourceIndex:
         passed_on = []
         for site in row.allocated_at:
             made = self._statement_at(site)
-            names = {
-                node.id
-                for node in (own_nodes(made.node) if made is not None else ())
-                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-            }
+            names = own_names(made.node, ast.Store) if made is not None else set()
             passed_on += [
                 replace(site, line=statement.line)
                 for statement in feeding
                 if made is not None
                 and statement.scope is made.scope
                 and statement.line > made.line
-                and names.intersection(_names_read(statement))
+                and names & own_names(statement.node, ast.Load)
             ]
         return replace(row, allocated_at=[*row.allocated_at, *passed_on])
 
@@ -187,12 +182,11 @@ class SourceIndex:
 
     def calls_of_class(self, name: str) -> list[tuple[str, int]]:
         """Return where a class of the program's is called, as files and lines."""
-        return [
-            (statement.scope.module.file, call.lineno)
-            for statement in self.program.mentioning(name)
-            for call in calls_in(statement.node)
-            if last_name(call.func) == name
-        ]
+        return [(statement.file, call.lineno) for statement, call in self.program.calls_of(name)]
+
+    def place(self, statement: Statement, node: ast.expr | ast.stmt | None = None) -> str:
+        """Return where a statement is, or a node in it, as a person would write it."""
+        return self.location(statement.file, (node or statement.node).lineno)
 
     def handed_to(self, file: str, line: int) -> list[tuple[str, str]]:
         """Return the functions of libraries that are handed what a line makes, each as it is
@@ -200,24 +194,18 @@ class SourceIndex:
         """
         made = self._statement_at(self.files.in_text(Site(file=file, line=line)))
         found = find_takers(self.program, self.types, made) if made is not None else []
-        return [
-            (dotted(call.func), self.location(statement.scope.module.file, call.lineno))
-            for call, statement in found
-        ]
+        return [(dotted(call.func), self.place(statement, call)) for call, statement in found]
 
     def _statement_at(self, site: Site) -> Statement | None:
-        """Return the innermost statement around a place, None where no source has it."""
         path = self.files.find(site.file)
         around = [
             statement
             for statement in self.program.statements
-            if statement.scope.module.file == path
-            and statement.line <= site.line <= statement.end_line
+            if statement.file == path and statement.line <= site.line <= statement.end_line
         ]
         return max(around, key=lambda statement: statement.line, default=None)
 
     def _in_texts(self, row: CensusRow) -> CensusRow:
-        """Return a row whose lines are those of the texts they stand in."""
         return replace(
             row,
             allocated_at=[*map(self.files.in_text, row.allocated_at)],
@@ -242,8 +230,8 @@ class SourceIndex:
         return [self._line(m) for m in rank(found, row, self.heat, phase)[:_MOST_LINES]]
 
     def _line(self, mutation: Mutation) -> FeedingLine:
-        file, line = mutation.statement.scope.module.file, mutation.statement.line
-        text = self.files.lines(file)[line - 1].strip()
+        file, line = mutation.statement.file, mutation.statement.line
+        text = self.files.text_at(file, line)
         is_definition = isinstance(mutation.statement.node, DEFINITIONS)
         return FeedingLine(
             file=file,
@@ -274,14 +262,6 @@ class SourceIndex:
         return self.files.location(file, line)
 
 
-def _names_read(statement: Statement) -> set[str]:
-    return {
-        node.id
-        for node in own_nodes(statement.node)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
-    }
-
-
 _CALLBACK = re.compile(r"(^|_)(step|hook|callback|forward|collate|wrapper)$|^(on_|__call__|__get)")
 _WORD = re.compile(r"[a-z]{3,}")
 _PHASE_WORDS = {
@@ -298,8 +278,7 @@ class Heat:
         self._functions: dict[str, list[CodeScope]] = {}
         for name, group in program.functions.items():
             for scope in group:
-                is_maker = name == "__init__" and scope.parent is not None
-                called = scope.parent.name if is_maker and scope.parent else name
+                called = scope.parent.name if name == "__init__" and scope.parent else name
                 self._functions.setdefault(called, []).append(scope)
         self._calls: dict[CodeScope, set[str]] = {}
         self._hot: set[CodeScope] = set()
@@ -402,7 +381,7 @@ def _weakness(
         mutation.distance >= CALLED and not _argument_name_matches(mutation, row),
         not (statement.loops or mutation.repeated),
         statement.scope.name == "__init__",  # once for each object
-        statement.scope.module.file,
+        statement.file,
         statement.line,
     )
 
@@ -410,15 +389,10 @@ def _weakness(
 def _witnessed(mutation: Mutation, row: CensusRow) -> int:
     """Return 2 where an allocation was seen on the statement's lines, 1 in its function."""
     statement = mutation.statement
-    file = statement.scope.module.file
-    best = 0
-    for site in row.allocated_at:
-        if _same_file(site.file, file):
-            if statement.line <= site.line <= statement.end_line:
-                return 2
-            if _spans(statement.scope, site.line):
-                best = 1
-    return best
+    lines = [site.line for site in row.allocated_at if _same_file(site.file, statement.file)]
+    if any(statement.line <= line <= statement.end_line for line in lines):
+        return 2
+    return int(any(_spans(statement.scope, line) for line in lines))
 
 
 def _seen_first(statement: Statement, row: CensusRow) -> tuple[bool, int]:
@@ -429,7 +403,7 @@ def _seen_first(statement: Statement, row: CensusRow) -> tuple[bool, int]:
 
 def _bytes_on(statement: Statement, sites: Sequence[Site]) -> int | None:
     """Return the bytes that places on a statement's lines made, None where there is none."""
-    file = statement.scope.module.file
+    file = statement.file
     found = [
         site.bytes
         for site in sites
@@ -453,11 +427,9 @@ def _in_phase(statement: Statement, phase: str) -> bool:
     words = _PHASE_WORDS.get(phase.partition(":")[0])
     if words is None:
         return False
-    text = statement.scope.qualname.lower()
-    for loop in statement.loops:
-        if isinstance(loop, (ast.For, ast.AsyncFor)):
-            text += " " + ast.unparse(loop.iter).lower()
-    return bool(words.search(text))
+    iterated = [loop.iter for loop in statement.loops if isinstance(loop, (ast.For, ast.AsyncFor))]
+    texts = [statement.scope.qualname, *map(ast.unparse, iterated)]
+    return any(words.search(text.lower()) for text in texts)
 
 
 def _call_name_matches(statement: Statement, row: CensusRow) -> bool:
@@ -466,7 +438,6 @@ def _call_name_matches(statement: Statement, row: CensusRow) -> bool:
 
 
 def _argument_name_matches(mutation: Mutation, row: CensusRow) -> bool:
-    """Return whether what is handed over is called like what it fills: ``prepare(loader)``."""
     attribute = row.path.rpartition(".")[2].lower()
     arguments = mutation.node.args if isinstance(mutation.node, ast.Call) else []
     words = {word for value in arguments for word in _WORD.findall(dotted(value).lower())}
@@ -476,7 +447,7 @@ def _argument_name_matches(mutation: Mutation, row: CensusRow) -> bool:
 def _one_per_statement(mutations: list[Mutation]) -> list[Mutation]:
     best: dict[tuple[str, int], Mutation] = {}
     for mutation in mutations:
-        key = (mutation.statement.scope.module.file, mutation.statement.line)
+        key = (mutation.statement.file, mutation.statement.line)
         if key not in best or mutation.distance < best[key].distance:
             best[key] = mutation
     return list(best.values())
@@ -510,7 +481,7 @@ def places_that_call(
     decorator is a call, with or without arguments.
     """
     found = [
-        sources.location(statement.scope.module.file, line)
+        sources.location(statement.file, line)
         for function in sorted(functions)
         for statement in sources.program.mentioning(function)
         if not repeatedly or sources.heat.of(statement)
@@ -521,7 +492,6 @@ def places_that_call(
 
 
 def _calls_in(statement: Statement) -> Iterator[tuple[ast.expr, int]]:
-    """Yield what a statement calls, with the line."""
     for call in calls_in(statement.node):
         yield call.func, call.lineno
     for decorator in getattr(statement.node, "decorator_list", []):
@@ -531,7 +501,7 @@ def _calls_in(statement: Statement) -> Iterator[tuple[ast.expr, int]]:
 def lines_that_call(sources: SourceIndex, names: Sequence[str]) -> list[str]:
     """Return where functions or classes are called by their full names, however imported."""
     found = [
-        sources.location(statement.scope.module.file, line)
+        sources.location(statement.file, line)
         for name in names
         for statement in sources.program.mentioning(name.rpartition(".")[2])
         for called, line in _calls_in(statement)
@@ -569,10 +539,10 @@ def lines_that_fill_registry_of(sources: SourceIndex, row: CensusRow) -> list[st
 
 
 _MANAGED = {
-    "list": frozenset({"append", "extend", "insert"}),
-    "dict": frozenset({"update", "setdefault"}),
-    "Queue": frozenset({"put", "put_nowait"}),
-    "JoinableQueue": frozenset({"put", "put_nowait"}),
+    "list": {"append", "extend", "insert"},
+    "dict": {"update", "setdefault"},
+    "Queue": {"put", "put_nowait"},
+    "JoinableQueue": {"put", "put_nowait"},
 }
 """What a Manager makes, and the methods that add to it."""
 
@@ -591,39 +561,34 @@ class Managed:
 
 def managed_names(sources: SourceIndex) -> list[Managed]:
     """Return what the program has Managers keep."""
-    managers: set[str] = set()
-    for statement in sources.program.mentioning("Manager"):
-        managers |= _given_names(statement.node, frozenset({"Manager"}), set())
+    program = sources.program
+    made = program.mentioning("Manager")
+    managers = set().union(*(_given_names(s.node, {"Manager"}, set()) for s in made))
     found = []
     for kind, methods in _MANAGED.items() if managers else ():
-        for statement in sources.program.mentioning(kind):
-            for name in sorted(_given_names(statement.node, frozenset({kind}), managers)):
-                adding = places_that_call(sources, {name}, set(methods), repeatedly=True)
+        for statement in program.mentioning(kind):
+            for name in sorted(_given_names(statement.node, {kind}, managers)):
+                adding = places_that_call(sources, {name}, methods, repeatedly=True)
                 if kind == "dict":
-                    adding += _stores(sources, name)
-                made = sources.location(statement.scope.module.file, statement.node.lineno)
-                found.append(Managed(name, kind, made, list(dict.fromkeys(adding))))
+                    adding += [
+                        sources.place(s)
+                        for s in program.mentioning(name)
+                        if sources.heat.of(s) and _stores_into(s.node, name)
+                    ]
+                filled_at = list(dict.fromkeys(adding))
+                found.append(Managed(name, kind, sources.place(statement), filled_at))
     return found
 
 
-def _stores(sources: SourceIndex, name: str) -> list[str]:
-    return [
-        sources.location(statement.scope.module.file, statement.node.lineno)
-        for statement in sources.program.mentioning(name)
-        if sources.heat.of(statement) and _stores_into(statement.node, name)
-    ]
-
-
 def _stores_into(node: ast.AST, name: str) -> bool:
-    """Return whether a statement assigns to an item of what has this name."""
-    return isinstance(node, ast.Assign) and any(
+    return any(
         isinstance(target, ast.Subscript) and getattr(target.value, "id", "") == name
-        for target in node.targets
+        for target in getattr(node, "targets", [])
+        if isinstance(node, ast.Assign)
     )
 
 
-def _given_names(node: ast.AST, functions: frozenset[str], owners: set[str]) -> set[str]:
-    """Return the names that a statement gives to what such a function returns."""
+def _given_names(node: ast.AST, functions: set[str], owners: set[str]) -> set[str]:
     pairs: list[tuple[ast.expr | None, ast.expr]] = []
     if isinstance(node, ast.With | ast.AsyncWith):
         pairs = [(item.optional_vars, item.context_expr) for item in node.items]
@@ -631,46 +596,41 @@ def _given_names(node: ast.AST, functions: frozenset[str], owners: set[str]) -> 
         pairs = [(target, node.value) for target in node.targets]
     found = set()
     for target, value in pairs:
-        if not isinstance(value, ast.Call):
-            continue
-        if _is_one_of(value.func, owners, set(functions)) or (
-            not owners and isinstance(value.func, ast.Name) and value.func.id in functions
-        ):
-            name = target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")
-            found.add(name)
+        if target is not None and isinstance(value, ast.Call):
+            is_named = last_name(value.func) in functions
+            if _is_one_of(value.func, owners, functions) if owners else is_named:
+                found.add(last_name(target))
     return found - {""}
 
 
 def calls_that_create_graphs(sources: SourceIndex) -> list[FeedingLine]:
     """Return the calls of ``backward`` with ``create_graph``: gradients keep their graphs by it."""
-    found = []
-    for statement, call in sources.program.calls_mentioning("backward"):
-        if _creates_graph(call):
-            file = statement.scope.module.file
-            text = sources.files.lines(file)[call.lineno - 1].strip()
-            found.append(FeedingLine(file=file, line=call.lineno, text=text, form="call"))
+    found = [
+        FeedingLine(
+            file=statement.file,
+            line=call.lineno,
+            text=sources.files.text_at(statement.file, call.lineno),
+            form="call",
+        )
+        for statement, call in sources.program.calls_mentioning("backward")
+        if _creates_graph(call)
+    ]
     return list(dict.fromkeys(found))
 
 
 def _creates_graph(call: ast.Call) -> bool:
     is_backward = isinstance(call.func, ast.Attribute) and call.func.attr == "backward"
-    return is_backward and any(
-        word.arg == "create_graph"
-        and not (isinstance(word.value, ast.Constant) and not word.value.value)
-        for word in call.keywords
-    )
+    given = [word.value for word in call.keywords if word.arg == "create_graph"]
+    return is_backward and any(not isinstance(v, ast.Constant) or v.value for v in given)
 
 
 def _is_one_of(called: ast.expr, owners: set[str], functions: set[str]) -> bool:
-    if isinstance(called, ast.Name):
-        return "" in owners and called.id in functions
-    if not isinstance(called, ast.Attribute) or called.attr not in functions:
-        return False
-    if not owners:
-        return True
-    owner = called.value
-    name = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
-    return name in owners
+    match called:
+        case ast.Name(id=name):
+            return "" in owners and name in functions
+        case ast.Attribute(value=owner, attr=name) if name in functions:
+            return not owners or last_name(owner) in owners
+    return False
 
 
 _STARTERS = frozenset(
@@ -692,7 +652,12 @@ def run_in_threads(sources: SourceIndex) -> dict[CodeScope, set[CodeScope]]:
             starts = found.setdefault(function, set())
             if start not in starts:
                 starts.add(start)
-                pending += _called_by(sources, function)
+                pending += [
+                    called
+                    for statement in sources.program.statements_of(function)
+                    for call in calls_in(statement.node)
+                    for called in sources.types.called_functions(call.func, statement.scope)
+                ]
     return found
 
 
@@ -714,50 +679,34 @@ def places_that_start(sources: SourceIndex, name: str, file: str, line: int) -> 
             (statement, call)
             for statement, call in sources.program.calls_of(starter)
             for function in _functions_among_arguments(sources, statement, call)
-            if _is_at(function, file, line)
+            if _same_file(function.module.file, file) and function.first_line == line
         ]
     if not found:
         last = name.rpartition(".")[2]
         found = [
-            (statement, node)
-            for statement, node in _mentions(sources, last)
-            if not _is_awaited(statement, node)
+            (statement, call)
+            for statement, call in _mentions(sources, last)
+            if not any(
+                isinstance(node, ast.Await) and node.value is call
+                for node in own_nodes(statement.node)
+            )
         ]
-    places = [sources.location(s.scope.module.file, node.lineno) for s, node in found]
+    places = [sources.place(s, node) for s, node in found]
     return list(dict.fromkeys(places))
 
 
 def _mentions(sources: SourceIndex, name: str) -> list[tuple[Statement, ast.Call]]:
-    """Return the calls of a function, and those that it is handed to."""
     return [*sources.program.calls_of(name)] + [
         (statement, call)
         for statement, call in sources.program.calls_mentioning(name)
-        if any(last_name(argument) == name for argument in _arguments(call))
+        if name in map(last_name, arguments_of(call))
     ]
-
-
-def _arguments(call: ast.Call) -> list[ast.expr]:
-    return [*call.args, *(keyword.value for keyword in call.keywords)]
-
-
-def _is_awaited(statement: Statement, call: ast.Call) -> bool:
-    return any(
-        isinstance(node, ast.Await) and node.value is call for node in own_nodes(statement.node)
-    )
-
-
-def _is_at(function: CodeScope, file: str, line: int) -> bool:
-    return _same_file(function.module.file, file) and function.first_line == line
 
 
 def _starts(sources: SourceIndex) -> list[CodeScope]:
-    """Return the functions that a thread begins with."""
     program = sources.program
-    found = [
-        function
-        for function in program.functions.get("run", [])
-        if function.parent is not None and _is_runner(sources, function.parent)
-    ]
+    runs = program.functions.get("run", [])
+    found = [run for run in runs if run.parent is not None and _is_runner(sources, run.parent)]
     for starter in sorted(_STARTERS):
         for statement, call in program.calls_of(starter):
             found += _functions_among_arguments(sources, statement, call)
@@ -775,18 +724,8 @@ def _is_runner(sources: SourceIndex, cls: CodeScope) -> bool:
 def _functions_among_arguments(
     sources: SourceIndex, statement: Statement, call: ast.Call
 ) -> list[CodeScope]:
-    """Return the functions of the program among a call's arguments."""
     found: list[CodeScope] = []
-    for argument in _arguments(call):
+    for argument in arguments_of(call):
         function = argument.func if isinstance(argument, ast.Call) else argument
         found += sources.types.called_functions(function, statement.scope)
     return found
-
-
-def _called_by(sources: SourceIndex, function: CodeScope) -> list[CodeScope]:
-    return [
-        called
-        for statement in sources.program.statements_of(function)
-        for call in calls_in(statement.node)
-        for called in sources.types.called_functions(call.func, statement.scope)
-    ]

@@ -21,9 +21,13 @@ from leakscope.analysis.source.program import (
     CodeScope,
     Statement,
     UserProgram,
+    arguments_of,
     calls_in,
+    decorators_of,
     last_name,
+    names_in,
     own_nodes,
+    targets_of,
 )
 from leakscope.analysis.source.references import ItemVariables, References
 from leakscope.analysis.source.types import TypeInference, dotted, imported_name
@@ -41,7 +45,7 @@ _LOG_METHODS = frozenset(
 )
 _HOOK_STORE = re.compile(r"_\w+_hooks")
 _MODULE_MAKERS = {"exec_module", "load_module", "import_module", "ModuleType"}
-_FIGURE_MAKERS = frozenset({"figure", "subplots", "subplot_mosaic"})
+FIGURE_MAKERS = frozenset({"figure", "subplots", "subplot_mosaic"})
 
 
 def suspect_mutations(references: References, row: CensusRow) -> list[Mutation]:
@@ -84,12 +88,7 @@ def _stores(row: CensusRow) -> set[str]:
 def _adds_to(stores: set[str]) -> Callable[[ast.Call], bool]:
     """Match calls by the name of what they add: ``register_parametrization``, ``addHandler``."""
     names = {verb + store for verb in _ADDING for store in stores}
-
-    def matches(call: ast.Call) -> bool:
-        name = dotted(call.func).rpartition(".")[2]
-        return name.replace("_", "").lower() in names
-
-    return matches
+    return lambda call: dotted(call.func).rpartition(".")[2].replace("_", "").lower() in names
 
 
 def keeps_hooks(row: CensusRow) -> bool:
@@ -140,34 +139,27 @@ def _entries_of_callbacks(program: UserProgram, row: CensusRow) -> Iterator[Muta
 
 
 def _is_entry(target: ast.expr, key: str, parameters: list[str]) -> bool:
-    return (
-        isinstance(target, ast.Subscript)
-        and isinstance(target.slice, ast.Constant)
-        and target.slice.value == key
-        and isinstance(target.value, ast.Name)
-        and target.value.id in parameters
-    )
+    match target:
+        case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=written)):
+            return written == key and name in parameters
+    return False
 
 
 def cached_function(references: References, row: CensusRow) -> CodeScope | None:
     """Return the function whose results ``functools`` keeps in this row."""
-    names = [place.name for place, _ in references.chain]
     path = parse_path(row.path)
+    names = [place.name for place, _ in references.chain]
     names += [step.value for step in reversed(path.steps) if step.kind == "attr"]
-    for name in [*names, path.variable]:
-        for function in references.program.functions.get(name, []):
-            if cache_decorator(function) is not None:
-                return function
-    return None
+    functions = references.program.functions
+    found = (f for name in [*names, path.variable] for f in functions.get(name, []))
+    return next((function for function in found if cache_decorator(function) is not None), None)
 
 
 def cache_decorator(function: CodeScope) -> ast.expr | None:
     """Return the decorator that makes a function keep its results."""
-    for decorator in getattr(function.node, "decorator_list", []):
-        made_by = decorator.func if isinstance(decorator, ast.Call) else decorator
-        if dotted(made_by).rpartition(".")[2] in _CACHES:
-            return decorator if isinstance(decorator, ast.expr) else None
-    return None
+    decorators: list[ast.expr] = getattr(function.node, "decorator_list", [])
+    names = (dotted(made_by).rpartition(".")[2] for made_by in decorators_of(function.node))
+    return next((d for d, name in zip(decorators, names, strict=True) if name in _CACHES), None)
 
 
 def _calls(
@@ -210,13 +202,13 @@ def _logging_calls(references: References, row: CensusRow) -> list[Mutation]:
     """Return the calls whose records come to the handler that keeps the row's; else all."""
     handler = Handler(references, row)
     written = list(_calls(references.program, _writes_log, SUSPECTED))
-    return [
+    received = [
         mutation
         for mutation in written
-        if isinstance(mutation.node, ast.Call)
-        and isinstance(mutation.node.func, ast.Attribute)
-        and handler.may_receive(mutation.node.func.value, mutation.statement.scope)
-    ] or written
+        if isinstance(function := getattr(mutation.node, "func", None), ast.Attribute)
+        and handler.may_receive(function.value, mutation.statement.scope)
+    ]
+    return received or written
 
 
 def _writes_log(call: ast.Call) -> bool:
@@ -230,22 +222,21 @@ def _writes_log(call: ast.Call) -> bool:
 
 def _calls_function(call: ast.Call, function: CodeScope) -> bool:
     if isinstance(call.func, ast.Attribute):
-        is_method = function.parent is not None and function.parent.kind == "class"
-        return call.func.attr == function.name and (is_method or bool(dotted(call.func)))
+        return call.func.attr == function.name and (function.is_method or bool(dotted(call.func)))
     return isinstance(call.func, ast.Name) and call.func.id == function.name
 
 
 def _makes_figure(call: ast.Call) -> bool:
     head, _, name = dotted(call.func).rpartition(".")
-    return name in _FIGURE_MAKERS and not head.startswith("self")
+    return name in FIGURE_MAKERS and not head.startswith("self")
 
 
 def registers_hook(call: ast.expr) -> bool:
     """Return whether a call is that of a method that registers a hook."""
-    if not isinstance(call, ast.Call):
-        return False
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-    return name.startswith("register_") and "hook" in name
+    match call:
+        case ast.Call(func=ast.Attribute(attr=name)):
+            return name.startswith("register_") and "hook" in name
+    return False
 
 
 def _named(names: set[str]) -> Callable[[ast.Call], bool]:
@@ -331,8 +322,7 @@ class Handler:
             for statement in program.mentioning(name):
                 yield from self._by_call(statement)
                 for logger, entry in named_entries(own_nodes(statement.node)):
-                    listed = entry.get("handlers")
-                    for handler in listed.elts if isinstance(listed, (ast.List, ast.Tuple)) else ():
+                    for handler in _elements(entry.get("handlers")):
                         key = ast.unparse(handler)
                         yield _Attachment(frozenset({logger}), key, None, statement.scope)
 
@@ -342,9 +332,8 @@ class Handler:
             if isinstance(call.func, ast.Attribute) and call.func.attr == "addHandler":
                 loggers, arguments = self._loggers.names_of(call.func.value, scope), call.args[:1]
             elif imported_name(call.func, scope) == "logging.basicConfig":
-                listed = {k.arg: k.value for k in call.keywords}.get("handlers")
                 loggers = ROOT
-                arguments = listed.elts if isinstance(listed, (ast.List, ast.Tuple)) else []
+                arguments = _elements({k.arg: k.value for k in call.keywords}.get("handlers"))
             else:
                 continue
             for handler in arguments:
@@ -352,6 +341,10 @@ class Handler:
                 home = scope.resolve(written.partition(".")[0]) if written else None
                 key: object = (home, written) if home is not None else handler
                 yield _Attachment(loggers, key, handler, scope)
+
+
+def _elements(listed: ast.expr | None) -> list[ast.expr]:
+    return listed.elts if isinstance(listed, (ast.List, ast.Tuple)) else []
 
 
 Names = frozenset[str]
@@ -373,18 +366,16 @@ class Loggers:
 
     def names_of(self, expr: ast.expr | None, scope: CodeScope, depth: int = 0) -> Names:
         """Return the names that the logger may have which an expression stands for."""
-        if depth > _MAX_DEPTH:
+        if depth > _MAX_DEPTH or expr is None:
             return UNKNOWN
         if isinstance(expr, ast.Call):
             return self._of_call(expr, scope, depth)
-        if isinstance(expr, (ast.Name, ast.Attribute)):
-            if imported_name(expr, scope) in {"logging", "logging.root"}:
-                return ROOT
-            if isinstance(expr, ast.Attribute):
-                return self._of_attribute(expr, scope, depth)
-            home = scope.resolve(expr.id)
-            return self._of_name(expr.id, home, depth) if home is not None else UNKNOWN
-        return UNKNOWN
+        if imported_name(expr, scope) in {"logging", "logging.root"}:
+            return ROOT
+        if isinstance(expr, ast.Attribute):
+            return self._of_attribute(expr, scope, depth)
+        home = scope.resolve(expr.id) if isinstance(expr, ast.Name) else None
+        return self._of_name(last_name(expr), home, depth) if home is not None else UNKNOWN
 
     def of_bindings(self, bindings: list[Binding], depth: int = 0) -> Names:
         """Return what any of the bindings may give; nothing if that of one is unknown."""
@@ -396,11 +387,9 @@ class Loggers:
         module = self._types.module_of(expr.value, scope)
         if module is not None:
             return self._of_name(expr.attr, module, depth)
-        bindings: list[Binding] = []
-        for owner in self._types.of(expr.value, scope):
-            for cls in self._types.family(owner):
-                bindings += cls.attributes.get(expr.attr, []) + cls.bindings.get(expr.attr, [])
-        return self.of_bindings(bindings, depth)
+        owners = self._types.of(expr.value, scope)
+        classes = (cls for owner in owners for cls in self._types.family(owner))
+        return self.of_bindings([b for cls in classes for b in cls.member(expr.attr)], depth)
 
     def _of_name(self, name: str, home: CodeScope, depth: int) -> Names:
         if name in home.module.imports:
@@ -444,7 +433,6 @@ def named_entries(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, dict[str, ast
 
 
 def _texts(node: ast.AST) -> dict[str, ast.expr]:
-    """Return the values that a dictionary is written out with, by the texts they are under."""
     pairs = zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ()
     return {str(key.value): value for key, value in pairs if isinstance(key, ast.Constant)}
 
@@ -471,12 +459,8 @@ class ItemWork:
 
     def __init__(self, references: References, feeding: Iterable[Statement]) -> None:
         self._references = references
-        mentioned = {
-            id(statement): statement
-            for name in references.names
-            for statement in references.program.mentioning(name)
-        }
-        self._names = set(ItemVariables(references, mentioned.values()).names)
+        mentioned = references.program.mentioning_any(references.names)
+        self._names = set(ItemVariables(references, mentioned).names)
         pending = [found for statement in feeding for found in self._handed_in(statement)]
         while pending:
             scope, name = pending.pop()
@@ -485,12 +469,12 @@ class ItemWork:
                 for bound in scope.bindings[name]:
                     pending += self._root_of(bound.value, bound.scope)
         self._makers = {
-            scope.node.name
+            scope.name
             for scope, name in self._names
             if scope is not None
-            and isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef))
+            and scope.kind == "function"
             and _returns(scope.node, name)
-            and len(references.program.functions.get(scope.node.name, [])) == 1
+            and len(references.program.functions.get(scope.name, [])) == 1
         }
         """Functions that return what they put into the container, by names that no others have."""
 
@@ -506,13 +490,13 @@ class ItemWork:
         return any(self._is_item(value, scope) for value in used)
 
     def _handed_in(self, statement: Statement) -> Iterator[tuple[CodeScope, str]]:
-        """Yield the variables in what is put into the container."""
+        node = statement.node
         values: list[ast.expr] = []
-        if isinstance(statement.node, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
-            values += [statement.node.value] if statement.node.value is not None else []
-        for call in calls_in(statement.node):
+        if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and node.value is not None:
+            values.append(node.value)
+        for call in calls_in(node):
             if self._leads_there(call.func, statement.scope):
-                values += [*call.args, *(keyword.value for keyword in call.keywords)]
+                values += arguments_of(call)
         for name in (part for value in values for part in ast.walk(value)):
             if isinstance(name, ast.Name):
                 yield from self._variable(name, statement.scope)
@@ -543,13 +527,12 @@ class ItemWork:
             if isinstance(value, ast.Call) and last_name(value.func) in self._makers:
                 return True
             is_taken = isinstance(value, ast.Subscript) or isinstance(inner, ast.Call)
-            if is_taken and () in self._references.steps_from(inner, scope):
+            if is_taken and self._references.is_container(inner, scope):
                 return True
             value = inner
         return False
 
     def _is_result(self, home: CodeScope, name: str) -> bool:
-        """Whether all that a variable is assigned was taken from an item."""
         values = [bound.value for bound in home.bindings[name] if bound.how == "assign"]
         return bool(values) and all(
             isinstance(value, ast.Call) and self._is_item(value, home, follows=False)
@@ -564,42 +547,28 @@ class ItemWork:
 
 
 def _receiver(value: ast.expr | None) -> ast.expr | None:
-    """Return what an attribute, an item or the result of a method is taken from."""
     if isinstance(value, (ast.Attribute, ast.Subscript, ast.Await, ast.Starred)):
         return value.value
     return value.func if isinstance(value, ast.Call) else None
 
 
-def _returns(function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> bool:
-    """Return whether a function returns a variable as it is."""
-    return any(
-        isinstance(node, ast.Return) and isinstance(node.value, ast.Name) and node.value.id == name
-        for node in ast.walk(function)
-    )
+def _returns(function: ast.AST, name: str) -> bool:
+    values = (node.value for node in ast.walk(function) if isinstance(node, ast.Return))
+    return any(isinstance(value, ast.Name) and value.id == name for value in values)
 
 
 def find_keeper(program: UserProgram, made: Statement) -> str:
     """Return the container into which a function puts what a statement of it makes, as its methods
     are written: ``Shipper.streams``. Empty where the source shows none, or several.
     """
-    names = {
-        target.id
-        for node in own_nodes(made.node)
-        for target in _targets(node)
-        if isinstance(target, ast.Name)
-    }
-    following = [s for name in names for s in program.mentioning(name) if s.scope is made.scope]
+    targets = [target for node in own_nodes(made.node) for target in targets_of(node)]
+    names = {target.id for target in targets if isinstance(target, ast.Name)}
     found = [*_containers(made.node, None)]
-    for statement in following:
-        found += _containers(statement.node, names)
+    for statement in program.mentioning_any(names):
+        if statement.scope is made.scope:
+            found += _containers(statement.node, names)
     kept_in = {_as_written(container, made.scope) for container in found}
     return kept_in.pop() if len(kept_in) == 1 else ""
-
-
-def _targets(node: ast.AST) -> list[ast.expr]:
-    if isinstance(node, ast.Assign):
-        return node.targets
-    return [node.target] if isinstance(node, (ast.AnnAssign, ast.NamedExpr)) else []
 
 
 def _containers(node: ast.stmt, names: set[str] | None) -> Iterator[ast.expr]:
@@ -654,9 +623,8 @@ class _TakerFinder:
         self.found: list[tuple[ast.Call, Statement]] = []
 
     def follow_statement(self, statement: Statement, level: int) -> None:
-        """Go on from what a statement gives a name, or returns."""
         for node in own_nodes(statement.node):
-            for target in _targets(node):
+            for target in targets_of(node):
                 if isinstance(target, ast.Name):
                     self._follow_variable(statement.scope.home(target.id), target.id, level)
         if isinstance(statement.node, ast.Return):
@@ -678,29 +646,24 @@ class _TakerFinder:
     def _follow_items(
         self, loop: ast.For | ast.AsyncFor, scope: CodeScope, name: str, level: int
     ) -> None:
-        """Go on from the variables of a loop over the items of a variable."""
-        if any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(loop.iter)):
-            for target in ast.walk(loop.target):
-                if isinstance(target, ast.Name):
-                    self._follow_variable(scope.home(target.id), target.id, level + 1)
+        for target in ast.walk(loop.target) if name in names_in(loop.iter) else ():
+            if isinstance(target, ast.Name):
+                self._follow_variable(scope.home(target.id), target.id, level + 1)
 
     def _follow_result(self, function: CodeScope, level: int) -> None:
-        for statement in self._program.mentioning(function.name):
-            for call in calls_in(statement.node):
-                if function not in self._types.called_functions(call.func, statement.scope):
-                    continue
-                outer = [c for c in calls_in(statement.node) if call in (*c.args, *_values(c))]
-                for taker in outer:
-                    self._take(taker, statement)
-                if not outer and level < _MOST_HANDINGS:
-                    self.follow_statement(statement, level + 1)
+        for statement, call in self._program.calls_mentioning(function.name):
+            if function not in self._types.called_functions(call.func, statement.scope):
+                continue
+            outer = [c for c in calls_in(statement.node) if call in arguments_of(c)]
+            for taker in outer:
+                self._take(taker, statement)
+            if not outer and level < _MOST_HANDINGS:
+                self.follow_statement(statement, level + 1)
 
     def _follow_call(self, call: ast.Call, statement: Statement, name: str, level: int) -> None:
         functions = self._types.called_functions(call.func, statement.scope)
-        if not functions:
-            if any(name in _names_outside_calls(value) for value in (*call.args, *_values(call))):
-                self._take(call, statement)
-            return
+        if not functions and any(name in _names_outside_calls(v) for v in arguments_of(call)):
+            self._take(call, statement)
         for function in functions:
             params = function.params[bool(function.receiver) :]
             handed = [*zip(params, call.args, strict=False)]
@@ -720,14 +683,9 @@ class _TakerFinder:
 
 
 def _constructs_itself(cls: CodeScope) -> bool:
-    """Return whether a class has a constructor of its own, or no base in a library that may."""
     bases = cls.node.bases if isinstance(cls.node, ast.ClassDef) else []
     is_library = any(last_name(base) not in _BUILTINS for base in bases)
     return not is_library or any(child.name in {"__init__", "__new__"} for child in cls.children)
-
-
-def _values(call: ast.Call) -> list[ast.expr]:
-    return [word.value for word in call.keywords]
 
 
 def _names_outside_calls(value: ast.expr | None) -> set[str]:
@@ -735,9 +693,12 @@ def _names_outside_calls(value: ast.expr | None) -> set[str]:
     match value:
         case ast.Name(id=name):
             return {name}
-        case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
-            return set().union(*map(_names_outside_calls, parts))
-        case ast.Dict(values=parts):
+        case (
+            ast.Tuple(elts=parts)
+            | ast.List(elts=parts)
+            | ast.Set(elts=parts)
+            | ast.Dict(values=parts)
+        ):
             return set().union(*map(_names_outside_calls, parts))
         case ast.Starred(value=inner) | ast.NamedExpr(value=inner) | ast.Await(value=inner):
             return _names_outside_calls(inner)

@@ -11,11 +11,19 @@ from leakscope.analysis.source.program import (
     CodeScope,
     Statement,
     UserProgram,
+    arguments_of,
     calls_in,
     has_comprehension,
+    names_in,
     own_nodes,
+    targets_of,
 )
-from leakscope.analysis.source.references import ContainerPlace, ItemVariables, References
+from leakscope.analysis.source.references import (
+    CONTAINER_MAKERS,
+    ContainerPlace,
+    ItemVariables,
+    References,
+)
 from leakscope.analysis.source.types import dotted
 from leakscope.model.census import CensusRow
 from leakscope.model.path_pattern import Steps
@@ -94,31 +102,21 @@ class Mutation:
 
 def find_mutations(references: References, row: CensusRow) -> list[Mutation]:
     """Return all candidates, in the order of the program."""
-    seen: dict[int, Statement] = {}
-    for name in references.names:
-        for statement in references.program.mentioning(name):
-            seen[id(statement)] = statement
-    for place in references.places:
-        if place.kind == "return" and place.scope is not None:
-            for statement in references.program.mentioning(place.scope.name):
-                seen[id(statement)] = statement
-    inside = ItemVariables(references, seen.values())
+    program = references.program
+    returning = {p.scope.name for p in references.places if p.kind == "return" and p.scope}
+    seen = dict.fromkeys(program.mentioning_any(references.names | returning))
+    inside = ItemVariables(references, seen)
     for home, name in inside.names:
-        for statement in references.program.mentioning(name):
-            if statement.scope.resolve(name) is home:
-                seen[id(statement)] = statement
-    for function in inside.functions:
-        seen |= {
-            id(statement): statement for statement in references.program.mentioning(function.name)
-        }
-    ordered = sorted(seen.values(), key=lambda s: (s.scope.module.file, s.line))
+        seen |= dict.fromkeys(s for s in program.mentioning(name) if s.scope.resolve(name) is home)
+    seen |= dict.fromkeys(program.mentioning_any(function.name for function in inside.functions))
+    ordered = sorted(seen, key=lambda statement: (statement.file, statement.line))
     finder = _Finder(references, row, inside)
     found = [mutation for statement in ordered for mutation in finder.in_statement(statement)]
     found += _written_through(references, ordered)
     read = reading_the_other_ends(references, row)
     found += [Mutation(statement, node, "read", EXACT) for statement, node in read]
     if finder.is_object:
-        own = statements_that_name_parts(references.program, row)
+        own = statements_that_name_parts(program, row)
         found += [Mutation(statement, node, "setattr", EXACT) for statement, node in own]
     return _without_overwriting(found) if row.kind == "list" else found
 
@@ -128,10 +126,9 @@ def _without_overwriting(found: list[Mutation]) -> list[Mutation]:
 
     Where room is made by ``append(None)``, it is the slots that are filled.
     """
-    slots = [m for m in found if m.form == "setitem" and m.distance == EXACT and _is_slot(m.node)]
     if not any(m.form in _LENGTHENING and m.distance == EXACT and _puts(m.node) for m in found):
         return found
-    return [mutation for mutation in found if mutation not in slots]
+    return [m for m in found if m.form != "setitem" or m.distance != EXACT or not _is_slot(m.node)]
 
 
 def _is_slot(target: ast.AST) -> bool:
@@ -162,7 +159,7 @@ def _written_through(references: References, statements: Sequence[Statement]) ->
     for statement in statements:
         scope = statement.scope
         for target, made in _made_of(statement.node):
-            arguments = [*made.args, *(keyword.value for keyword in made.keywords)]
+            arguments = arguments_of(made)
             found = [steps for part in arguments for steps in references.steps_from(part, scope)]
             is_of_it = any(all(step.is_item for step in steps) for steps in found)
             if not is_of_it or references.types.called_functions(made.func, scope):
@@ -175,7 +172,6 @@ def _written_through(references: References, statements: Sequence[Statement]) ->
 
 
 def _made_of(node: ast.stmt) -> Iterator[tuple[ast.expr, ast.Call]]:
-    """Yield what a statement binds to the result of a call."""
     if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
         yield from ((target, node.value) for target in node.targets)
     elif isinstance(node, (ast.With, ast.AsyncWith)):
@@ -190,22 +186,13 @@ def _writes_to(
     """Whether a function is a method that writes, of what was bound to a target elsewhere."""
     if not isinstance(function, ast.Attribute) or function.attr not in _WRITING:
         return False
-    written, other = function.value, statement.scope
+    if ast.unparse(function.value) != ast.unparse(target):
+        return False
+    other = statement.scope
     if isinstance(target, ast.Name):
-        is_same = isinstance(written, ast.Name) and written.id == target.id
-        return is_same and other.resolve(target.id) is scope.resolve(target.id)
+        return other.resolve(target.id) is scope.resolve(target.id)
     of_class = scope.enclosing_class()
-    is_same = of_class is not None and of_class is other.enclosing_class()
-    return is_same and ast.unparse(written) == ast.unparse(target)
-
-
-def _targets_of(node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
-    return node.targets if isinstance(node, ast.Assign) else [node.target]
-
-
-def _names_in(value: ast.expr | None) -> set[str]:
-    nodes = ast.walk(value) if value is not None else ()
-    return {node.id for node in nodes if isinstance(node, ast.Name)}
+    return of_class is not None and of_class is other.enclosing_class()
 
 
 class _Finder:
@@ -227,7 +214,7 @@ class _Finder:
         elif isinstance(node, ast.AugAssign):
             yield from self.augmented(statement, node)
         elif isinstance(node, (ast.For, ast.AsyncFor)):
-            bound = () in self.references.steps_from(node.target, scope)
+            bound = self.references.is_container(node.target, scope)
             bound &= () not in self.references.items_of(node.iter, scope)[0]  # it only reads them
             yield from [Mutation(statement, node.target, "assign", REBOUND, True)] * bound
         elif isinstance(node, (ast.With, ast.AsyncWith)):
@@ -239,8 +226,8 @@ class _Finder:
             elif isinstance(part, ast.NamedExpr):
                 found = self.rebinding(part.target, part.value, statement)
             elif self.grows_by_reading and isinstance(part, ast.Subscript):
-                is_read = () in self.references.steps_from(part.value, scope)
-                found = iter([("setitem", ASIDE)] if is_read else [])
+                is_read = self.references.is_container(part.value, scope)
+                found = iter([("setitem", ASIDE)] * is_read)
             for form, distance in found:
                 yield Mutation(statement, part, form, distance, repeated)
 
@@ -266,9 +253,9 @@ class _Finder:
                 return
             for distance in self.distances(target.value, scope):
                 yield Mutation(statement, target, "setitem", distance)
-        elif self.is_object and isinstance(target, ast.Attribute):
-            found = self.references.steps_from(target.value, scope)
-            yield from [Mutation(statement, target, "setattr", EXACT)] * (() in found)
+        elif isinstance(target, ast.Attribute) and self.is_object:
+            is_own = self.references.is_container(target.value, scope)
+            yield from [Mutation(statement, target, "setattr", EXACT)] * is_own
         for form, distance in self.rebinding(target, value, statement):
             yield Mutation(statement, target, form, distance, has_comprehension(value))
             source = self.reading(value, statement, depth=3) if distance == EXACT else None
@@ -289,14 +276,14 @@ class _Finder:
             value = value.args[0]
         else:
             return False
-        return is_whole and () in self.references.steps_from(value, scope)
+        return is_whole and self.references.is_container(value, scope)
 
     def rebinding(
         self, target: ast.expr, value: ast.expr, statement: Statement
     ) -> Iterator[tuple[str, float]]:
         scope = statement.scope
         of_target = self.references.steps_from(target, scope)
-        is_alias = () in self.references.steps_from(value, scope)
+        is_alias = self.references.is_container(value, scope)
         if () not in of_target and of_target and self.wraps(target, value):
             # What is around the container is put into a new one of its kind, and so on.
             yield "assign", OUTER + min(map(len, of_target))
@@ -319,10 +306,10 @@ class _Finder:
             return False
         return not any(
             isinstance(statement.node, (ast.Assign, ast.AnnAssign))
-            and target.id in _names_in(statement.node.value)
+            and target.id in names_in(statement.node.value)
             and any(
-                () in self.references.steps_from(other, statement.scope)
-                for other in _targets_of(statement.node)
+                self.references.is_container(other, statement.scope)
+                for other in targets_of(statement.node)
                 if not isinstance(other, ast.Name) or other.id != target.id
             )
             for statement in self.references.program.mentioning(target.id)
@@ -332,16 +319,14 @@ class _Finder:
     def wraps(self, target: ast.expr, value: ast.expr) -> bool:
         """Whether a call gets what its result replaces: ``data = Concat([data, more])``."""
         written = ast.unparse(target)
-        parts = [part for part in ast.walk(value) if isinstance(part, ast.expr)]
-        return isinstance(value, ast.Call) and any(
-            ast.unparse(part) == written for part in parts if type(part) is type(target)
-        )
+        alike = (part for part in ast.walk(value) if type(part) is type(target))
+        return isinstance(value, ast.Call) and any(ast.unparse(part) == written for part in alike)
 
     def reading(self, value: ast.expr, statement: Statement, depth: int) -> Statement | None:
         """Return the statement that makes the value from the container, or a variable in it."""
         scope = statement.scope
         parts = [node for node in ast.walk(value) if isinstance(node, ast.expr)]
-        if any(() in self.references.steps_from(part, scope) for part in parts):
+        if any(self.references.is_container(part, scope) for part in parts):
             return statement
         if depth == 0:
             return None
@@ -360,17 +345,15 @@ class _Finder:
         value = getattr(source.node, "value", None)
         if not isinstance(value, ast.Call):
             return False
-        arguments = [*value.args, *(keyword.value for keyword in value.keywords)]
         is_class = dotted(value.func).rpartition(".")[2] in self.references.program.classes
         return is_class and any(
-            () in self.references.steps_from(part, source.scope) for part in arguments
+            self.references.is_container(part, source.scope) for part in arguments_of(value)
         )
 
     def augmented(self, statement: Statement, node: ast.AugAssign) -> Iterator[Mutation]:
         scope, target = statement.scope, node.target
-        for steps in self.references.steps_from(target, scope):
-            if not steps:
-                yield Mutation(statement, target, "augmented", EXACT)
+        if self.references.is_container(target, scope):
+            yield Mutation(statement, target, "augmented", EXACT)
         if isinstance(target, ast.Subscript):
             for distance in self.distances(target.value, scope):
                 yield Mutation(statement, target, "setitem", distance)
@@ -391,7 +374,7 @@ class _Finder:
         name = dotted(function).rpartition(".")[2]
         if name in _FED_ARGUMENT and len(call.args) > _FED_ARGUMENT[name]:
             fed = call.args[_FED_ARGUMENT[name]]
-            if () in self.references.steps_from(fed, scope):
+            if self.references.is_container(fed, scope):
                 yield ("setattr" if name == "setattr" else "call"), EXACT
 
     def method(
@@ -399,14 +382,12 @@ class _Finder:
     ) -> Iterator[tuple[str, float]]:
         name, scope = function.attr, statement.scope
         if name in FEEDERS and dotted(function.value) in _UNBOUND and len(call.args) > 1:
-            yield from [(name, EXACT)] * (() in self.references.steps_from(call.args[0], scope))
+            yield from [(name, EXACT)] * (self.references.is_container(call.args[0], scope))
         if name in FEEDERS and (call.args or call.keywords):
             for distance in self.distances(function.value, scope):
                 is_own = distance == EXACT and name in self.own_methods
                 yield name, CALLED if is_own else distance
-        if is_named_at_runtime(name, call) and () in self.references.steps_from(
-            function.value, scope
-        ):
+        if is_named_at_runtime(name, call) and self.references.is_container(function.value, scope):
             yield name, EXACT
         if name == "set" and call.args and self.puts_back(function.value, call.args[0], statement):
             yield "assign", EXACT
@@ -468,14 +449,13 @@ class _Finder:
                 expr = expr.func
             else:
                 return False
-            if () in self.references.steps_from(expr, scope):
+            if self.references.is_container(expr, scope):
                 return True
 
 
 def _taken_apart(
     target: ast.Tuple | ast.List, value: ast.expr
 ) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Yield each target with what it is given: its own part where the value shows its parts."""
     values = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
     is_plain = not any(isinstance(part, ast.Starred) for part in (*target.elts, *values))
     if is_plain and len(values) == len(target.elts):
@@ -520,15 +500,9 @@ def takes_back(mutation: Mutation) -> bool:
     made = mutation.statement.node
     if not mutation.form.startswith("register_") or not isinstance(made, ast.Assign):
         return False
-    handles = {target.id for target in made.targets if isinstance(target, ast.Name)}
-    return any(
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "remove"
-        and isinstance(node.func.value, ast.Name)
-        and node.func.value.id in handles
-        for node in ast.walk(mutation.statement.scope.node)
-    )
+    removals = {f"{target.id}.remove" for target in made.targets if isinstance(target, ast.Name)}
+    nodes = ast.walk(mutation.statement.scope.node)
+    return any(isinstance(node, ast.Call) and dotted(node.func) in removals for node in nodes)
 
 
 def grows_in_place(mutation: Mutation) -> bool:
@@ -553,26 +527,26 @@ def replaces(mutation: Mutation) -> bool:
 
 
 def _is_number(value: ast.expr | None) -> bool:
-    if isinstance(value, ast.Constant):
-        return True
-    if isinstance(value, ast.UnaryOp):
-        return _is_number(value.operand)
-    if isinstance(value, ast.BinOp):
-        return _is_number(value.left) and _is_number(value.right)
-    if isinstance(value, ast.Call):
-        if isinstance(value.func, ast.Attribute):
-            return value.func.attr == "item"
-        return dotted(value.func) in {"int", "float", "len", "round", "bool"}
+    match value:
+        case ast.Constant():
+            return True
+        case ast.UnaryOp(operand=operand):
+            return _is_number(operand)
+        case ast.BinOp(left=left, right=right):
+            return _is_number(left) and _is_number(right)
+        case ast.Call(func=ast.Attribute(attr=method)):
+            return method == "item"
+        case ast.Call(func=function):
+            return dotted(function) in {"int", "float", "len", "round", "bool"}
     return False
 
 
 def _sounds_feeding(method: str) -> bool:
-    stem = method.lower()
-    return any(word in stem for word in ("add", "log", "update", "append", "push", "record", "put"))
+    words = ("add", "log", "update", "append", "push", "record", "put")
+    return any(word in method.lower() for word in words)
 
 
 def _with_repetition(node: ast.AST, inside: bool = False) -> Iterator[tuple[ast.AST, bool]]:
-    """Yield a statement's own nodes, and whether each stands in a comprehension."""
     yield node, inside
     inside = inside or isinstance(node, COMPREHENSIONS)
     for child in ast.iter_child_nodes(node):
@@ -582,16 +556,16 @@ def _with_repetition(node: ast.AST, inside: bool = False) -> Iterator[tuple[ast.
 
 def _is_empty(value: ast.expr) -> bool:
     """Whether a value is a beginning rather than a content: ``[]``, ``0``, ``None``, ``dict()``."""
-    if isinstance(value, ast.Constant):
-        return True
-    if isinstance(value, (ast.List, ast.Tuple, ast.Set)):
-        return not value.elts
-    if isinstance(value, ast.Dict):
-        return all(_is_empty(item) for item in value.values)
-    if isinstance(value, ast.Call):
-        name = dotted(value.func).rpartition(".")[2]
-        empty_makers = {"list", "dict", "set", "deque", "OrderedDict", "Counter", "Queue"}
-        return name in empty_makers or name in {"defaultdict", "field", "SimpleQueue"}
+    match value:
+        case ast.Constant():
+            return True
+        case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
+            return not items
+        case ast.Dict(values=items):
+            return all(map(_is_empty, items))
+        case ast.Call(func=function):
+            name = dotted(function).rpartition(".")[2]
+            return name in CONTAINER_MAKERS | {"field", "SimpleQueue"}
     return False
 
 
@@ -621,18 +595,15 @@ def is_named_at_runtime(method: str, call: ast.Call) -> bool:
 
 
 def _names_a_part(call: ast.Call) -> bool:
-    function = call.func
-    if isinstance(function, ast.Attribute):
-        arguments, is_namer = [function.value, *call.args], function.attr in _NAMERS
-    else:
-        arguments, is_namer = call.args, isinstance(function, ast.Name) and function.id == "setattr"
-    return (
-        is_namer
-        and len(arguments) > 1
-        and isinstance(arguments[0], ast.Name)
-        and arguments[0].id == _RECEIVER
-        and not isinstance(arguments[1], ast.Constant)
-    )
+    match call:
+        case ast.Call(func=ast.Attribute(value=named, attr=method), args=[name, *_]):
+            is_namer = method in _NAMERS
+        case ast.Call(func=ast.Name(id="setattr"), args=[named, name, *_]):
+            is_namer = True
+        case _:
+            return False
+    is_own = isinstance(named, ast.Name) and named.id == _RECEIVER
+    return is_namer and is_own and not isinstance(name, ast.Constant)
 
 
 TEE = "itertools._tee"
@@ -654,20 +625,16 @@ def reading_the_other_ends(
 
 
 def _other_ends(references: References, made: Statement) -> list[ast.expr]:
-    """Return the other ends, where a statement makes this one among several."""
-    node = made.node
-    if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)):
-        return []
-    target = node.targets[0]
-    is_tee = dotted(node.value.func).rpartition(".")[2] == "tee"
-    if not is_tee or not isinstance(target, (ast.Tuple, ast.List)):
-        return []
-    mine = [end for end in target.elts if () in references.steps_from(end, made.scope)]
-    return [end for end in target.elts if mine and end not in mine]
+    match made.node:
+        case ast.Assign(
+            targets=[ast.Tuple(elts=ends) | ast.List(elts=ends), *_], value=ast.Call(func=function)
+        ) if dotted(function).rpartition(".")[2] == "tee":
+            others = [end for end in ends if not references.is_container(end, made.scope)]
+            return others if len(others) < len(ends) else []
+    return []
 
 
 def _is_same(end: ast.expr, made_in: CodeScope, read_in: CodeScope) -> bool:
-    """Return whether an expression means the same where an end is made and where it is read."""
     if isinstance(end, ast.Name):
         return made_in.home(end.id) is read_in.resolve(end.id)
     mine = made_in.enclosing_class()
@@ -675,7 +642,6 @@ def _is_same(end: ast.expr, made_in: CodeScope, read_in: CodeScope) -> bool:
 
 
 def _takes_from(end: ast.expr, statement: Statement) -> Iterator[ast.AST]:
-    """Yield the loops over an end, and the calls of ``next``, in a statement."""
     written = ast.unparse(end)
     for node in own_nodes(statement.node):
         taken: list[ast.expr] = []

@@ -13,9 +13,9 @@ import posixpath
 import re
 import warnings
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from itertools import takewhile
 
 from msgspec.structs import replace
 
@@ -24,6 +24,7 @@ from leakscope.model.report import Excerpt
 
 Definition = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+Loop = ast.For | ast.AsyncFor | ast.While
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -80,9 +81,16 @@ class CodeScope:
     @property
     def first_line(self) -> int:
         """Line of the first decorator, or of the definition."""
-        if isinstance(self.node, ast.Module):
-            return 0
-        return first_line_of(self.node)
+        return 0 if isinstance(self.node, ast.Module) else first_line_of(self.node)
+
+    @property
+    def is_method(self) -> bool:
+        """Whether it is defined in the body of a class."""
+        return self.parent is not None and self.parent.kind == "class"
+
+    def member(self, name: str) -> list[Binding]:
+        """Return the bindings of a class's attribute: on instances, then in the body."""
+        return [*self.attributes.get(name, []), *self.bindings.get(name, [])]
 
     def resolve(self, name: str) -> CodeScope | None:
         """Return the scope in which ``name`` lives when it is read here."""
@@ -111,17 +119,11 @@ class CodeScope:
             scope = scope.parent
         return scope
 
-    def is_static(self) -> bool:
-        """Whether this is a static method: its first parameter is no instance."""
-        return isinstance(self.node, FunctionNode) and any(
-            isinstance(d, ast.Name) and d.id == "staticmethod" for d in self.node.decorator_list
-        )
-
     @property
     def receiver(self) -> str:
         """Name of the first parameter of a method: ``self``, ``cls``; empty elsewhere."""
-        in_class = self.parent is not None and self.parent.kind == "class"
-        return self.params[0] if in_class and self.params and not self.is_static() else ""
+        is_static = "staticmethod" in map(last_name, getattr(self.node, "decorator_list", []))
+        return self.params[0] if self.is_method and self.params and not is_static else ""
 
 
 @dataclass(eq=False)
@@ -130,11 +132,16 @@ class Statement:
 
     node: ast.stmt
     scope: CodeScope
-    loops: tuple[ast.stmt, ...]
+    loops: tuple[Loop, ...]
     """Enclosing loops of the same function, outermost first."""
     block: list[ast.stmt]
     """The statements among which it stands."""
     names: frozenset[str] = frozenset()
+
+    @property
+    def file(self) -> str:
+        """The file it stands in."""
+        return self.scope.module.file
 
     @property
     def line(self) -> int:
@@ -161,25 +168,29 @@ class UserProgram:
         self.functions: dict[str, list[CodeScope]] = {}
         self._mentions: dict[str, list[Statement]] = {}
         for file, text in files.texts.items():
-            self._read(file, text)
+            root, statements = read_module(file, text)
+            if root is not None:
+                self._add(file, root, statements)
 
-    def _read(self, file: str, text: str) -> None:
-        root, statements = read_module(file, text)
-        if root is None:
-            return
+    def _add(self, file: str, root: CodeScope, statements: list[Statement]) -> None:
         self.modules[file] = root
+        self.statements += statements
         for statement in statements:
-            self.statements.append(statement)
             for name in statement.names:
                 self._mentions.setdefault(name, []).append(statement)
         for scope in descendants(root):
-            register = {"class": self.classes, "function": self.functions}.get(scope.kind)
-            if register is not None:
+            if scope is not root:
+                register = self.classes if scope.kind == "class" else self.functions
                 register.setdefault(scope.name, []).append(scope)
 
     def mentioning(self, name: str) -> list[Statement]:
         """Return the statements in which ``name`` occurs as a name, attribute or text."""
         return self._mentions.get(name, [])
+
+    def mentioning_any(self, names: Iterable[str]) -> list[Statement]:
+        """Return the statements in which one of some names occurs, by file and line."""
+        found = dict.fromkeys(statement for name in names for statement in self.mentioning(name))
+        return sorted(found, key=lambda statement: (statement.file, statement.line))
 
     def calls_mentioning(self, name: str) -> Iterator[tuple[Statement, ast.Call]]:
         """Yield the calls in these statements."""
@@ -234,6 +245,41 @@ def calls_in(node: ast.AST) -> Iterator[ast.Call]:
     return (part for part in own_nodes(node) if isinstance(part, ast.Call))
 
 
+def arguments_of(call: ast.Call) -> list[ast.expr]:
+    """Return what a call passes, by place or by keyword."""
+    return [*call.args, *(keyword.value for keyword in call.keywords)]
+
+
+def targets_of(node: ast.AST) -> list[ast.expr]:
+    """Return what an assignment binds; nothing for another node."""
+    if isinstance(node, ast.Assign):
+        return node.targets
+    return [node.target] if isinstance(node, (ast.AnnAssign, ast.NamedExpr)) else []
+
+
+def names_in(node: ast.AST | None, context: type[ast.expr_context] = ast.expr_context) -> set[str]:
+    """Return the names that stand anywhere in a node, or those that it only reads or binds."""
+    return {
+        part.id
+        for part in (ast.walk(node) if node is not None else ())
+        if isinstance(part, ast.Name) and isinstance(part.ctx, context)
+    }
+
+
+def own_names(node: ast.stmt, context: type[ast.expr_context]) -> set[str]:
+    """Return the names that a statement reads or binds, without the statements nested in it."""
+    names = (part for part in own_nodes(node) if isinstance(part, ast.Name))
+    return {name.id for name in names if isinstance(name.ctx, context)}
+
+
+def body_nodes(function: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes in a function, without what is in functions and classes in it."""
+    for child in ast.iter_child_nodes(function):
+        yield child
+        if not isinstance(child, (*DEFINITIONS, ast.Lambda)):
+            yield from body_nodes(child)
+
+
 def last_name(expr: ast.expr) -> str:
     """Return ``c`` of ``a().b.c``, else an empty text."""
     if isinstance(expr, ast.Attribute):
@@ -283,7 +329,7 @@ class _ModuleReader:
         self.root = CodeScope("module", name, "", tree, self.module)
         self.statements: list[Statement] = []
 
-    def block(self, body: list[ast.stmt], scope: CodeScope, loops: tuple[ast.stmt, ...]) -> None:
+    def block(self, body: list[ast.stmt], scope: CodeScope, loops: tuple[Loop, ...]) -> None:
         for node in body:
             statement = Statement(node, scope, loops, body, _names(node))
             self.statements.append(statement)
@@ -313,19 +359,20 @@ class _ModuleReader:
         scope = self.child("function", node, parent)
         arguments = node.args
         plain = [*arguments.posonlyargs, *arguments.args]
-        scope.params = [argument.arg for argument in (*plain, *arguments.kwonlyargs)]
-        defaults: dict[str, ast.expr] = dict(
-            zip(reversed([a.arg for a in plain]), reversed(arguments.defaults), strict=False)
-        )
-        for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
-            if default is not None:
-                defaults[argument.arg] = default
-        extra = [a for a in (arguments.vararg, arguments.kwarg) if a]
-        for argument in (*plain, *arguments.kwonlyargs, *extra):
-            value = defaults.get(argument.arg)
+        named = [*plain, *arguments.kwonlyargs]
+        scope.params = [argument.arg for argument in named]
+        without_default = [None] * (len(plain) - len(arguments.defaults))
+        defaults = [*without_default, *arguments.defaults, *arguments.kw_defaults]
+        extra = [(a, None) for a in (arguments.vararg, arguments.kwarg) if a]
+        for argument, value in [*zip(named, defaults, strict=True), *extra]:
             binding = Binding("param", argument.lineno, parent, value, argument.annotation)
             scope.bindings.setdefault(argument.arg, []).append(binding)
-        _declare(scope)
+        # `global` and `nonlocal` are noted before the first assignment is read.
+        for part in body_nodes(node):
+            if isinstance(part, ast.Global):
+                scope.declared_global.update(part.names)
+            elif isinstance(part, ast.Nonlocal):
+                scope.declared_nonlocal.update(part.names)
         return scope
 
     def bind(self, statement: Statement) -> None:
@@ -348,17 +395,13 @@ class _ModuleReader:
             for item in node.items:
                 if item.optional_vars is not None:
                     self.target(item.optional_vars, item.context_expr, statement, how="with")
-        self.caught(statement)
         self.expressions(statement)
 
-    def caught(self, statement: Statement) -> None:
+    def expressions(self, statement: Statement) -> None:
         for handler in getattr(statement.node, "handlers", ()):
             if handler.name:
                 binding = Binding("except", handler.lineno, statement.scope, statement=statement)
-                self.name(handler.name, binding, statement.scope)
-
-    def expressions(self, statement: Statement) -> None:
-        """Bind what walruses and ``setattr``-like calls bind."""
+                self.name(handler.name, binding)
         for node in own_nodes(statement.node):
             if isinstance(node, ast.NamedExpr):
                 self.target(node.target, node.value, statement)
@@ -386,24 +429,22 @@ class _ModuleReader:
         if isinstance(target, ast.Starred):
             target, value = target.value, None
         if isinstance(target, (ast.Tuple, ast.List)):
+            values = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
+            is_known = len(values) == len(target.elts)
             for index, part in enumerate(target.elts):
-                self.target(part, _part(value, index, len(target.elts)), statement, None, how)
+                self.target(part, values[index] if is_known else None, statement, None, how)
             return
         binding = Binding(how, statement.line, statement.scope, value, annotation, statement)
         if isinstance(target, ast.Name):
             self.name(target.id, binding)
         elif isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
-            self.attribute(target.value.id, target.attr, binding)
+            receiver = target.value.id
+            scope = binding.scope.resolve(receiver)
+            if scope and scope.receiver == receiver and scope.parent:
+                scope.parent.attributes.setdefault(target.attr, []).append(binding)
 
-    def name(self, name: str, binding: Binding, scope: CodeScope | None = None) -> None:
-        home = (scope or binding.scope).home(name)
-        home.bindings.setdefault(name, []).append(binding)
-
-    def attribute(self, receiver: str, attribute: str, binding: Binding) -> None:
-        scope = binding.scope.resolve(receiver)
-        owner = scope.parent if scope and scope.receiver == receiver else None
-        if owner is not None:
-            owner.attributes.setdefault(attribute, []).append(binding)
+    def name(self, name: str, binding: Binding) -> None:
+        binding.scope.home(name).bindings.setdefault(name, []).append(binding)
 
     def imported(self, node: ast.Import | ast.ImportFrom, statement: Statement) -> None:
         for alias in node.names:
@@ -414,26 +455,6 @@ class _ModuleReader:
                 source = (alias.name if alias.asname else local, "")
             self.module.imports[local] = source
             self.name(local, Binding("import", node.lineno, statement.scope, statement=statement))
-
-
-def _part(value: ast.expr | None, index: int, count: int) -> ast.expr | None:
-    """Return the element that a tuple's value gives to one target, where it is known."""
-    if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == count:
-        return value.elts[index]
-    return None
-
-
-def _declare(scope: CodeScope) -> None:
-    """Note ``global`` and ``nonlocal`` before the first assignment is read."""
-    pending: list[ast.AST] = list(ast.iter_child_nodes(scope.node))
-    while pending:
-        node = pending.pop()
-        if isinstance(node, ast.Global):
-            scope.declared_global.update(node.names)
-        elif isinstance(node, ast.Nonlocal):
-            scope.declared_nonlocal.update(node.names)
-        elif not isinstance(node, (FunctionNode, ast.ClassDef)):
-            pending.extend(ast.iter_child_nodes(node))
 
 
 def _names(node: ast.stmt) -> frozenset[str]:
@@ -467,10 +488,7 @@ class SourceFiles:
     """Texts by path, as recorded; one text recorded under two paths counts once."""
 
     def __init__(
-        self,
-        sources: dict[str, str],
-        project_root: str = "",
-        titles: dict[str, str] | None = None,
+        self, sources: dict[str, str], project_root: str = "", titles: dict[str, str] | None = None
     ) -> None:
         self._titles = titles or {}
         cells = {path: sources[path] for path in sources if path in self._titles}
@@ -490,13 +508,9 @@ class SourceFiles:
         self._lines: dict[str, list[str]] = {}
 
     def _twin(self, path: str, text: str) -> str | None:
-        """Return the path under which the same file is known already."""
         name = posixpath.basename(_normal(path))
-        for known, known_text in self.texts.items():
-            same_name = posixpath.basename(_normal(known)) == name
-            if same_name and known_text == text and text.strip():
-                return known
-        return None
+        same = (known for known in self.texts if posixpath.basename(_normal(known)) == name)
+        return next((known for known in same if self.texts[known] == text and text.strip()), None)
 
     def find(self, file: str) -> str | None:
         """Return the recorded path of ``file``, also where it was recorded under another one."""
@@ -506,22 +520,14 @@ class SourceFiles:
             return NOTEBOOK
         if file in self._same:
             return self._same[file]
-        if not file:
-            return None
-        return self._by_suffix(_normal(file))
+        return self._by_suffix(_normal(file)) if file else None
 
     def _by_suffix(self, wanted: str) -> str | None:
         """Return the one recorded path that shares the longest tail of components."""
-        parts = wanted.strip("/").split("/")
-        best: list[str] = []
-        length = 0
-        for path in self.texts:
-            shared = _shared_tail(parts, _normal(path).strip("/").split("/"))
-            if shared > length:
-                best, length = [path], shared
-            elif shared and shared == length:
-                best.append(path)
-        return best[0] if len(best) == 1 else None
+        shared = {path: _shared_tail(wanted, _normal(path)) for path in self.texts}
+        longest = max(shared.values(), default=0)
+        best = [path for path, length in shared.items() if length == longest]
+        return best[0] if longest and len(best) == 1 else None
 
     def lines(self, path: str) -> list[str]:
         """Return the lines of a recorded file without their ends; none for an unknown one."""
@@ -569,9 +575,7 @@ class SourceFiles:
         """Return the lines around the marked ones, or None where the text isn't known."""
         path = self.find(file)
         if path == NOTEBOOK and self._titles and marked:
-            return self._excerpt_of_cell(
-                [self.line_in_text(file, line_number) for line_number in marked], context
-            )
+            return self._excerpt_of_cell([self.line_in_text(file, n) for n in marked], context)
         lines = self.lines(path) if path else []
         known = sorted({line for line in marked if 1 <= line <= len(lines)})
         if not known:
@@ -610,24 +614,13 @@ def _normal(path: str) -> str:
     return posixpath.normpath(path.replace("\\", "/"))
 
 
-def _shared_tail(left: list[str], right: list[str]) -> int:
-    count = 0
-    for ours, theirs in zip(reversed(left), reversed(right), strict=False):
-        if ours != theirs:
-            break
-        count += 1
-    return count
+def _shared_tail(left: str, right: str) -> int:
+    pairs = zip(*(reversed(path.strip("/").split("/")) for path in (left, right)), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 NOTEBOOK = "notebook"
 """The path under which all cells are known as one text."""
-
-
-class CellSpan(NamedTuple):
-    """Where a cell lies in the text of all."""
-
-    first: int
-    path: str
 
 
 class Cells:
@@ -637,15 +630,13 @@ class Cells:
     """
 
     def __init__(self, sources: dict[str, str], titles: dict[str, str]) -> None:
-        self.titles = titles
-        self._spans: list[CellSpan] = []
         lines: list[str] = []
+        self._firsts: dict[str, int] = {}
         for path, of_cell in _still_meant(sources, titles).items():
-            self._spans.append(CellSpan(len(lines) + 1, path))
+            self._firsts[path] = len(lines) + 1
             lines += of_cell
         self.text = "".join(f"{line}\n" for line in lines)
         self._end = len(lines)
-        self._firsts = {span.path: span.first for span in self._spans}
 
     def line_in_all(self, path: str, line: int) -> int:
         """Return the line of the whole text at which a line of a cell lies; others as they are."""
@@ -653,14 +644,16 @@ class Cells:
 
     def place(self, line: int) -> tuple[str, int]:
         """Return the cell in which a line of the whole text lies, and its line there."""
-        span = self._spans[max(0, bisect_right(self._spans, CellSpan(line, chr(0x10FFFF))) - 1)]
-        return span.path, line - span.first + 1
+        path, first = [*self._firsts.items()][self._index(line)]
+        return path, line - first + 1
 
     def bounds(self, line: int) -> tuple[int, int]:
         """Return the first and last line, in the whole text, of the cell that a line lies in."""
-        at = max(0, bisect_right(self._spans, CellSpan(line, chr(0x10FFFF))) - 1)
-        later = self._spans[at + 1].first - 1 if at + 1 < len(self._spans) else self._end
-        return self._spans[at].first, later
+        at, firsts = self._index(line), [*self._firsts.values()]
+        return firsts[at], firsts[at + 1] - 1 if at + 1 < len(firsts) else self._end
+
+    def _index(self, line: int) -> int:
+        return max(0, bisect_right([*self._firsts.values()], line) - 1)
 
 
 def _still_meant(sources: dict[str, str], titles: dict[str, str]) -> dict[str, list[str]]:
@@ -674,9 +667,7 @@ def _still_meant(sources: dict[str, str], titles: dict[str, str]) -> dict[str, l
         if tree is None:
             found[path] = [""] * len(lines)
             continue
-        definitions = [
-            definition for definition in tree.body if isinstance(definition, DEFINITIONS)
-        ]
+        definitions = [node for node in tree.body if isinstance(node, DEFINITIONS)]
         for definition in definitions:
             if definition.name in defined:
                 first = first_line_of(definition)

@@ -5,15 +5,19 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 
 from leakscope.analysis.source.program import (
     Binding,
     CodeScope,
     Statement,
     UserProgram,
+    arguments_of,
+    body_nodes,
     decorators_of,
     last_name,
     own_nodes,
+    targets_of,
 )
 from leakscope.analysis.source.types import FOREIGN, TypeInference, dotted
 from leakscope.model.path_pattern import Step, Steps
@@ -77,17 +81,10 @@ class References:
                 self.add(attribute, steps[1:], level=level, on_path=on_path)
 
     def _owners(self, place: ContainerPlace, attribute: str) -> list[CodeScope]:
-        """Return the classes of the place's value that may carry the attribute."""
-        owners = self.classes_of(place)
-        known = [owner for owner in owners if owner is not FOREIGN]
-        if known:
-            return known
-        if owners:
-            return []
+        if owners := self.classes_of(place):
+            return [owner for owner in owners if owner is not FOREIGN]
         binders = self.types.binders(attribute)
-        if binders and set(binders) <= self.types.family(binders[0]):
-            return binders[:1]
-        return []
+        return binders[:1] if binders and set(binders) <= self.types.family(binders[0]) else []
 
     def classes_of(self, place: ContainerPlace) -> frozenset[CodeScope]:
         """Return the classes of the value at a place."""
@@ -97,11 +94,8 @@ class References:
             if place.name == place.scope.receiver and place.scope.parent:
                 return frozenset({place.scope.parent})
             return self.types.of(ast.Name(id=place.name), place.scope)
-        found: frozenset[CodeScope] = frozenset()
-        for cls in self.types.family(place.scope):
-            bindings = cls.attributes.get(place.name, []) + cls.bindings.get(place.name, [])
-            found |= self.types.of_bindings(bindings)
-        return found
+        members = (cls.member(place.name) for cls in self.types.family(place.scope))
+        return frozenset().union(*map(self.types.of_bindings, members))
 
     def spread(self) -> None:
         """Follow the places through the program until no new one turns up."""
@@ -133,6 +127,10 @@ class References:
             return set().union(*(self.steps_from(value, scope) for value in expr.values))
         return set()
 
+    def is_container(self, expr: ast.expr | None, scope: CodeScope) -> bool:
+        """Return whether an expression is the container itself."""
+        return () in self.steps_from(expr, scope)
+
     def _from_name(self, name: str, scope: CodeScope) -> set[Steps]:
         home = scope.resolve(name)
         if home is None:
@@ -153,7 +151,8 @@ class References:
         return [p.scope for p in self.places if p.kind == "attr" and p.name == name]
 
     def _from_attribute(self, expr: ast.Attribute, scope: CodeScope) -> set[Steps]:
-        found = _after_attribute(self.steps_from(expr.value, scope), expr.attr)
+        wanted = Step("attr", expr.attr)
+        found = {s[1:] for s in self.steps_from(expr.value, scope) if s and s[0] == wanted}
         owners = self._attribute_owners(expr.attr)
         if owners:
             receivers = self.types.of(expr.value, scope)
@@ -166,7 +165,6 @@ class References:
     def _may_be(
         self, receivers: frozenset[CodeScope], owner: CodeScope | None, attribute: str
     ) -> bool:
-        """Whether an object of one of these classes may be the one whose attribute is meant."""
         if owner is None:
             return True
         family = self.types.family(owner)
@@ -217,18 +215,18 @@ class _Follower:
     def follow(self) -> None:
         node = self.node
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            targets = targets_of(node)
             for target in targets:
                 self.assigned(target, node.value)
-            if len(targets) > 1 and makes_container(node.value):
-                self.made_together(targets)
+            if makes_container(node.value):  # `self.pool = pool = []`: one list under two names
+                for target, other in permutations(targets, 2):
+                    self.assigned(target, other)
         elif isinstance(node, (ast.For, ast.AsyncFor)):
             self.looped(node.target, node.iter)
         elif isinstance(node, ast.Return):
+            place = ContainerPlace("return", self.scope, "")
             for steps in self.references.steps_from(node.value, self.scope):
-                self.references.add(
-                    ContainerPlace("return", self.scope, ""), steps, level=self.level
-                )
+                self.references.add(place, steps, level=self.level)
         elif isinstance(node, (ast.With, ast.AsyncWith)):
             for item in node.items:
                 if item.optional_vars is not None:
@@ -258,19 +256,9 @@ class _Follower:
             self.method_kept(target.id, value)
         self.bind(target, self.references.steps_from(value, self.scope))
 
-    def made_together(self, targets: Sequence[ast.expr]) -> None:
-        """``self.pool = pool = []``: one list under two names."""
-        for target in targets:
-            for other in targets:
-                if other is not target:
-                    self.assigned(target, other)
-
     def imported(self, node: ast.ImportFrom) -> None:
-        for alias in node.names:
-            local = alias.asname or alias.name
-            self.bind(
-                ast.Name(id=local), self.references.steps_from(ast.Name(id=local), self.scope)
-            )
+        for name in (ast.Name(id=alias.asname or alias.name) for alias in node.names):
+            self.bind(name, self.references.steps_from(name, self.scope))
 
     def method_kept(self, name: str, value: ast.Attribute) -> None:
         found = {(value.attr, s) for s in self.references.steps_from(value.value, self.scope)}
@@ -302,7 +290,7 @@ class _Follower:
         self.bind(target, steps)
 
     def passed(self, call: ast.Call) -> None:
-        arguments = [*call.args, *(k.value for k in call.keywords)]
+        arguments = arguments_of(call)
         self.listened(call.func, arguments)
         self.started(call)
         if not any(self.references.steps_from(value, self.scope) for value in arguments):
@@ -314,6 +302,10 @@ class _Follower:
             if cls.name == last_name(call.func):
                 for member in types.ancestors(cls):
                     self.constructed(member, call)
+
+    def hand_on(self, place: ContainerPlace, value: ast.expr) -> None:
+        for steps in self.references.steps_from(value, self.scope):
+            self.references.add(place, steps, level=self.level + 1)
 
     def listened(self, function: ast.expr, arguments: Sequence[ast.expr]) -> None:
         """``trainer.add_event_handler(event, f)``, ``@trainer.on(event)``: who calls ``f`` hands
@@ -336,14 +328,8 @@ class _Follower:
             self.into(maker, call.args, call.keywords, call.func)
         if not makers and call.args:
             fields = [n for n, b in cls.bindings.items() if b[0].annotation is not None]
-            for name, value in [
-                *zip(fields, call.args, strict=False),
-                *((k.arg, k.value) for k in call.keywords if k.arg in fields),
-            ]:
-                for steps in self.references.steps_from(value, self.scope):
-                    self.references.add(
-                        ContainerPlace("attr", cls, str(name)), steps, level=self.level + 1
-                    )
+            for name, value in _paired(fields, call.args, call.keywords, fields):
+                self.hand_on(ContainerPlace("attr", cls, name), value)
 
     def started(self, call: ast.Call) -> None:
         """``Thread(target=f, args=(out,))``, ``partial(f, out)``: the arguments arrive in ``f``."""
@@ -367,13 +353,16 @@ class _Follower:
         is_method = bool(function.receiver)
         if isinstance(written, ast.Attribute) and isinstance(written.value, ast.Name):
             is_method = is_method and written.value.id != getattr(function.parent, "name", "")
-        params = function.params[1:] if is_method else function.params
-        pairs = [*zip(params, arguments, strict=False)]
-        pairs += [(k.arg, k.value) for k in keywords if k.arg in function.params]
-        for name, value in pairs:
-            for steps in self.references.steps_from(value, self.scope):
-                place = ContainerPlace("name", function, name)
-                self.references.add(place, steps, level=self.level + 1)
+        params = function.params[is_method:]
+        for name, value in _paired(params, arguments, keywords, function.params):
+            self.hand_on(ContainerPlace("name", function, name), value)
+
+
+def _paired(
+    places: list[str], arguments: list[ast.expr], keywords: list[ast.keyword], names: list[str]
+) -> list[tuple[str, ast.expr]]:
+    by_keyword = ((k.arg, k.value) for k in keywords if k.arg and k.arg in names)
+    return [*zip(places, arguments, strict=False), *by_keyword]
 
 
 def is_super(expr: ast.expr) -> bool:
@@ -390,37 +379,25 @@ def makes_container(value: ast.expr) -> bool:
     return isinstance(value, displays)
 
 
-def _after_attribute(found: set[Steps], attribute: str) -> set[Steps]:
-    wanted = Step("attr", attribute)
-    return {steps[1:] for steps in found if steps and steps[0] == wanted}
-
-
 def _after_item(found: set[Steps], key: str | None) -> set[Steps]:
     """Return what is left after an item is taken; ``key`` None may be any."""
     after = set()
     for steps in found:
         if steps and steps[0].is_item:
-            fixed = steps[0].kind != "any" and key is not None
-            if not fixed or _same_key(steps[0].value, key or ""):
+            is_fixed = steps[0].kind != "any" and key is not None
+            if not is_fixed or steps[0].value.strip("'\"") == (key or "").strip("'\""):
                 after.add(steps[1:])
     return after
 
 
-def _same_key(left: str, right: str) -> bool:
-    return left.strip("'\"") == right.strip("'\"")
-
-
 def _constant(expr: ast.expr) -> str | None:
-    if isinstance(expr, ast.Constant):
-        return repr(expr.value)
-    return None
+    return repr(expr.value) if isinstance(expr, ast.Constant) else None
 
 
 _GETTERS = frozenset({"setdefault", "get", "__getitem__"})
 _PARTS = {"values": 0, "items": 1}
 """Methods to loop over, and which part of what they yield is in the container."""
 
-_NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 Names = set[tuple[CodeScope | None, str]]
 """Variables, each with the scope that it lives in."""
@@ -478,12 +455,14 @@ class ItemVariables:
         for statement in statements:
             function = statement.scope
             if isinstance(statement.node, ast.Return) and function not in self.functions:
-                ends = [e.value if isinstance(e, ast.Return) else None for e in _ends(function)]
-                if all(self._may_return(value, function) for value in ends):
+                ends = (ast.Return, ast.Yield, ast.YieldFrom)
+                given = [node for node in body_nodes(function.node) if isinstance(node, ends)]
+                if all(
+                    isinstance(e, ast.Return) and self._may_return(e.value, function) for e in given
+                ):
                     self.functions.append(function)
 
     def _may_return(self, value: ast.expr | None, scope: CodeScope) -> bool:
-        """Whether what is returned is in the container, whichever way it was come by."""
         if isinstance(value, ast.Name):
             bindings = scope.bindings.get(value.id, [])
             return bool(bindings) and all(self._is_bound_inside(b) for b in bindings)
@@ -504,29 +483,17 @@ class ItemVariables:
         )
 
 
-def _ends(function: CodeScope) -> Iterator[ast.AST]:
-    """Yield what a function returns or yields by, without functions in it."""
-    pending = list(ast.iter_child_nodes(function.node))
-    while pending:
-        node = pending.pop()
-        if isinstance(node, (ast.Return, ast.Yield, ast.YieldFrom)):
-            yield node
-        if not isinstance(node, _NESTED):
-            pending.extend(ast.iter_child_nodes(node))
-
-
 def _has_default(call: ast.Call) -> bool:
     """``results.get(name, [])`` may give what isn't in there."""
     return isinstance(call.func, ast.Attribute) and call.func.attr == "get" and len(call.args) > 1
 
 
 def _is_property(function: CodeScope) -> bool:
-    decorators = getattr(function.node, "decorator_list", [])
-    return any(last_name(decorator) in {"property", "cached_property"} for decorator in decorators)
+    names = map(last_name, getattr(function.node, "decorator_list", []))
+    return not {"property", "cached_property"}.isdisjoint(names)
 
 
 def _bound(node: ast.stmt) -> Iterator[tuple[ast.Name, ast.expr]]:
-    """Yield each variable that is bound to an item, and the expression of what it is taken from."""
     if isinstance(node, ast.Assign):
         written = [target.value for target in node.targets if isinstance(target, ast.Subscript)]
         sources = [source for value in _choices(node.value) if (source := _source(value))]
@@ -556,7 +523,6 @@ def _choices(value: ast.expr) -> list[ast.expr]:
 
 
 def _source(value: ast.expr) -> ast.expr | None:
-    """Return what an item is taken from; None where the value is no item."""
     if isinstance(value, ast.Subscript):
         return value.value
     function = value.func if isinstance(value, ast.Call) else None
@@ -568,8 +534,6 @@ def _source(value: ast.expr) -> ast.expr | None:
 def _refers(references: References, value: ast.expr, scope: CodeScope) -> bool:
     """Return whether an expression is the container, or an item of an item of it."""
     source: ast.expr | None = value
-    while source is not None:
-        if () in references.steps_from(source, scope):
-            return True
+    while source is not None and not references.is_container(source, scope):
         source = _source(source)
-    return False
+    return source is not None

@@ -15,8 +15,10 @@ from leakscope.analysis.source.program import (
     UserProgram,
     calls_in,
     last_name,
-    own_nodes,
+    names_in,
+    own_names,
 )
+from leakscope.analysis.source.types import dotted
 
 _TURNING = ("backward", "manual_backward")
 _STEPPING = ("step", "training_step")
@@ -127,10 +129,9 @@ class _Served:
         if any(_spans(node, load.line) for node in store.block[at + 1 :]):
             return True
         around = self._around.get(id(store.block))
-        return around is not None and self._reaches_past(around, load)
-
-    def _reaches_past(self, around: Statement, load: Statement) -> bool:
-        return not _spans(around.node, load.line) and self._reaches(around, load)
+        if around is None or _spans(around.node, load.line):
+            return False
+        return self._reaches(around, load)
 
 
 def _is_in(store: Statement, loop: ast.stmt) -> bool:
@@ -160,7 +161,6 @@ def _turning_line(program: UserProgram, scope: CodeScope, loop: ast.stmt) -> int
 
 
 def _does(program: UserProgram, statement: Statement, methods: tuple[str, ...], depth: int) -> bool:
-    """Return whether a statement calls one of the methods, in the user's functions too."""
     if isinstance(statement.node, (FunctionNode, ast.ClassDef)):
         return False
     for call in calls_in(statement.node):
@@ -174,20 +174,14 @@ def _does(program: UserProgram, statement: Statement, methods: tuple[str, ...], 
 
 
 def _function_called(program: UserProgram, called: ast.expr) -> CodeScope | None:
-    """Return the user's function or method of that name, where there is one only."""
     is_method, name = isinstance(called, ast.Attribute), last_name(called)
     if name in _MODES:
         return None  # of a module, although a trainer may have a `train` too
-    fitting = [
-        function
-        for function in program.functions.get(name, [])
-        if is_method == (function.parent is not None and function.parent.kind == "class")
-    ]
+    fitting = [f for f in program.functions.get(name, []) if f.is_method == is_method]
     return fitting[0] if len(fitting) == 1 else None
 
 
 def _unconditional(loop: ast.stmt) -> Iterator[ast.stmt]:
-    """Yield the statements that every iteration reaches."""
     pending: list[ast.stmt] = list(getattr(loop, "body", []))
     while pending:
         node = pending.pop()
@@ -197,26 +191,19 @@ def _unconditional(loop: ast.stmt) -> Iterator[ast.stmt]:
 
 
 def _stores(statement: Statement, name: str) -> bool:
-    if name not in statement.names or isinstance(statement.node, ast.AugAssign):
-        return False
-    return any(_is(node, name, ast.Store) for node in own_nodes(statement.node))
+    is_update = isinstance(statement.node, ast.AugAssign)
+    return not is_update and name in own_names(statement.node, ast.Store)
 
 
 def _loads(statement: Statement, name: str) -> bool:
     node = statement.node
-    if isinstance(node, ast.AugAssign) and _is(node.target, name, ast.Store):
-        return True
-    return any(_is(inner, name, ast.Load) for inner in own_nodes(node))
+    is_updated = isinstance(node, ast.AugAssign) and dotted(node.target) == name
+    return is_updated or name in own_names(node, ast.Load)
 
 
 def _deletes(statement: Statement, name: str) -> bool:
-    return isinstance(statement.node, ast.Delete) and any(
-        _is(target, name, ast.Del) for target in statement.node.targets
-    )
-
-
-def _is(node: ast.AST, name: str, context: type[ast.expr_context]) -> bool:
-    return isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, context)
+    node = statement.node
+    return isinstance(node, ast.Delete) and name in map(dotted, node.targets)
 
 
 def _spans(node: ast.stmt, line: int) -> bool:
@@ -236,13 +223,11 @@ class Clearing:
 
 def clearings(program: UserProgram) -> list[Clearing]:
     """Return the calls of ``zero_grad`` in the recorded sources, in their order."""
-    found = []
-    for statement in program.mentioning("zero_grad"):
-        call = _call(statement.node, "zero_grad")
-        if call is not None:
-            late = _forward_above(statement)
-            found.append(Clearing(statement, late, keeps_zeros=_keeps_zeros(call)))
-    return found
+    return [
+        Clearing(statement, _forward_above(statement), keeps_zeros=_keeps_zeros(call))
+        for statement in program.mentioning("zero_grad")
+        if (call := _call(statement.node, "zero_grad")) is not None
+    ]
 
 
 def never_clears(program: UserProgram) -> Statement | None:
@@ -278,18 +263,13 @@ def _forward_above(statement: Statement) -> ast.stmt | None:
     at = next(i for i, node in enumerate(statement.block) if node is statement.node)
     following = (_call(node, "backward") for node in statement.block[at + 1 :])
     backward = next((call for call in following if call is not None), None)
-    wanted = _names(backward, ast.Load) if backward is not None else set()
+    wanted = names_in(backward, ast.Load)
     first = None
     for node in reversed(statement.block[:at]):
-        if wanted & _names(node, ast.Store):
+        if wanted & names_in(node, ast.Store):
             first = node
-            wanted |= _names(node, ast.Load)
+            wanted |= names_in(node, ast.Load)
     return first
-
-
-def _names(node: ast.AST, context: type[ast.expr_context]) -> set[str]:
-    found = (n for n in ast.walk(node) if isinstance(n, ast.Name))
-    return {n.id for n in found if isinstance(n.ctx, context)}
 
 
 def _call(statement: ast.stmt, method: str) -> ast.Call | None:

@@ -80,13 +80,12 @@ class TypeInference:
         if isinstance(expr, ast.IfExp):
             return self.of(expr.body, scope, depth) | self.of(expr.orelse, scope, depth)
         if isinstance(expr, ast.BoolOp):
-            parts = [self.of(value, scope, depth) for value in expr.values]
-            return frozenset().union(*parts)
+            return frozenset().union(*(self.of(value, scope, depth) for value in expr.values))
         if isinstance(expr, (ast.NamedExpr, ast.Await)):
             return self.of(expr.value, scope, depth)
-        if isinstance(expr, (ast.Constant, ast.List, ast.Dict, ast.Set, ast.Tuple, ast.ListComp)):
-            return UNKNOWN if _is_none(expr) else frozenset({FOREIGN})
-        return UNKNOWN
+        is_none = isinstance(expr, ast.Constant) and expr.value is None
+        literals = (ast.Constant, ast.List, ast.Dict, ast.Set, ast.Tuple, ast.ListComp)
+        return frozenset({FOREIGN}) if isinstance(expr, literals) and not is_none else UNKNOWN
 
     def of_bindings(self, bindings: list[Binding], depth: int = 0) -> Classes:
         """Return the classes that a name's or attribute's bindings give it."""
@@ -102,19 +101,16 @@ class TypeInference:
         home = scope.resolve(name)
         if home is None:
             return UNKNOWN
-        owner = home.parent
-        if home.receiver == name and owner is not None:
-            return frozenset({owner})
-        named = self._named_classes(ast.Name(id=name), scope)
-        if named:
+        if home.receiver == name and home.parent is not None:
+            return frozenset({home.parent})
+        if named := self._named_classes(ast.Name(id=name), scope):
             return named
         if home.kind == "module" and name in home.module.imports:
             return UNKNOWN if self.imported_scope(name, home) else frozenset({FOREIGN})
         return self.of_bindings(home.bindings[name], depth)
 
     def _of_attribute(self, expr: ast.Attribute, scope: CodeScope, depth: int) -> Classes:
-        named = self._named_classes(expr, scope)
-        if named:
+        if named := self._named_classes(expr, scope):
             return named
         owners = self.of(expr.value, scope, depth + 1)
         if expr.attr == "__class__":
@@ -122,30 +118,28 @@ class TypeInference:
         found: Classes = UNKNOWN
         for owner in owners:
             for cls in self.family(owner):
-                bindings = [*cls.attributes.get(expr.attr, []), *cls.bindings.get(expr.attr, [])]
-                found |= self.of_bindings(bindings, depth + 1)
+                found |= self.of_bindings(cls.member(expr.attr), depth + 1)
         return found
 
     def _of_call(self, expr: ast.Call, scope: CodeScope, depth: int) -> Classes:
         function = expr.func
-        if isinstance(function, ast.Name) and function.id == "type" and expr.args:
+        name = function.id if isinstance(function, ast.Name) else ""
+        if name == "type" and expr.args:
             return self.of(expr.args[0], scope, depth + 1)
-        if isinstance(function, ast.Name) and function.id == "super":
+        if name == "super":
             owner = scope.enclosing_class()
             return frozenset({owner}) if owner else UNKNOWN
-        named = self._named_classes(function, scope)
-        if named:
+        if named := self._named_classes(function, scope):
             return named
-        called = self.called_functions(function, scope, depth)
-        if called:
+        if called := self.called_functions(function, scope, depth):
             return self._returned(called, depth)
-        home = scope.resolve(function.id) if isinstance(function, ast.Name) else None
-        is_builtin = isinstance(function, ast.Name) and home is None
-        is_library = isinstance(function, ast.Attribute) and FOREIGN in self.of(
-            function.value, scope, depth + 1
+        if name and scope.resolve(name) is None:
+            return frozenset({FOREIGN})  # a builtin
+        source = function.value if isinstance(function, ast.Attribute) else function
+        is_foreign = (name or source is not function) and FOREIGN in self.of(
+            source, scope, depth + 1
         )
-        is_imported = home is not None and FOREIGN in self.of(function, scope, depth + 1)
-        return frozenset({FOREIGN}) if is_builtin or is_library or is_imported else UNKNOWN
+        return frozenset({FOREIGN}) if is_foreign else UNKNOWN
 
     def _returned(self, functions: list[CodeScope], depth: int) -> Classes:
         found: Classes = UNKNOWN
@@ -169,11 +163,7 @@ class TypeInference:
         if module is not None:
             return [c for c in module.children if c.name == function.attr and c.kind == "function"]
         owners = self.of(function.value, scope, depth + 1)
-        methods = [
-            method
-            for method in self._program.functions.get(function.attr, [])
-            if method.parent is not None and method.parent.kind == "class"
-        ]
+        methods = [m for m in self._program.functions.get(function.attr, []) if m.is_method]
         if owners:
             families = frozenset().union(*(self.family(owner) for owner in owners))
             return [method for method in methods if method.parent in families]
@@ -184,10 +174,8 @@ class TypeInference:
         if home is None:
             return []
         found = [c for c in home.children if c.name == name and c.kind == "function"]
-        if found:
-            return found
-        source = self.imported_scope(name, home)
-        return [source] if source is not None and source.kind == "function" else []
+        source = self.imported_scope(name, home) if not found else None
+        return [source] if source is not None and source.kind == "function" else found
 
     def module_of(self, expr: ast.expr, scope: CodeScope) -> CodeScope | None:
         """Return the module of the sources that an expression names, if it does."""
@@ -216,21 +204,19 @@ class TypeInference:
         return source if attribute in source.bindings else None
 
     def _annotated(self, annotation: ast.expr | None, scope: CodeScope) -> Classes:
-        """Return the classes of the sources that an annotation mentions."""
         if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
             try:
                 annotation = ast.parse(annotation.value, mode="eval").body
             except SyntaxError:
                 return UNKNOWN
         if isinstance(annotation, ast.BinOp):
-            sides = (annotation.left, annotation.right)
-            return self._annotated(sides[0], scope) | self._annotated(sides[1], scope)
+            left = self._annotated(annotation.left, scope)
+            return left | self._annotated(annotation.right, scope)
         if isinstance(annotation, ast.Subscript) and dotted(annotation.value).endswith("Optional"):
             return self._annotated(annotation.slice, scope)
         return self._named_classes(annotation, scope)
 
     def _named_classes(self, expr: ast.expr | None, scope: CodeScope) -> Classes:
-        """Return the classes that a name or dotted name stands for."""
         text = dotted(expr) if expr is not None else ""
         name = text.rpartition(".")[2]
         candidates = self._program.classes.get(name, [])
@@ -265,7 +251,3 @@ def imported_name(expr: ast.expr, scope: CodeScope) -> str:
     module, attribute = scope.module.imports.get(head, ("", ""))
     name = f"{module}.{attribute}" if attribute else module
     return f"{name}{dot}{rest}" if name else ""
-
-
-def _is_none(expr: ast.expr) -> bool:
-    return isinstance(expr, ast.Constant) and expr.value is None
