@@ -78,16 +78,10 @@ def propose(case: CulpritContext, known: KnownCulprit | None = None) -> Remedy:
 
     That of the entry of the catalogue that describes it comes first.
     """
-    remedy = catalogue.prefer_known_remedy(known, _general(case))
+    recognised = (recognise(case) for recognise in PATTERNS)
+    general = next((remedy for remedy in recognised if remedy is not None), None)
+    remedy = catalogue.prefer_known_remedy(known, general or general_remedy(case))
     return records.with_kept_errors(case, remedy)
-
-
-def _general(case: CulpritContext) -> Remedy:
-    for recognise in PATTERNS:
-        remedy = recognise(case)
-        if remedy is not None:
-            return remedy
-    return general_remedy(case)
 
 
 _ADVICE = {
@@ -121,9 +115,8 @@ _OTHER = "Find out whether it is needed after it was used, and drop the last ref
 def general_remedy(case: CulpritContext) -> Remedy:
     """Return advice by kind."""
     kind = case.row.kind
-    advice = (
-        _ADVICE["optimizer"] if case.row.role == "optimizer_state" else _ADVICE.get(kind, _OTHER)
-    )
+    advised = "optimizer" if case.row.role == "optimizer_state" else kind
+    advice = _ADVICE.get(advised, _OTHER)
     if case.has_graph and kind in {"list", "dict", "deque", "set", "tuple", "object"}:
         advice = f"It also keeps autograd graphs: store .detach() or .item(). {advice}"
     if case.on_device:
@@ -131,8 +124,11 @@ def general_remedy(case: CulpritContext) -> Remedy:
     if case.growth == "within":
         title = f"Gather less in {case.name} at a time"
         span = f" during one {case.unit}" if case.unit else ""
-        when = f"It climbs{span} and is given back afterwards: it sets the peak, it doesn't leak."
-        when = when if case.falls_back else f"It climbs{span}, and nothing shows it given back."
+        when = f"It climbs{span}, and nothing shows it given back."
+        if case.falls_back:
+            when = (
+                f"It climbs{span} and is given back afterwards: it sets the peak, it doesn't leak."
+            )
     else:
         of_contents = _advice_on_contents(case)
         advice = of_contents or advice
@@ -147,8 +143,7 @@ def general_remedy(case: CulpritContext) -> Remedy:
 
 
 def _advice_on_contents(case: CulpritContext) -> str:
-    """Return advice on what the container mostly holds, empty where there is none of its own."""
-    most = max(case.row.holds, key=lambda content: content.bytes, default=None)
+    most = case.heaviest
     if most is None or not most.type.endswith("Thread"):
         return ""
     return (
@@ -163,13 +158,11 @@ _TAKERS = frozenset({"pop", "popleft", "popitem", "remove", "discard"})
 def _taken_out(case: CulpritContext) -> str:
     """Return where the source takes entries out, in a sentence; empty where nowhere."""
     for use in uses(case.references):
-        is_deleted = isinstance(use.statement.node, ast.Delete) and isinstance(
-            use.parent, ast.Subscript
-        )
-        if is_deleted or use.method in _TAKERS:
-            where = case.sources.location(use.statement.scope.module.file, use.statement.line)
+        is_deletion = isinstance(use.statement.node, ast.Delete)
+        if use.method in _TAKERS or (is_deletion and isinstance(use.parent, ast.Subscript)):
             return (
-                f"{where} takes entries out, and fewer than come: look for the ways on which it "
-                "isn't reached. What stands in a finally: clause runs on all of them."
+                f"{case.at(use.statement)} takes entries out, and fewer than come: look for the "
+                "ways on which it isn't reached. What stands in a finally: clause runs on all of "
+                "them."
             )
     return ""

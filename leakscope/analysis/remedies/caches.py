@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import msgspec
 
@@ -49,7 +48,7 @@ def recognise_function_cache(case: CulpritContext) -> Remedy | None:
             f"Keep the result in an attribute of `{function.receiver}`, or cache a function of "
             "what really decides it.",
             closing="gc.collect() can't help: the cache refers to all of it.",
-            diff=_without_decorator(case, function, decorator),
+            diff=case.edits(function).remove_decorator(decorator).diff(),
         )
     return case.remedy(
         f"Bound the cache of {function.name}: lru_cache(maxsize={_FUNCTION_CACHE_BOUND})",
@@ -67,10 +66,8 @@ def recognise_function_cache(case: CulpritContext) -> Remedy | None:
 def _is_unbounded(decorator: ast.expr) -> bool:
     called = decorator.func if isinstance(decorator, ast.Call) else decorator
     name = dotted(called).rpartition(".")[2]
-    if name == "cache":
-        return True
     if name != "lru_cache" or not isinstance(decorator, ast.Call):
-        return False
+        return name == "cache"
     sizes = [*decorator.args[:1], *(k.value for k in decorator.keywords if k.arg == "maxsize")]
     return any(isinstance(size, ast.Constant) and size.value is None for size in sizes)
 
@@ -89,26 +86,15 @@ def _function_cache_diff(
 ) -> str | None:
     called = decorator.func if isinstance(decorator, ast.Call) else decorator
     edits = case.edits(function)
-    prefix = dotted(called).rpartition(".")[0]
-    kept = ""
-    if isinstance(decorator, ast.Call):
-        typed = [k for k in decorator.keywords if k.arg == "typed"]
-        kept = "".join(f", {ast.unparse(k)}" for k in typed)
-    is_short = dotted(called) == "cache"
-    if is_short:
+    keywords = decorator.keywords if isinstance(decorator, ast.Call) else []
+    kept = "".join(f", {ast.unparse(k)}" for k in keywords if k.arg == "typed")
+    name = dotted(called)
+    prefix, dot, _ = name.rpartition(".")
+    if name == "cache":
         edits.insert_import("from functools import lru_cache")
-    name = f"{prefix}.lru_cache" if prefix else _local_name(called)
+    if dot or name == "cache":
+        name = f"{prefix}{dot}lru_cache"
     return edits.replace(decorator, f"{name}(maxsize={_FUNCTION_CACHE_BOUND}{kept})").diff()
-
-
-def _without_decorator(
-    case: CulpritContext, function: CodeScope, decorator: ast.expr
-) -> str | None:
-    return case.edits(function).remove_decorator(decorator).diff()
-
-
-def _local_name(called: ast.expr) -> str:
-    return "lru_cache" if dotted(called) == "cache" else dotted(called)
 
 
 _DICT_CACHE_BOUND = 128
@@ -143,18 +129,13 @@ def recognise_dict_cache(case: CulpritContext) -> Remedy | None:
 
 
 def _is_looked_up(case: CulpritContext) -> bool:
-    """Whether the function that stores also asks for the key: ``in``, ``get``, ``except``."""
-    if case.scope is None:
-        return False
-    for use in reads(case.references):
-        if use.statement.scope is not case.scope:
-            continue
-        is_tested = isinstance(use.parent, ast.Compare) and any(
-            isinstance(op, (ast.In, ast.NotIn)) for op in use.parent.ops
-        )
-        if is_tested or use.method in {"get", "__contains__"}:
-            return True
-    return False
+    """Whether the function that stores also asks for the key: ``in``, ``get``."""
+    return any(
+        use.method in {"get", "__contains__"}
+        or any(isinstance(op, (ast.In, ast.NotIn)) for op in getattr(use.parent, "ops", []))
+        for use in reads(case.references)
+        if use.statement.scope is case.scope
+    )
 
 
 def _is_emptied(case: CulpritContext) -> bool:
@@ -166,12 +147,12 @@ def _is_emptied(case: CulpritContext) -> bool:
 
 
 def _read_as_a_whole(case: CulpritContext) -> bool:
-    for use in reads(case.references):
-        iterated = isinstance(use.parent, (ast.For, ast.comprehension))
-        returned = isinstance(use.parent, ast.Return)
-        if iterated or returned or use.method in _WHOLE or use.passed_to:
-            return True
-    return False
+    return any(
+        isinstance(use.parent, (ast.For, ast.comprehension, ast.Return))
+        or use.method in _WHOLE
+        or use.passed_to
+        for use in reads(case.references)
+    )
 
 
 def recognise_weak_keys(case: CulpritContext) -> Remedy | None:
@@ -229,7 +210,6 @@ def _is_dataclass(cls: CodeScope) -> bool:
 
 
 def _stored(maker: CodeScope, call: ast.Call, key: str) -> ast.Assign | None:
-    """Return where a constructor stores the key that it is called with on the object."""
     for parameter in maker.params[1:]:
         passed = argument_of(call, maker, parameter)
         if passed is None or ast.unparse(passed) != key:
@@ -250,51 +230,43 @@ _MIRRORED: dict[type[ast.cmpop], type[ast.cmpop]] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Bound:
-    """A bound that stands in the source, and the test that heeds it."""
-
-    text: str
-    test: ast.expr
-    scope: CodeScope
-
-
 def recognise_source_bound(case: CulpritContext) -> Remedy | None:
     """Return which bound to lower."""
-    if case.growth != "across":
+    found = _bound(case) if case.growth == "across" else None
+    if found is None:
         return None
-    bound = _bound(case)
-    if bound is None:
-        return None
-    where = case.sources.location(bound.scope.module.file, bound.test.lineno)
+    limit, test, scope = found
+    bound, where = ast.unparse(limit), case.sources.location(scope.module.file, test.lineno)
     remedy = case.remedy(
-        f"Lower {bound.text} if {case.name} takes too much",
+        f"Lower {bound} if {case.name} takes too much",
         case.opening(),
-        f"The source bounds it: `{ast.unparse(bound.test)}` at {where} lets it grow to "
-        f"{bound.text} and no further.",
+        f"The source bounds it: `{ast.unparse(test)}` at {where} lets it grow to "
+        f"{bound} and no further.",
         "Until then it grows, as a buffer that fills; only where memory doesn't suffice for so "
-        f"many is there something to change: {bound.text}, or what each item takes.",
+        f"many is there something to change: {bound}, or what each item takes.",
     )
-    return msgspec.structs.replace(remedy, bound=f"{bound.text} at {where}")
+    return msgspec.structs.replace(remedy, bound=f"{bound} at {where}")
 
 
-def _bound(case: CulpritContext) -> Bound | None:
-    """Return the bound of the likeliest feeding line."""
+def _bound(case: CulpritContext) -> tuple[ast.expr, ast.expr, CodeScope] | None:
+    """Return the bound of the likeliest feeding line, and the test that heeds it."""
     statement = case.statement
     if statement is None or case.line is None or not case.line.is_direct:
         return None
-    gates = list(_gates(statement))
-    for test, passes in gates:
-        wanted = (*_BELOW, ast.NotEq) if passes else (*_ABOVE, ast.Eq)
-        bound = _compared(case, test, statement.scope, wanted)
-        if bound is not None:
-            return bound
-    for emptying in filter(_takes_out, releases(case.references)):
-        for test, passes in _gates(emptying):
-            # No `==`: a length that has passed a number by two entries at once never equals it.
-            bound = _compared(case, test, emptying.scope, _ABOVE if passes else _BELOW)
-            if bound is not None:
-                return bound
+    # No `==` but before feeding: a length that passes a number by two at once never equals it.
+    gates: list[tuple[ast.expr, CodeScope, tuple[type[ast.cmpop], ...]]] = [
+        (test, statement.scope, (*_BELOW, ast.NotEq) if passes else (*_ABOVE, ast.Eq))
+        for test, passes in _gates(statement)
+    ]
+    gates += [
+        (test, emptying.scope, _ABOVE if passes else _BELOW)
+        for emptying in filter(_takes_out, releases(case.references))
+        for test, passes in _gates(emptying)
+    ]
+    for test, scope, wanted in gates:
+        limit = _compared(case, test, scope, wanted)
+        if limit is not None:
+            return limit, test, scope
     return None
 
 
@@ -323,7 +295,7 @@ def _gates(statement: Statement) -> Iterator[tuple[ast.expr, bool]]:
 
 def _compared(
     case: CulpritContext, test: ast.expr, scope: CodeScope, wanted: tuple[type[ast.cmpop], ...]
-) -> Bound | None:
+) -> ast.expr | None:
     """Return what the container's length is compared with in this direction."""
     if not isinstance(test, ast.Compare) or len(test.ops) != 1:
         return None
@@ -332,9 +304,7 @@ def _compared(
         left, operator, right = right, _MIRRORED.get(operator, operator), left
     if operator not in wanted or not _is_length(case, left, scope):
         return None
-    if not _stays(right, scope) or _is_raised(case, right):
-        return None
-    return Bound(ast.unparse(right), test, scope)
+    return right if _stays(right, scope) and not _is_raised(case, right) else None
 
 
 def _is_length(case: CulpritContext, node: ast.expr, scope: CodeScope) -> bool:
@@ -342,7 +312,7 @@ def _is_length(case: CulpritContext, node: ast.expr, scope: CodeScope) -> bool:
     if not isinstance(node, ast.Call) or ast.unparse(node.func) != "len" or len(node.args) != 1:
         return False
     measured = node.args[0]
-    if () in case.references.steps_from(measured, scope):
+    if case.references.is_container(measured, scope):
         return True
     owner = scope.enclosing_class()
     if not isinstance(measured, ast.Name) or measured.id != scope.receiver or owner is None:
@@ -369,20 +339,22 @@ def _is_raised(case: CulpritContext, bound: ast.expr) -> bool:
 
 def _stays(node: ast.expr, scope: CodeScope) -> bool:
     """Whether an expression is a bound: a number above one, or a name that is bound once."""
-    if isinstance(node, ast.Constant):
-        return isinstance(node.value, int) and node.value > 1
-    if isinstance(node, ast.Attribute):
-        return isinstance(node.value, ast.Name)
-    if isinstance(node, ast.BinOp):
-        return any(_stays(side, scope) for side in (node.left, node.right)) and all(
-            isinstance(side, ast.Constant) or _stays(side, scope)
-            for side in (node.left, node.right)
-        )
-    home = scope.resolve(node.id) if isinstance(node, ast.Name) else None
-    if home is None or not isinstance(node, ast.Name):
-        return False
-    made = home.bindings.get(node.id, [])
-    return len(made) == 1 and made[0].how in {"assign", "param", "import"}
+    match node:
+        case ast.Constant(value=int(number)):
+            return number > 1
+        case ast.Attribute(value=value):
+            return isinstance(value, ast.Name)
+        case ast.BinOp(left=left, right=right):
+            stays = [_stays(side, scope) for side in (left, right)]
+            return any(stays) and all(
+                isinstance(side, ast.Constant) or it_stays
+                for side, it_stays in zip((left, right), stays, strict=True)
+            )
+        case ast.Name(id=name):
+            home = scope.resolve(name)
+            made = home.bindings.get(name, []) if home else []
+            return len(made) == 1 and made[0].how in {"assign", "param", "import"}
+    return False
 
 
 _MEANT = re.compile(r"cache|memo|seen|registry", re.IGNORECASE)
@@ -436,14 +408,17 @@ def _parameter(case: CulpritContext) -> tuple[CodeScope, str, ast.expr] | None:
         if function is None or place.name not in function.params or (rest and not by_path):
             continue
         default = function.bindings[place.name][0].value
-        if isinstance(default, (ast.List, ast.Dict, ast.Set)) or _is_empty_call(default):
+        if isinstance(default, (ast.List, ast.Dict, ast.Set)) or (
+            isinstance(default, ast.Call)
+            and isinstance(default.func, ast.Name)
+            and default.func.id in {"list", "dict", "set", "deque", "defaultdict"}
+        ):
             assert default is not None
             return function, place.name, default
     return None
 
 
 def _remembered(case: CulpritContext, function: CodeScope) -> Use | None:
-    """Return where contents that earlier calls may have left are read, None where nowhere."""
     for use in uses(case.references):
         is_harmless = use.is_stored or use.passed_to in _SHOWING
         if not (is_harmless or _only_feeds(case, use) or _returns_it(case, use)):
@@ -460,15 +435,12 @@ def _only_feeds(case: CulpritContext, use: Use) -> bool:
     if use.method == "setdefault":
         above = use.parents[2:3]
         return any(isinstance(p, ast.Attribute) and p.attr in FEEDERS for p in above)
-    return use.feeds or _is_handed_to_its_own(case, use)
-
-
-def _is_handed_to_its_own(case: CulpritContext, use: Use) -> bool:
-    """Whether it is an argument of a function whose uses of it are looked at as well."""
-    return any(
-        isinstance(parent, ast.Call)
-        and bool(case.sources.types.called_functions(parent.func, use.statement.scope))
-        for parent in use.parents[:2]
+    return use.feeds or (
+        any(
+            isinstance(parent, ast.Call)
+            and bool(case.sources.types.called_functions(parent.func, use.statement.scope))
+            for parent in use.parents[:2]
+        )
     )
 
 
@@ -484,14 +456,6 @@ def _returns_it(case: CulpritContext, use: Use) -> bool:
     )
 
 
-def _is_empty_call(node: ast.expr | None) -> bool:
-    return (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id in {"list", "dict", "set", "deque", "defaultdict"}
-    )
-
-
 def _default_argument_diff(
     case: CulpritContext, function: CodeScope, name: str, default: ast.expr
 ) -> str | None:
@@ -499,13 +463,11 @@ def _default_argument_diff(
     if not isinstance(node, FunctionNode) or node.body[0].lineno == node.lineno:
         return None
     edits = case.edits(function)
-    written = edits.source_of(default)
+    lines = (f"if {name} is None:", f"    {name} = {edits.source_of(default)}")
     edits.replace(default, "None")
-    lines = (f"if {name} is None:", f"    {name} = {written}")
-    body = node.body
-    if ast.get_docstring(node) is None:
-        return edits.insert_before(body[0], *lines).diff()
-    return edits.insert_after(body[0], *lines).diff()
+    has_docstring = ast.get_docstring(node) is not None
+    insert = edits.insert_after if has_docstring else edits.insert_before
+    return insert(node.body[0], *lines).diff()
 
 
 def recognise_class_attribute(case: CulpritContext) -> Remedy | None:
@@ -556,17 +518,16 @@ def _shared(case: CulpritContext) -> tuple[CodeScope, str, ast.expr, int] | None
 
 
 def _used_through_instances_only(case: CulpritContext, owner: CodeScope) -> bool:
-    for use in uses(case.references):
-        if use.statement.scope is owner:
-            continue
-        value = use.node.value if isinstance(use.node, ast.Attribute) else None
-        if not isinstance(value, ast.Name) or value.id in {"cls", owner.name}:
-            return False
-    return True
+    elsewhere = [u.node for u in uses(case.references) if u.statement.scope is not owner]
+    return all(
+        isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id not in {"cls", owner.name}
+        for node in elsewhere
+    )
 
 
 def _made_once(case: CulpritContext, owner: CodeScope) -> str:
-    """Return where the only instance is made, empty where there may be several."""
     types = case.sources.types
     found: dict[str, bool] = {}
     for cls in types.family(owner):
@@ -574,7 +535,7 @@ def _made_once(case: CulpritContext, owner: CodeScope) -> str:
             continue
         for statement, call in case.sources.program.calls_mentioning(cls.name):
             if cls in types.of(call, statement.scope):
-                where = case.sources.location(statement.scope.module.file, call.lineno)
+                where = case.at(statement, call)
                 found[where] = case.sources.heat.of(statement)
     return next(iter(found)) if len(found) == 1 and not any(found.values()) else ""
 
@@ -585,11 +546,8 @@ def _class_attribute_diff(
     makers = [c for c in owner.children if c.name == "__init__"]
     if len(makers) != 1 or not isinstance(makers[0].node, FunctionNode):
         return None
-    body = makers[0].node.body
-    edits = case.edits(owner)
+    edits, first = case.edits(owner), makers[0].node.body[0]
     line = f"{makers[0].params[0]}.{name} = {edits.source_of(value)}"
-    first = body[0]
     is_docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
-    calls_super = "super()" in ast.unparse(first)
-    after = is_docstring or calls_super
-    return (edits.insert_after if after else edits.insert_before)(first, line).diff()
+    goes_after = is_docstring or "super()" in ast.unparse(first)
+    return (edits.insert_after if goes_after else edits.insert_before)(first, line).diff()

@@ -79,16 +79,10 @@ def with_own(own: Own) -> Catalogue:
 _HOST = "host"
 _PLAIN = frozenset(
     {
-        "list",
-        "dict",
-        "tuple",
-        "set",
-        "frozenset",
-        "collections.deque",
-        "collections.OrderedDict",
-        "collections.defaultdict",
+        "list", "dict", "tuple", "set", "frozenset", "collections.deque",
+        "collections.OrderedDict", "collections.defaultdict",
     }
-)
+)  # fmt: skip
 """Containers that say nothing about their holder."""
 _NAMED = frozenset({"type", "function", "module"})
 """What is known by its own name, not by its type."""
@@ -157,16 +151,11 @@ def find_known_of_finding(
 
 
 def _allocates(match: Match, symptom: Symptom) -> bool:
-    """Whether functions that an entry names allocate most of the native memory that grows."""
-    if not match.native:
-        return True
-    grown = symptom.native()
-    its = [
-        size
-        for function, size in grown.items()
-        if any(fnmatchcase(function, pattern) for pattern in match.native)
-    ]
-    return bool(its) and sum(its) >= policy.MOST_SHARE * sum(grown.values())
+    grown = symptom.native() if match.native else {}
+    patterns = match.native
+    its = [size for name, size in grown.items() if any(fnmatchcase(name, p) for p in patterns)]
+    most = policy.MOST_SHARE * sum(grown.values())
+    return not patterns or (bool(its) and sum(its) >= most)
 
 
 def _evidence(match: Match, symptom: Symptom, environment: Mapping[str, str]) -> str:
@@ -231,7 +220,6 @@ def _holds(match: Match, row: CensusRow) -> bool:
 
 
 def _holder_and_way(sighting: Sighting) -> tuple[str, str]:
-    """Return what holds a culprit directly, and the way from there: ``.state.log_history[*]``."""
     row = sighting.row
     for above in reversed(sighting.above):
         if above.type not in _PLAIN:

@@ -16,7 +16,16 @@ import msgspec
 from leakscope.analysis.growth import policy
 from leakscope.model import gauge
 from leakscope.model.record import CleanupRecord, CleanupStep
-from leakscope.model.report import Culprit, Cure, Cures, Effect, Finding, Ledger, LedgerEntry
+from leakscope.model.report import (
+    Culprit,
+    Cure,
+    Cures,
+    Effect,
+    Falsifier,
+    Finding,
+    Ledger,
+    LedgerEntry,
+)
 from leakscope.model.run import Recording
 from leakscope.model.text import human_bytes, plural
 
@@ -87,9 +96,12 @@ def with_results(suspect: Culprit, cures: Cures | None) -> Culprit:
         f"Tried: {COLLECT} freed {human_bytes(tried.host_bytes)} each time, and "
         f"{suspect.name} was there all the same."
     )
-    result = " ".join(part for part in (suspect.falsifier.result, answer) if part)
-    falsifier = msgspec.structs.replace(suspect.falsifier, result=result)
-    return msgspec.structs.replace(suspect, falsifier=falsifier)
+    return msgspec.structs.replace(suspect, falsifier=_answered(suspect.falsifier, answer))
+
+
+def _answered(falsifier: Falsifier, *answers: str) -> Falsifier:
+    result = " ".join(filter(None, (falsifier.result, *answers)))
+    return msgspec.structs.replace(falsifier, result=result)
 
 
 def with_result(finding: Finding, cures: Cures | None) -> Finding:
@@ -101,9 +113,7 @@ def with_result(finding: Finding, cures: Cures | None) -> Finding:
     sentences = [cure.sentence for cure in cures.cures if cure.call.partition("(")[0] in tested]
     if not sentences:
         return finding
-    result = " ".join([*([falsifier.result] if falsifier.result else []), "Tried:", *sentences])
-    falsifier = msgspec.structs.replace(falsifier, result=result)
-    return msgspec.structs.replace(finding, falsifier=falsifier)
+    return msgspec.structs.replace(finding, falsifier=_answered(falsifier, "Tried:", *sentences))
 
 
 def with_measured_advice(ledger: Ledger, cures: Cures | None) -> Ledger:
@@ -118,8 +128,12 @@ def with_measured_advice(ledger: Ledger, cures: Cures | None) -> Ledger:
     ]
     if not sentences:
         return ledger
-    advice = measured_advice(ledger.total_bytes, ledger.entries, sentences)
-    return msgspec.structs.replace(ledger, advice=advice)
+    advice = [
+        "Tried in this run:",
+        *sentences,
+        *_named_sentence(ledger.entries, ledger.total_bytes),
+    ]
+    return msgspec.structs.replace(ledger, advice=" ".join(advice))
 
 
 def _trials(recording: Recording) -> Iterator[Trial]:
@@ -178,10 +192,8 @@ def _judge_call(call: str, trials: Sequence[Trial]) -> Cure:
     by_place: dict[str, list[Trial]] = defaultdict(list)
     for trial in trials:
         by_place[trial.place].append(trial)
-    most = max(len(group) for group in by_place.values())
-    enough = [
-        group for group in by_place.values() if len(group) >= min(policy.FEWEST_READINGS, most)
-    ]
+    fewest = min(policy.FEWEST_READINGS, max(map(len, by_place.values())))
+    enough = [group for group in by_place.values() if len(group) >= fewest]
     return max((_judged(call, group) for group in enough), key=_gain)
 
 
@@ -190,7 +202,6 @@ def _gain(cure: Cure) -> int:
 
 
 def _judged(call: str, trials: Sequence[Trial]) -> Cure:
-    """Return what a call did after one phase."""
     host = _median(trial.host for trial in trials)
     again = _median(t.taken_again for t in trials if t.taken_again is not None)
     names = dict.fromkeys(name for trial in trials for name in trial.devices)
@@ -221,16 +232,10 @@ def _effect(cure: Cure, trials: Sequence[Trial]) -> Effect:
     for name, size in cure.device_bytes.items():
         whole = resident if name == PINNED else _median(t.reserved.get(name, 0) for t in trials)
         gains.append((size, whole))
-    if any(
-        size >= max(policy.GAUGE_NOISE_BYTES, policy.HARMLESS_SHARE * whole)
-        for size, whole in gains
-    ):
+    gains = [(size, whole) for size, whole in gains if size >= policy.GAUGE_NOISE_BYTES]
+    if any(size >= policy.HARMLESS_SHARE * whole for size, whole in gains):
         return Effect.HELPS
-    return (
-        Effect.LITTLE
-        if any(size >= policy.GAUGE_NOISE_BYTES for size, _ in gains)
-        else Effect.USELESS
-    )
+    return Effect.LITTLE if gains else Effect.USELESS
 
 
 def _describe_effect(cure: Cure, effect: Effect, place: str) -> str:
@@ -266,18 +271,19 @@ def host_advice(total: int, entries: list[LedgerEntry], allocator: str = "glibc"
     """Return whether ``gc.collect()`` or ``malloc_trim`` could help, from the host's ledger."""
     if total < policy.GAUGE_NOISE_BYTES:
         return "Memory did not grow: nothing to give back."
-    garbage, slack = _sum(entries, "garbage"), _sum(entries, "slack")
-    named = _sum(entries, "named") + _sum(entries, "graph")
-    helps: list[str] = []
-    cant: list[str] = []
-    _sort(garbage, total, "gc.collect()", "awaits the collector", helps, cant)
-    _sort(slack, total, TRIMS[allocator], "is free in the C heap", helps, cant)
-    text = []
-    if helps:
-        text.append(f"{' and '.join(helps)} could help.")
-    if cant:
-        text.append(f"{' and '.join(cant)} can't help much.")
-    return " ".join([*text, *_named_sentence(named, total)])
+    helps, cant = [], []
+    for kind, call, why in (
+        ("garbage", "gc.collect()", "awaits the collector"),
+        ("slack", TRIMS[allocator], "is free in the C heap"),
+    ):
+        size = _sum(entries, kind)
+        if size > policy.CONSIDERABLE_SHARE * total:
+            helps.append(f"{call} ({human_bytes(size)} {why})")
+        else:
+            cant.append(call)
+    text = [f"{' and '.join(helps)} could help."] if helps else []
+    text += [f"{' and '.join(cant)} can't help much."] if cant else []
+    return " ".join([*text, *_named_sentence(entries, total)])
 
 
 def device_advice(total: int, entries: list[LedgerEntry]) -> str:
@@ -295,23 +301,11 @@ def device_advice(total: int, entries: list[LedgerEntry]) -> str:
     return "empty_cache() can't help: the growth is in live tensors."
 
 
-def measured_advice(total: int, entries: list[LedgerEntry], sentences: list[str]) -> str:
-    """Return what the calls did where they were tried, in place of what they were thought to do."""
+def _named_sentence(entries: list[LedgerEntry], total: int) -> list[str]:
     named = _sum(entries, "named") + _sum(entries, "graph")
-    return " ".join(["Tried in this run:", *sentences, *_named_sentence(named, total)])
-
-
-def _named_sentence(named: int, total: int) -> list[str]:
     if named <= policy.CONSIDERABLE_SHARE * total:
         return []
     return [f"{human_bytes(named)} is held by names: only letting go of them frees it."]
-
-
-def _sort(size: int, total: int, call: str, why: str, helps: list[str], cant: list[str]) -> None:
-    if size > policy.CONSIDERABLE_SHARE * total:
-        helps.append(f"{call} ({human_bytes(size)} {why})")
-    else:
-        cant.append(call)
 
 
 def _sum(entries: list[LedgerEntry], kind: str) -> int:

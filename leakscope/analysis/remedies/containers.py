@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from leakscope.analysis.remedies.context import CulpritContext, Edits, Use, reads, releases, uses
 from leakscope.analysis.source.index import run_in_threads
 from leakscope.analysis.source.mutations import FEEDERS, TEE
-from leakscope.analysis.source.program import LOOPS, Statement, own_nodes
+from leakscope.analysis.source.program import Statement, arguments_of, own_nodes
 from leakscope.analysis.source.types import dotted
 from leakscope.model.report import Remedy
 
@@ -27,7 +27,7 @@ def recognise_gathered_rounds(case: CulpritContext) -> Remedy | None:
     if case.line is None or case.line.form not in FEEDERS | {"setitem", "augmented"}:
         return None
     per_step = case.unit in {"step", "batch"} and len(statement.loops) < 2
-    if per_step or releases(case.references) or not _outlives(case):
+    if per_step or releases(case.references) or not _outlives(case, statement):
         return None
     diff = _gathered_rounds_diff(case, statement)
     if diff is None and (_unread(case) or case.unit in NO_ROUNDS):
@@ -68,14 +68,13 @@ def _growing_inside(case: CulpritContext) -> list[str]:
 
 
 def _computed_from(case: CulpritContext) -> bool:
-    """Whether something is computed from all of its contents together."""
-    for use in reads(case.references):
-        looped = isinstance(use.parent, (ast.For, ast.AsyncFor, ast.comprehension))
-        computed = bool(use.passed_to) and use.passed_to not in {"len", "print"}
-        whole = isinstance(use.parent, ast.Subscript) and isinstance(use.parent.slice, ast.Slice)
-        if looped or computed or whole or use.method in {"values", "items", "copy"}:
-            return True
-    return False
+    return any(
+        isinstance(use.parent, (ast.For, ast.AsyncFor, ast.comprehension))
+        or use.passed_to not in {"", "len", "print"}
+        or isinstance(getattr(use.parent, "slice", None), ast.Slice)
+        or use.method in {"values", "items", "copy"}
+        for use in reads(case.references)
+    )
 
 
 def _unread(case: CulpritContext) -> str:
@@ -83,16 +82,12 @@ def _unread(case: CulpritContext) -> str:
     return "" if used else "In the recorded source nothing reads it: does it have to be kept?"
 
 
-def _outlives(case: CulpritContext) -> bool:
+def _outlives(case: CulpritContext, statement: Statement) -> bool:
     """Whether the container is an attribute, a global, or a local of an outer function or loop."""
-    statement = case.statement
-    assert statement is not None
-    for place, _ in case.references.chain:
-        if place.kind == "attr":
-            return True
-        if place.scope is not None and place.scope is not statement.scope:
-            return True
-    return len(statement.loops) > 1
+    return len(statement.loops) > 1 or any(
+        place.kind == "attr" or place.scope not in (None, statement.scope)
+        for place, _ in case.references.chain
+    )
 
 
 def _gathered_rounds_diff(case: CulpritContext, statement: Statement) -> str | None:
@@ -108,14 +103,13 @@ def _gathered_rounds_diff(case: CulpritContext, statement: Statement) -> str | N
         return case.edits().insert_before(statement.loops[0], f"{receiver}.clear()").diff()
     if len(statement.loops) == 2:
         outer = statement.loops[0]
-        inside = all(_within(use, outer) for use in reads(case.references))
-        if inside and isinstance(outer, LOOPS) and _reads_after(case, statement):
+        inside = all(outer in use.statement.loops for use in reads(case.references))
+        if inside and _reads_after(case, statement):
             return case.edits().insert_before(outer.body[0], f"{receiver}.clear()").diff()
     return None
 
 
 def _reads_after(case: CulpritContext, statement: Statement) -> bool:
-    """Whether the round itself reads the container once it is full."""
     end = statement.loops[-1].end_lineno or 0
     return any(use.statement.line > end for use in reads(case.references))
 
@@ -124,34 +118,27 @@ def _receiver(case: CulpritContext) -> str | None:
     function = case.fed.func if case.fed else None
     if not isinstance(function, ast.Attribute) or case.scope is None:
         return None
-    if () not in case.references.steps_from(function.value, case.scope):
-        return None
     receiver = function.value
+    if not case.references.is_container(receiver, case.scope):
+        return None
     if isinstance(receiver, ast.Subscript) and isinstance(receiver.slice, ast.Constant):
         return case.edits().source_of(receiver)
-    is_plain = isinstance(receiver, (ast.Name, ast.Attribute))
-    return ast.unparse(receiver) if is_plain else None
+    return ast.unparse(receiver) if isinstance(receiver, (ast.Name, ast.Attribute)) else None
 
 
 def _is_local(case: CulpritContext, statement: Statement) -> bool:
-    """Whether the feeding function itself makes the container, or gets it as an argument."""
     scopes = [p.scope for p in case.references.places if p.kind == "name"]
     return statement.scope in scopes and statement.scope.kind == "function"
 
 
 def _leaves(case: CulpritContext) -> bool:
     """Whether the container itself is handed on, so that emptying it would be seen elsewhere."""
-    return any(_passes_on(use) for use in reads(case.references))
-
-
-def _passes_on(use: Use) -> bool:
-    if isinstance(use.parent, (ast.Return, ast.Yield, ast.Dict, ast.Tuple, ast.List)):
-        return True
-    return isinstance(use.parent, (ast.Assign, ast.AnnAssign)) and use.parent.value is use.node
-
-
-def _within(use: Use, loop: ast.stmt) -> bool:
-    return loop in use.statement.loops
+    handing = (ast.Return, ast.Yield, ast.Dict, ast.Tuple, ast.List)
+    return any(
+        isinstance(use.parent, handing)
+        or (isinstance(use.parent, (ast.Assign, ast.AnnAssign)) and use.parent.value is use.node)
+        for use in reads(case.references)
+    )
 
 
 _WITHIN_KINDS = frozenset({"list", "dict", "set", "deque", "tuple"})
@@ -175,7 +162,6 @@ def recognise_gathered_within(case: CulpritContext) -> Remedy | None:
 
 
 def _consumer(case: CulpritContext) -> str:
-    """Return where its contents are used at last, and what to compute there instead."""
     assert case.statement is not None and case.line is not None
     if not case.line.is_direct:
         return ""
@@ -225,7 +211,6 @@ def recognise_unread_list(case: CulpritContext) -> Remedy | None:
 
 
 def _sizes(case: CulpritContext) -> list[str] | None:
-    """Return the lengths of the tails that are read, None where anything else is."""
     if case.row.kind != "list" or case.line is None or case.line.form != "append":
         return None
     if case.growth != "across" or len(case.feeding) != 1 or releases(case.references):
@@ -263,11 +248,9 @@ def _tail(use: Use) -> str | None:
 
 
 def _last(node: ast.expr | None) -> str | None:
-    """Return N of ``-N``."""
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        operand = node.operand
-        if isinstance(operand, ast.Constant) and isinstance(operand.value, int):
-            return str(operand.value)
+    match node:
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(number))):
+            return str(number)
     return None
 
 
@@ -289,7 +272,7 @@ def recognise_replay_buffer(case: CulpritContext) -> Remedy | None:
     """Return how to bound the buffer."""
     if case.growth != "across" or case.row.kind != "list" or releases(case.references):
         return None
-    if not any(_is_sampled(use) for use in reads(case.references)):
+    if not any(use.passed_to.rpartition(".")[2] in _SAMPLERS for use in reads(case.references)):
         return None
     each = case.total / case.row.length if case.row.length else 1000.0
     bound = next((n for n in (100_000, 10_000, 1_000, 100) if n * each <= _REPLAY_BUFFER_BYTES), 10)
@@ -300,10 +283,6 @@ def recognise_replay_buffer(case: CulpritContext) -> Remedy | None:
         f"oldest entry for each new one; {bound:_} of the size seen here stay under 1 GiB.",
         diff=_replay_buffer_diff(case, bound),
     )
-
-
-def _is_sampled(use: Use) -> bool:
-    return use.passed_to.rpartition(".")[2] in _SAMPLERS
 
 
 def _replay_buffer_diff(case: CulpritContext, bound: int) -> str | None:
@@ -354,7 +333,7 @@ def recognise_heap(case: CulpritContext) -> Remedy | None:
 
 def _stale_entries(case: CulpritContext, served: Use) -> Remedy:
     """Return the remedy for a heap that is a queue: what is due next must stay."""
-    where = case.sources.location(served.statement.scope.module.file, served.statement.line)
+    where = case.at(served.statement)
     name = dotted(served.node) or case.name
     return case.remedy(
         f"Take entries out of {case.name} that are no longer needed",
@@ -369,22 +348,17 @@ def _stale_entries(case: CulpritContext, served: Use) -> Remedy:
 
 
 def _is_dropped(use: Use) -> bool:
-    """Return whether what a call returns is not used."""
     return isinstance(use.statement.node, ast.Expr) and use.statement.node.value is use.parent
 
 
 def _first_items(case: CulpritContext) -> Iterator[Use]:
-    """Yield the uses of a heap's first item, the smallest."""
     for use in uses(case.references):
-        item = use.parent
-        if not isinstance(item, ast.Subscript) or item.value is not use.node:
-            continue
-        if isinstance(item.slice, ast.Constant) and item.slice.value == 0:
-            yield use
+        match use.parent:
+            case ast.Subscript(value=value, slice=ast.Constant(value=0)) if value is use.node:
+                yield use
 
 
 def _calls(case: CulpritContext, names: frozenset[str]) -> Iterator[Use]:
-    """Yield the uses of the heap as first argument of one of these functions."""
     for use in uses(case.references):
         parent = use.parent
         is_heap = isinstance(parent, ast.Call) and parent.args[:1] == [use.node]
@@ -393,14 +367,12 @@ def _calls(case: CulpritContext, names: frozenset[str]) -> Iterator[Use]:
 
 
 def _about_smallest(case: CulpritContext) -> str:
-    """Return what to turn round where it is the smallest that are read."""
     for use in uses(case.references):
         called = use.passed_to.rpartition(".")[2]
         if called in _SMALLEST:
-            where = case.sources.location(use.statement.scope.module.file, use.statement.line)
             return (
-                f"{where} reads the smallest ({called}): give what the items are ordered by the "
-                "other sign, for those are the ones to stay."
+                f"{case.at(use.statement)} reads the smallest ({called}): give what the items are "
+                "ordered by the other sign, for those are the ones to stay."
             )
     return ""
 
@@ -423,24 +395,16 @@ def recognise_queue(case: CulpritContext) -> Remedy | None:
 
 
 def _taking(case: CulpritContext) -> list[Statement]:
-    """Return the statements that take items out of the queue, or of what it is in."""
-    found = {id(use.statement): use.statement for use in uses(case.references)}
-    found = {key: s for key, s in found.items() if _takes_directly(case, s)}
-    mentioned = [s for name in case.references.names for s in case.sources.program.mentioning(name)]
-    for statement in mentioned:
-        for node in own_nodes(statement.node):
-            value = getattr(node, "value", None)
-            if getattr(node, "attr", "") not in _QUEUE_TAKERS or value is None:
-                continue
-            if case.references.steps_from(value, statement.scope):
-                found[id(statement)] = statement
-    return sorted(found.values(), key=lambda s: (s.scope.module.file, s.line))
-
-
-def _takes_directly(case: CulpritContext, statement: Statement) -> bool:
-    return any(
-        use.method in _QUEUE_TAKERS for use in uses(case.references) if use.statement is statement
-    )
+    return [
+        statement
+        for statement in case.sources.program.mentioning_any(case.references.names)
+        if any(
+            isinstance(node, ast.Attribute)
+            and node.attr in _QUEUE_TAKERS
+            and case.references.steps_from(node.value, statement.scope)
+            for node in own_nodes(statement.node)
+        )
+    ]
 
 
 def _concurrent_takers(case: CulpritContext, taking: list[Statement]) -> list[Statement]:
@@ -459,7 +423,6 @@ def _concurrent_takers(case: CulpritContext, taking: list[Statement]) -> list[St
 
 
 def _runs_with_putting(case: CulpritContext, taking: Statement) -> bool:
-    """Whether items are taken out in the loop that puts them in."""
     putting = case.statement
     if putting is None or taking.scope is not putting.scope:
         return False
@@ -483,10 +446,9 @@ def _without_consumer(case: CulpritContext, taking: list[Statement]) -> str:
     if not taking:
         return "Nothing in the source takes items out of it: start the consumer, or don't put."
     return (
-        "Nothing was seen to take items out while it is filled; "
-        f"{_location(case, taking[0])} does so at another time. "
-        f"Use the items as they come, or empty the queue after each {case.unit or 'round'}. "
-        "A maxsize would not help: putting would wait for what comes only "
+        f"Nothing was seen to take items out while it is filled; {_location(case, taking[0])} does "
+        "so at another time. Use the items as they come, or empty the queue after each "
+        f"{case.unit or 'round'}. A maxsize would not help: putting would wait for what comes only "
         "later, and the program would stand still."
     )
 
@@ -494,7 +456,7 @@ def _without_consumer(case: CulpritContext, taking: list[Statement]) -> str:
 def _location(case: CulpritContext, statement: Statement) -> str:
     nodes = [n for n in own_nodes(statement.node) if isinstance(n, ast.Attribute)]
     line = next((n.lineno for n in nodes if n.attr in _QUEUE_TAKERS), statement.line)
-    return case.sources.location(statement.scope.module.file, line)
+    return case.sources.location(statement.file, line)
 
 
 def recognise_tee(case: CulpritContext) -> Remedy | None:
@@ -537,7 +499,6 @@ def recognise_exit_stack(case: CulpritContext) -> Remedy | None:
 
 
 def _stack(case: CulpritContext) -> str:
-    """Return what the program calls the stack."""
     for node in ast.walk(case.node) if case.node else ():
         function = node.func if isinstance(node, ast.Call) else None
         if isinstance(function, ast.Attribute) and function.attr in _GIVING:
@@ -603,7 +564,7 @@ def _made_from_the_last(case: CulpritContext) -> tuple[ast.Call, ast.expr] | Non
     is_class = dotted(value.func).rpartition(".")[2] in case.sources.program.classes
     if not is_class and case.row.kind != "function":
         return None
-    arguments = [*value.args, *(keyword.value for keyword in value.keywords)]
-    scope = case.scope
-    last = (part for part in arguments if () in case.references.steps_from(part, scope))
-    return next(((value, part) for part in last), None)
+    for part in arguments_of(value):
+        if case.references.is_container(part, case.scope):
+            return value, part
+    return None

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 
 from leakscope.analysis.source import FeedingLine, SourceIndex
 from leakscope.analysis.source.mutations import FEEDERS
@@ -20,11 +21,11 @@ from leakscope.analysis.source.program import (
     UserProgram,
     first_line_of,
     last_name,
-    own_nodes,
+    names_in,
 )
 from leakscope.analysis.source.references import References
 from leakscope.analysis.source.types import dotted
-from leakscope.model.census import CensusRow
+from leakscope.model.census import CensusRow, Content
 from leakscope.model.report import Remedy
 from leakscope.model.text import human_bytes, human_count
 
@@ -98,23 +99,17 @@ class CulpritContext:
 
     def statement_at(self, line: FeedingLine) -> Statement | None:
         """Return the innermost statement that begins at a feeding line."""
-        file = self.sources.files.find(line.file)
-        found = [
-            statement
-            for statement in self.sources.program.statements
-            if statement.line == line.line and statement.scope.module.file == file
-        ]
-        return found[-1] if found else None
+        wanted = (self.sources.files.find(line.file), line.line)
+        statements = reversed(self.sources.program.statements)
+        return next((s for s in statements if (s.file, s.line) == wanted), None)
 
     @cached_property
     def fed(self) -> ast.Call | None:
         """The call that feeds: ``xs.append(x)``, where the statement is one."""
-        if self.node is None or self.scope is None:
-            return None
-        for node in ast.walk(self.node):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                form = self.line.form if self.line else ""
-                if node.func.attr == form and node.args:
+        form = self.line.form if self.line else ""
+        for node in ast.walk(self.node) if self.node else ():
+            match node:
+                case ast.Call(func=ast.Attribute(attr=name), args=[_, *_]) if name == form:
                     return node
         return None
 
@@ -123,10 +118,10 @@ class CulpritContext:
         """The expression that is put into the container."""
         if self.fed is not None:
             return self.fed.args[-1]
-        is_item = isinstance(self.node, ast.Assign) and isinstance(
-            self.node.targets[0], ast.Subscript
-        )
-        return self.node.value if is_item and isinstance(self.node, ast.Assign) else None
+        match self.node:
+            case ast.Assign(targets=[ast.Subscript(), *_], value=value):
+                return value
+        return None
 
     def edits(self, scope: CodeScope | None = None) -> Edits:
         """Return an editor of the file of a scope, by default of the feeding line's."""
@@ -136,6 +131,15 @@ class CulpritContext:
     def where(self) -> str:
         """Return ``train.py:12``, or an empty text without a feeding line."""
         return self.sources.location(self.line.file, self.line.line) if self.line else ""
+
+    def at(self, statement: Statement, node: ast.expr | ast.stmt | None = None) -> str:
+        """Return the same of a statement, or of a node in it."""
+        return self.sources.place(statement, node)
+
+    @property
+    def heaviest(self) -> Content | None:
+        """Of what it holds the type that has most bytes."""
+        return max(self.row.holds, key=lambda content: content.bytes, default=None)
 
     @property
     def has_graph(self) -> bool:
@@ -160,18 +164,21 @@ class CulpritContext:
         details = [content.detail for content in self.row.holds if "ensor" in content.type]
         return bool(details) and all("()" in detail for detail in details)
 
+    @property
+    def payload(self) -> list[Content]:
+        """Of what it holds what is more than numbers and short texts."""
+        return [c for c in self.row.holds if c.type.rpartition(".")[2] not in _SMALL]
+
     def may_hold_tensors(self) -> bool:
         """Whether the census saw tensors in it, or nothing at all that is larger than a number."""
-        contents = [c for c in self.row.holds if c.type.rpartition(".")[2] not in _SMALL]
-        return not contents or any(
+        return not self.payload or any(
             content.type.endswith(("Tensor", "Parameter")) or " on " in content.detail
-            for content in contents
+            for content in self.payload
         )
 
     def has_payload(self) -> bool:
         """Whether it holds more than numbers and short texts."""
-        kinds = [content.type.rpartition(".")[2] for content in self.row.holds]
-        return not kinds or any(kind not in _SMALL for kind in kinds)
+        return not self.row.holds or bool(self.payload)
 
     def measure(self) -> str:
         """Return what is known of its growth: ``20 items per validation, 640 so far, 2.1 MB``."""
@@ -209,13 +216,6 @@ class CulpritContext:
             f"alive; {copy} keeps the part alone."
         )
 
-    def _still_reachable(self) -> str:
-        """Return why collecting and emptying caches is of no use."""
-        calls = "gc.collect()"
-        if self.row.device_bytes:
-            calls += " and torch.cuda.empty_cache()"
-        return f"{calls} can't help: {self.name} still refers to all of it."
-
     def remedy(
         self,
         title: str,
@@ -228,8 +228,10 @@ class CulpritContext:
 
         The closing one says why collecting is of no use, where nothing else is given for it.
         """
-        last = self._still_reachable() if closing is None else closing
-        advice = " ".join(s for s in (*sentences, last) if s)
+        if closing is None:
+            also = " and torch.cuda.empty_cache()" if self.row.device_bytes else ""
+            closing = f"gc.collect(){also} can't help: {self.name} still refers to all of it."
+        advice = " ".join(filter(None, (*sentences, closing)))
         text = " ".join(filter(None, (account, advice)))
         return Remedy(title=title, text=text, advice=advice if account else "", diff=diff)
 
@@ -276,35 +278,28 @@ class Edits:
 
     def insert_before(self, statement: ast.stmt, *lines: str) -> Edits:
         """Insert lines above a statement, indented like it."""
-        first = first_line_of(statement) - 1
         indent = self._indent(statement)
         if indent is None:
             return self._give_up()
-        start = self._starts[first]
+        start = self._starts[first_line_of(statement) - 1]
         self._changes.append((start, start, self._block(lines, indent)))
         return self
 
     def insert_after(self, statement: ast.stmt, *lines: str) -> Edits:
         """Insert lines below a statement, indented like it."""
-        indent = self._indent(statement)
-        last = (statement.end_lineno or statement.lineno) - 1
-        _, end = self._range(statement)
-        rest = self._text[end : self._starts[last + 1]].strip()
-        if indent is None or (rest and not rest.startswith("#")):
+        indent, start = self._indent(statement), self._next_line(statement)
+        if indent is None or start is None:
             return self._give_up()
-        start = self._starts[last + 1]
         line_break = "" if self._text[:start].endswith("\n") else self._ending
         self._changes.append((start, start, line_break + self._block(lines, indent)))
         return self
 
     def remove(self, statement: ast.stmt) -> Edits:
         """Remove a statement with its lines."""
-        _, end = self._range(statement)
-        last = (statement.end_lineno or statement.lineno) - 1
-        rest = self._text[end : self._starts[last + 1]].strip()
-        if self._indent(statement) is None or (rest and not rest.startswith("#")):
+        end = self._next_line(statement)
+        if self._indent(statement) is None or end is None:
             return self._give_up()
-        self._changes.append((self._starts[statement.lineno - 1], self._starts[last + 1], ""))
+        self._changes.append((self._starts[statement.lineno - 1], end, ""))
         return self
 
     def remove_decorator(self, decorator: ast.expr) -> Edits:
@@ -322,7 +317,7 @@ class Edits:
         if any(ast.unparse(node) == line for node in imports):
             return self
         if imports:
-            return self.insert_after(_last_of_first_run(tree.body, imports), line)
+            return self.insert_after(_last_of_first_run(tree.body, imports[0]), line)
         body = tree.body[1:] if ast.get_docstring(tree) is not None else tree.body
         return self.insert_before(body[0], line) if body else self._give_up()
 
@@ -335,13 +330,11 @@ class Edits:
             ast.parse(changed)
         except (SyntaxError, ValueError):
             return None
-        lines: list[str] = []
-        for line in difflib.unified_diff(
-            self._lines, _LINE.findall(changed), f"a/{self._name}", f"b/{self._name}"
-        ):
-            ended = line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
-            lines.append(ended)
-        return "".join(lines)
+        names = f"a/{self._name}", f"b/{self._name}"
+        return "".join(
+            line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+            for line in difflib.unified_diff(self._lines, _LINE.findall(changed), *names)
+        )
 
     def _changed(self) -> str | None:
         if self._impossible or not self._changes:
@@ -361,7 +354,6 @@ class Edits:
         return start, self._offset(node.end_lineno or node.lineno, node.end_col_offset or 0)
 
     def _offset(self, line: int, column: int) -> int:
-        """Return the character at a position whose column counts UTF-8 bytes."""
         text = self._lines[line - 1]
         return self._starts[line - 1] + len(text.encode()[:column].decode(errors="ignore"))
 
@@ -371,6 +363,13 @@ class Edits:
         before = self._text[self._starts[statement.lineno - 1] : start]
         return before if not before.strip() else None
 
+    def _next_line(self, statement: ast.stmt) -> int | None:
+        """Return where the line below a statement begins, None where more follows on its last."""
+        _, end = self._range(statement)
+        start = self._starts[statement.end_lineno or statement.lineno]
+        rest = self._text[end:start].strip()
+        return None if rest and not rest.startswith("#") else start
+
     def _block(self, lines: Sequence[str], indent: str) -> str:
         return "".join(f"{indent}{line}{self._ending}" for line in lines)
 
@@ -379,21 +378,13 @@ class Edits:
         return self
 
 
-def _last_of_first_run(
-    body: list[ast.stmt], imports: Sequence[ast.stmt]
-) -> ast.Import | ast.ImportFrom:
-    """Return the last import before the first statement that is something else."""
-    last = imports[0]
-    for node in body[body.index(last) :]:
-        if not isinstance(node, (ast.Import, ast.ImportFrom)):
-            break
-        last = node
-    assert isinstance(last, (ast.Import, ast.ImportFrom))
-    return last
+def _last_of_first_run(body: list[ast.stmt], first: ast.stmt) -> ast.stmt:
+    following = body[body.index(first) :]
+    run = takewhile(lambda node: isinstance(node, (ast.Import, ast.ImportFrom)), following)
+    return [*run][-1]
 
 
 def _is_wrapped(text: str) -> bool:
-    """Whether one pair of parentheses spans the whole text."""
     if not (text.startswith("(") and text.endswith(")")):
         return False
     depth = 0
@@ -451,24 +442,15 @@ class Use:
 
 def uses(references: References) -> list[Use]:
     """Return every expression that refers to the container itself, in order."""
-    seen: dict[int, Statement] = {}
-    for name in references.names:
-        for statement in references.program.mentioning(name):
-            seen[id(statement)] = statement
-    found = []
-    for statement in sorted(seen.values(), key=lambda s: (s.scope.module.file, s.line)):
-        for node, parents in _with_parents(statement.node, ()):
-            if not isinstance(node, _REFERRING) or _is_method(node, parents):
-                continue
-            if () in references.steps_from(node, statement.scope):
-                found.append(Use(statement, node, parents))
-    return found
-
-
-def _is_method(node: ast.expr, parents: tuple[ast.AST, ...]) -> bool:
-    """Whether an attribute is called: ``outputs.mean(0)`` is no use of what is called ``mean``."""
-    called = parents[0].func if parents and isinstance(parents[0], ast.Call) else None
-    return isinstance(node, ast.Attribute) and called is node
+    return [
+        Use(statement, node, parents)
+        for statement in references.program.mentioning_any(references.names)
+        for node, parents in _with_parents(statement.node, ())
+        if isinstance(node, _REFERRING)
+        # `outputs.mean(0)` is no use of what is called `mean`.
+        and not (isinstance(node, ast.Attribute) and node is getattr(parents[0], "func", None))
+        and references.is_container(node, statement.scope)
+    ]
 
 
 def reads(references: References) -> list[Use]:
@@ -478,12 +460,11 @@ def reads(references: References) -> list[Use]:
 
 def releases(references: References) -> list[Statement]:
     """Return the statements that empty the container or give it up."""
-    found = []
-    for use in uses(references):
-        deleted = isinstance(use.statement.node, ast.Delete)
-        if use.method in _RELEASING or deleted or _is_reset(use):
-            found.append(use.statement)
-    return found
+    return [
+        use.statement
+        for use in uses(references)
+        if use.method in _RELEASING or isinstance(use.statement.node, ast.Delete) or _is_reset(use)
+    ]
 
 
 def _is_reset(use: Use) -> bool:
@@ -500,7 +481,9 @@ def _is_reset(use: Use) -> bool:
 def goes_backward(references: References) -> bool:
     """Whether gradients are computed through what the container holds."""
     for use in uses(references):
-        if _in_backward(use.parents) or _name_goes_backward(use):
+        names = set() if use.is_stored else _target_names(use.statement.node)
+        is_used = any(backward_called(name, use.statement.scope) for name in names)
+        if is_used or _in_backward(use.parents):
             return True
     return any(
         "backward" in attributes_of_result(references.program, use.statement.scope)
@@ -513,17 +496,13 @@ def derived_attributes(references: References) -> set[str]:
     """Return the attributes that are read from the value, or from what is made of it."""
     found: set[str] = set()
     for use in reads(references):
-        found.add(use.method)
         node, scope = use.statement.node, use.statement.scope
-        for parent in use.parents:
-            if isinstance(parent, ast.Attribute):
-                found.add(parent.attr)
+        found.update(parent.attr for parent in use.parents if isinstance(parent, ast.Attribute))
         if isinstance(node, ast.Assign):
-            for name in _target_names(node):
-                found |= attributes_of_name(name, scope)
+            found.update(*(attributes_of_name(name, scope) for name in _target_names(node)))
         elif isinstance(node, ast.Return):
             found |= attributes_of_result(references.program, scope)
-    return found - {""}
+    return found
 
 
 def attributes_of_name(name: str, scope: CodeScope) -> set[str]:
@@ -540,10 +519,8 @@ def attributes_of_result(program: UserProgram, function: CodeScope) -> set[str]:
     found: set[str] = set()
     for statement in program.mentioning(function.name):
         for node, parents in _with_parents(statement.node, ()):
-            if not isinstance(node, ast.Call) or last_name(node.func) != function.name:
-                continue
-            found |= {p.attr for p in parents if isinstance(p, ast.Attribute)}
-            if isinstance(statement.node, ast.Assign):
+            if isinstance(node, ast.Call) and last_name(node.func) == function.name:
+                found.update(p.attr for p in parents if isinstance(p, ast.Attribute))
                 for name in _target_names(statement.node):
                     found |= attributes_of_name(name, statement.scope)
     return found
@@ -551,43 +528,26 @@ def attributes_of_result(program: UserProgram, function: CodeScope) -> set[str]:
 
 def _in_backward(parents: tuple[ast.AST, ...]) -> bool:
     """``total.backward()``, ``scaler.scale(total / n).backward()``, ``grad(total, …)``."""
-    for parent in parents:
-        if isinstance(parent, ast.Attribute) and parent.attr == "backward":
-            return True
-        if isinstance(parent, ast.Call) and last_name(parent.func) in {"grad", "backward"}:
-            return True
-    return False
-
-
-def _name_goes_backward(use: Use) -> bool:
-    node = use.statement.node
-    if not isinstance(node, ast.Assign) or use.is_stored:
-        return False
-    return any(backward_called(name, use.statement.scope) for name in _target_names(node))
+    return any(
+        (isinstance(parent, ast.Attribute) and parent.attr == "backward")
+        or (isinstance(parent, ast.Call) and last_name(parent.func) in {"grad", "backward"})
+        for parent in parents
+    )
 
 
 def backward_called(name: str, scope: CodeScope) -> bool:
     """Whether gradients are computed from a variable, in the function where it lives."""
-    for node in ast.walk(scope.node):
-        if not isinstance(node, ast.Call) or last_name(node.func) not in {"backward", "grad"}:
-            continue
-        if name in names_in(node):
-            return True
-    return False
+    return any(
+        isinstance(node, ast.Call)
+        and last_name(node.func) in {"backward", "grad"}
+        and name in names_in(node)
+        for node in ast.walk(scope.node)
+    )
 
 
-def names_in(node: ast.AST) -> set[str]:
-    """Return the names that stand anywhere in a node."""
-    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
-
-
-def _target_names(node: ast.Assign) -> set[str]:
-    return {
-        part.id
-        for target in node.targets
-        for part in own_nodes(target)
-        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
-    }
+def _target_names(node: ast.stmt) -> set[str]:
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    return set().union(*(names_in(target, ast.Store) for target in targets))
 
 
 def _with_parents(

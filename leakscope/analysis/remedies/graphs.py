@@ -12,18 +12,11 @@ from leakscope.analysis.remedies.context import (
     backward_called,
     derived_attributes,
     goes_backward,
-    names_in,
     reads,
     releases,
     uses,
 )
-from leakscope.analysis.source.program import (
-    LOOPS,
-    CodeScope,
-    FunctionNode,
-    Statement,
-    decorators_of,
-)
+from leakscope.analysis.source.program import CodeScope, Statement, decorators_of, names_in
 from leakscope.analysis.source.types import dotted
 from leakscope.model.census import CensusRow
 from leakscope.model.report import Remedy
@@ -58,11 +51,9 @@ def recognise_kept_tensors(case: CulpritContext) -> Remedy | None:
     if value is not None and is_cut(value) and case.has_graph and not case.on_device:
         return None
     parts = _tensors(case, value)
+    methods = [_method(case, part) for part in parts]
     edits = case.edits()
-    methods = []
-    for part in parts:
-        method = _method(case, part)
-        methods.append(method)
+    for part, method in zip(parts, methods, strict=True):
         if method:
             edits.call_method(part, method)
     return case.remedy(
@@ -72,24 +63,16 @@ def recognise_kept_tensors(case: CulpritContext) -> Remedy | None:
 
 def _tensors(case: CulpritContext, value: ast.expr | None) -> list[ast.expr]:
     """Return the parts of what is stored that are plainly tensors with a graph."""
-    if value is None or case.scope is None:
-        return []
-    if isinstance(value, (ast.Name, ast.Attribute, ast.Subscript)):
-        return [value] if case.may_hold_tensors() else []
-    if isinstance(value, ast.Call):
-        return [value] if case.may_hold_tensors() and not _makes_container(value) else []
-    if isinstance(value, ast.Dict):
-        elements = list(value.values)
-    elif isinstance(value, (ast.Tuple, ast.List)):
-        elements = value.elts
-    else:
-        return []
     scope = case.scope
-    return [e for e in elements if isinstance(e, ast.Name) and backward_called(e.id, scope)]
-
-
-def _makes_container(call: ast.Call) -> bool:
-    return isinstance(call.func, ast.Name) and call.func.id in {"list", "dict", "tuple", "set"}
+    match value:
+        case ast.Call(func=ast.Name(id="list" | "dict" | "tuple" | "set")):
+            return []
+        case ast.Name() | ast.Attribute() | ast.Subscript() | ast.Call():
+            return [value] if scope and case.may_hold_tensors() else []
+        case ast.Dict(values=parts) | ast.Tuple(elts=parts) | ast.List(elts=parts):
+            names = [part for part in parts if isinstance(part, ast.Name)]
+            return [name for name in names if scope and backward_called(name.id, scope)]
+    return []
 
 
 def _method(case: CulpritContext, part: ast.expr) -> str:
@@ -103,13 +86,8 @@ def _method(case: CulpritContext, part: ast.expr) -> str:
 
 
 def _is_number(case: CulpritContext, part: ast.expr) -> bool:
-    """Whether the tensor is known to be of one number."""
-    is_loss = (
-        isinstance(part, ast.Name)
-        and case.scope is not None
-        and backward_called(part.id, case.scope)
-    )
-    return is_loss or case.holds_only_scalars()
+    is_loss = isinstance(part, ast.Name) and case.scope and backward_called(part.id, case.scope)
+    return bool(is_loss) or case.holds_only_scalars()
 
 
 def _numbers_will_do(case: CulpritContext) -> bool:
@@ -120,28 +98,22 @@ def _numbers_will_do(case: CulpritContext) -> bool:
             return False
         if called and called.rpartition(".")[2] not in _NUMBER_CONSUMERS:
             return False
-        if _loops_over(use) or any(isinstance(p, ast.Subscript) for p in use.parents[:1]):
+        if isinstance(use.parent, (ast.comprehension, ast.For, ast.Subscript)):
             return False
         if isinstance(use.statement.node, ast.Return) and not called:
             return False
     return not derived_attributes(case.references) & {"item", "detach", "cpu", "mean", "stack"}
 
 
-def _loops_over(use: Use) -> bool:
-    return any(isinstance(p, (ast.comprehension, ast.For)) for p in use.parents[:1])
-
-
 def _may_leave_device(case: CulpritContext) -> bool:
     """Whether nothing that reads the contents could miss them on the GPU."""
-    for use in reads(case.references):
-        called = use.passed_to
-        if called in {"len", "print"} or called.startswith(("np.", "numpy.")):
-            continue
-        chained = {p.attr for p in use.parents if isinstance(p, ast.Attribute)}
-        if chained & {"cpu", "numpy", "tolist", "clear"}:
-            continue
-        return False
-    return True
+    return all(
+        use.passed_to in {"len", "print"}
+        or use.passed_to.startswith(("np.", "numpy."))
+        or {getattr(parent, "attr", "") for parent in use.parents}
+        & {"cpu", "numpy", "tolist", "clear"}
+        for use in reads(case.references)
+    )
 
 
 def _consumed_by_gradient(case: CulpritContext) -> bool:
@@ -161,10 +133,9 @@ def _title(case: CulpritContext, parts: list[ast.expr], methods: list[str]) -> s
 
 
 def _of_retain_graph(case: CulpritContext) -> str:
-    line = retaining_line(case)
-    if line is None or case.scope is None:
+    where = retaining_line(case)
+    if not where:
         return ""
-    where = case.sources.location(case.scope.module.file, line)
     return (
         f"{where} calls backward(retain_graph=True), which frees nothing of them: drop the "
         "argument where no second backward() goes through the same graph."
@@ -238,33 +209,25 @@ def recognise_running_total(case: CulpritContext) -> Remedy | None:
 
 def _may_be_a_number(case: CulpritContext, addend: ast.expr) -> bool:
     """Whether an expression has an argument of the function in it: others may pass a number."""
-    function = case.scope.node if case.scope is not None else None
-    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        return False
-    every = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
-    arguments = {argument.arg for argument in every} - {"self", "cls"}
-    return bool(names_in(addend) & arguments)
+    arguments = set(case.scope.params) - {"self", "cls"} if case.scope else set()
+    return not names_in(addend).isdisjoint(arguments)
 
 
 def is_cut(node: ast.expr) -> bool:
     """Whether an expression's graph is cut, or it is a number."""
-    if isinstance(node, ast.Constant):
-        return True
-    if isinstance(node, ast.Call):
-        function = node.func
-        if isinstance(function, ast.Name) and function.id in {"float", "int", "len"}:
+    match node:
+        case ast.Constant() | ast.Call(func=ast.Name(id="float" | "int" | "len")):
             return True
-        if isinstance(function, ast.Attribute):
-            return function.attr in _CUT or is_cut(function.value)
-    if isinstance(node, ast.Attribute):
-        return node.attr == "data" or is_cut(node.value)
-    if isinstance(node, ast.BinOp):
-        return is_cut(node.left) and (is_cut(node.right) or isinstance(node.right, ast.Name))
+        case ast.Call(func=ast.Attribute(attr=method, value=value)):
+            return method in _CUT or is_cut(value)
+        case ast.Attribute(attr=name, value=value):
+            return name == "data" or is_cut(value)
+        case ast.BinOp(left=left, right=right):
+            return is_cut(left) and (is_cut(right) or isinstance(right, ast.Name))
     return False
 
 
 def _addends(node: ast.stmt | None) -> list[ast.expr]:
-    """Return what is added to the variable, without the variable itself."""
     if isinstance(node, ast.AugAssign):
         return [node.value] if isinstance(node.op, (ast.Add, ast.Sub)) else []
     if not isinstance(node, ast.Assign) or len(node.targets) != 1:
@@ -283,25 +246,21 @@ def _terms(node: ast.expr) -> list[ast.expr]:
 
 def _number_will_do(case: CulpritContext, addends: list[ast.expr]) -> bool:
     """Whether each addend is a single number and nobody needs the total as a tensor."""
-    if derived_attributes(case.references) - {"item", "append"}:
+    if derived_attributes(case.references) - {"append"}:
         return False
-    if "item" in derived_attributes(case.references):
+    called = {use.passed_to.rpartition(".")[2] for use in reads(case.references)} - {""}
+    if not called <= _NUMBER_CALLS:
         return False
-    scope = case.scope
-    for use in reads(case.references):
-        called = use.passed_to.rpartition(".")[2]
-        if called and called not in _NUMBER_CALLS:
-            return False
     if case.holds_only_scalars() or _is_formatted(case):
         return True
     names = set().union(*map(names_in, addends))
+    scope = case.scope
     return scope is not None and any(
         backward_called(name, scope) or "item" in attributes_of_name(name, scope) for name in names
     )
 
 
 def _is_formatted(case: CulpritContext) -> bool:
-    """Whether the total is printed with a number's format, so that it must be one."""
     for use in reads(case.references):
         for parent in use.parents:
             if isinstance(parent, ast.FormattedValue) and parent.format_spec is not None:
@@ -374,21 +333,18 @@ def _averages(node: ast.Assign) -> bool:
 
 def _takes_no_gradient(use: Use) -> bool:
     """Whether the value is only shown, cut, or read where nothing builds graphs."""
-    for parent in use.parents:
-        if isinstance(parent, ast.FormattedValue):
-            return True
-        if isinstance(parent, ast.Attribute) and parent.attr in _CUTTING:
-            return True
-    return use.passed_to in _SHOWN or _is_gradless(use.statement.scope)
+    is_shown = any(isinstance(parent, ast.FormattedValue) for parent in use.parents)
+    is_severed = any(getattr(parent, "attr", "") in _CUTTING for parent in use.parents)
+    if is_shown or is_severed or use.passed_to in _SHOWN:
+        return True
+    return _is_gradless(use.statement.scope)
 
 
 def _is_gradless(scope: CodeScope | None) -> bool:
-    """Whether a function, or one around it, is decorated to build no graphs."""
     while scope is not None:
-        if isinstance(scope.node, FunctionNode):
-            names = {dotted(called).rpartition(".")[2] for called in decorators_of(scope.node)}
-            if names & _GRADLESS:
-                return True
+        decorators = decorators_of(scope.node) if scope.kind == "function" else []
+        if any(dotted(called).rpartition(".")[2] in _GRADLESS for called in decorators):
+            return True
         scope = scope.parent
     return False
 
@@ -432,7 +388,6 @@ def _shares_a_graph(case: CulpritContext) -> bool:
 
 
 def _carried(case: CulpritContext, node: ast.Assign) -> ast.expr | None:
-    """Return the target that is computed from itself by a call."""
     value = node.value
     if not isinstance(value, ast.Call) or dotted(value.func).rpartition(".")[2] in _JOINERS:
         return None
@@ -448,35 +403,26 @@ def _renewed_in_loop(case: CulpritContext, statement: Statement) -> bool:
     if case.growth == "within" and not outer:
         return False
     return any(
-        _begins(use, statement) and any(id(loop) in outer for loop in use.statement.loops)
+        use.is_stored
+        and use.statement is not statement
+        and any(id(loop) in outer for loop in use.statement.loops)
         for use in uses(case.references)
     )
-
-
-def _begins(use: Use, statement: Statement) -> bool:
-    return use.is_stored and use.statement is not statement and bool(use.statement.loops)
 
 
 def _may_be_cut(case: CulpritContext, statement: Statement) -> bool:
     """Whether cutting before the statement takes no gradient from anybody."""
     if statement.loops:
-        return _has_backward(statement.loops[-1])
+        nodes = ast.walk(statement.loops[-1])
+        return any(isinstance(node, ast.Attribute) and node.attr == "backward" for node in nodes)
     outlives = any(place.kind == "attr" and not steps for place, steps in case.references.chain)
     return case.growth == "across" and outlives and not goes_backward(case.references)
 
 
-def _has_backward(loop: ast.stmt) -> bool:
-    return isinstance(loop, LOOPS) and any(
-        isinstance(node, ast.Attribute) and node.attr == "backward" for node in ast.walk(loop)
-    )
-
-
 def _cut(case: CulpritContext, state: str) -> list[str]:
-    """Return the lines that cut the state, whatever it is before the first batch."""
+    cut = f"{state} = {state}.detach()"
     if case.row.kind == "tuple":
         cut = f"{state} = tuple(part.detach() for part in {state})"
-    else:
-        cut = f"{state} = {state}.detach()"
     starts_empty = any(
         use.is_stored
         and isinstance(use.statement.node, ast.Assign)
@@ -508,12 +454,9 @@ def recognise_kept_gradients(case: CulpritContext) -> Remedy | None:
 
 def recognise_retained_graph(case: CulpritContext) -> Remedy | None:
     """Return what to do about the kept graph."""
-    if not case.has_graph or case.scope is None:
+    where = retaining_line(case) if case.has_graph else ""
+    if not where:
         return None
-    line = retaining_line(case)
-    if line is None:
-        return None
-    where = case.sources.location(case.scope.module.file, line)
     return case.remedy(
         f"Cut the graph that {case.name} keeps, then drop retain_graph=True",
         "",
@@ -525,17 +468,16 @@ def recognise_retained_graph(case: CulpritContext) -> Remedy | None:
     )
 
 
-def retaining_line(case: CulpritContext) -> int | None:
-    """Return the line of the feeding function that keeps the graph, None where none does."""
-    if case.scope is None:
-        return None
-    for node in ast.walk(case.scope.node):
-        if isinstance(node, ast.Call):
-            for keyword in node.keywords:
-                is_true = isinstance(keyword.value, ast.Constant) and keyword.value.value is True
-                if keyword.arg == "retain_graph" and is_true:
-                    return node.lineno
-    return None
+def retaining_line(case: CulpritContext) -> str:
+    """Return where the feeding function keeps the graph, empty where it doesn't."""
+    statement = case.statement
+    if statement is None:
+        return ""
+    for call in (n for n in ast.walk(statement.scope.node) if isinstance(n, ast.Call)):
+        kept = next((k.value for k in call.keywords if k.arg == "retain_graph"), None)
+        if isinstance(kept, ast.Constant) and kept.value is True:
+            return case.at(statement, call)
+    return ""
 
 
 def kept_on_context(case: CulpritContext) -> str:
@@ -555,7 +497,6 @@ def kept_on_context(case: CulpritContext) -> str:
 
 
 def _is_of_function(scope: CodeScope) -> bool:
-    """Whether a method belongs to a ``torch.autograd.Function``."""
     owner = scope.parent.node if scope.parent else None
     return isinstance(owner, ast.ClassDef) and any(
         dotted(base).rpartition(".")[2] == "Function" for base in owner.bases
@@ -563,25 +504,20 @@ def _is_of_function(scope: CodeScope) -> bool:
 
 
 def _stored(node: ast.AST, scope: CodeScope) -> str:
-    """Return the attribute of ``ctx`` that a statement binds to an argument or to what is made."""
-    if not isinstance(node, ast.Assign) or len(node.targets) != 1:
-        return ""
-    target, value = node.targets[0], node.value
-    is_own = isinstance(target, ast.Attribute) and dotted(target.value) == scope.params[0]
-    if not is_own or not isinstance(value, (ast.Name, ast.Call, ast.Compare, ast.BinOp)):
-        return ""
-    return target.attr if isinstance(target, ast.Attribute) else ""
+    match node:
+        case ast.Assign(
+            targets=[ast.Attribute(value=owner, attr=name)],
+            value=ast.Name() | ast.Call() | ast.Compare() | ast.BinOp(),
+        ) if dotted(owner) == scope.params[0]:
+            return name
+    return ""
 
 
 def _is_tensor(name: str, forward: CodeScope) -> bool:
-    """Whether ``backward`` treats the attribute as a tensor: calls its methods."""
     siblings = forward.parent.children if forward.parent else []
-    for scope in siblings:
-        if scope.name != "backward":
-            continue
-        for node in ast.walk(scope.node):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                called = node.func.value
-                if isinstance(called, ast.Attribute) and called.attr == name:
-                    return True
+    nodes = (node for s in siblings if s.name == "backward" for node in ast.walk(s.node))
+    for node in nodes:
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Attribute(attr=called))) if called == name:
+                return True
     return False

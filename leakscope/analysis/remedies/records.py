@@ -14,15 +14,14 @@ from leakscope.analysis.remedies.context import (
     argument_of,
     calls_of,
     derived_attributes,
-    names_in,
     reads,
 )
 from leakscope.analysis.source.index import places_that_call
-from leakscope.analysis.source.library_calls import WARNINGS
-from leakscope.analysis.source.program import CodeScope
+from leakscope.analysis.source.library_calls import FIGURE_MAKERS, WARNINGS
+from leakscope.analysis.source.program import CodeScope, names_in
 from leakscope.analysis.source.types import dotted
 from leakscope.model.census import OUTPUT_HISTORY, REMEDY, CensusRow
-from leakscope.model.path_pattern import Steps, parse_steps
+from leakscope.model.path_pattern import parse_steps
 from leakscope.model.report import Remedy
 from leakscope.model.text import human_bytes
 
@@ -50,8 +49,7 @@ def recognise_stored_exceptions(case: CulpritContext) -> Remedy | None:
     return case.remedy(
         f"Keep the text of the errors in {case.name}",
         case.opening(),
-        f"{_an_exception(case, case.row)} keeps its traceback, and that every local variable of "
-        "the functions it passed through: batches, outputs, losses.",
+        f"{_an_exception(case, case.row)} {_KEEPS}: batches, outputs, losses.",
         "Store repr(error) or traceback.format_exc(), or call error.with_traceback(None) first.",
         diff=diff,
     )
@@ -66,29 +64,29 @@ def errors_in(inside: Sequence[CensusRow], row: CensusRow) -> CensusRow | None:
 
 
 def _most_of_items(rows: Iterable[CensusRow], row: CensusRow) -> CensusRow | None:
-    """Return the first of some rows that hangs on an item of another and is most of it."""
-    return next(
-        (
-            below
-            for below in rows
-            if _hangs_on_an_item(parse_steps(below.path.removeprefix(row.path)))
-            and 2 * below.host_bytes > row.host_bytes
-        ),
-        None,
+    for below in rows:
+        way = parse_steps(below.path.removeprefix(row.path))[:-1]
+        if 2 * below.host_bytes > row.host_bytes and any(step.is_item for step in way):
+            return below
+    return None
+
+
+def _weight(case: CulpritContext, errors: CensusRow) -> str:
+    """Return what exceptions that hang on items keep, as two sentences without the last stop."""
+    return (
+        f"Most of it ({human_bytes(errors.host_bytes)}) hangs on {errors.name}. "
+        f"{_an_exception(case, errors)} {_KEEPS}"
     )
 
 
-def _hangs_on_an_item(way: Steps) -> bool:
-    return any(step.is_item for step in way[:-1])
+_KEEPS = "keeps its traceback, and that every local variable of the functions it passed through"
 
 
 def _of_its_items(case: CulpritContext, errors: CensusRow) -> Remedy:
     return case.remedy(
         f"Keep the text of the errors in {errors.name}",
         case.opening(),
-        f"Most of it ({human_bytes(errors.host_bytes)}) hangs on {errors.name}. "
-        f"{_an_exception(case, errors)} keeps its traceback, and that every local variable of the "
-        "functions it passed through: batches, outputs, losses.",
+        f"{_weight(case, errors)}: batches, outputs, losses.",
         "Store repr(error) or traceback.format_exc() there, or call error.with_traceback(None) "
         "first.",
     )
@@ -108,12 +106,7 @@ def with_kept_errors(case: CulpritContext, remedy: Remedy) -> Remedy:
     errors = errors_in(case.inside, case.row) or _frames_in(case.inside, case.row)
     if errors is None or "traceback" in remedy.text:
         return remedy
-    kept = (
-        f"Most of it ({human_bytes(errors.host_bytes)}) hangs on {errors.name}. "
-        f"{_an_exception(case, errors)} keeps its traceback, and that every local variable of the "
-        "functions it passed through. "
-    )
-    return msgspec.structs.replace(remedy, text=kept + remedy.text)
+    return msgspec.structs.replace(remedy, text=f"{_weight(case, errors)}. {remedy.text}")
 
 
 def _frames_in(inside: Sequence[CensusRow], row: CensusRow) -> CensusRow | None:
@@ -127,7 +120,7 @@ _SUSPENDED = {"generator": "generators", "coroutine": "coroutines", "async_gener
 
 def recognise_suspended(case: CulpritContext) -> Remedy | None:
     """Return how to end what is suspended and keeps its local variables."""
-    heaviest = max(case.row.holds, key=lambda content: content.bytes, default=None)
+    heaviest = case.heaviest
     if heaviest is None or heaviest.type not in _SUSPENDED or case.growth == "within":
         return None
     if 2 * heaviest.bytes < case.total:
@@ -144,12 +137,9 @@ def recognise_suspended(case: CulpritContext) -> Remedy | None:
 
 
 def _caught(case: CulpritContext, value: ast.expr | None) -> ast.Name | None:
-    """Return the caught exception in what is stored: itself, or a part of a tuple or the like."""
     parts: list[ast.expr | None] = [value]
-    if isinstance(value, (ast.Tuple, ast.List)):
-        parts = list(value.elts)
-    elif isinstance(value, ast.Dict):
-        parts = list(value.values)
+    if isinstance(value, (ast.Tuple, ast.List, ast.Dict)):
+        parts = [*(value.values if isinstance(value, ast.Dict) else value.elts)]
     for part in parts:
         if isinstance(part, ast.Name) and case.scope and _is_caught(case, part.id, case.scope):
             return part
@@ -157,24 +147,24 @@ def _caught(case: CulpritContext, value: ast.expr | None) -> ast.Name | None:
 
 
 def _is_caught(case: CulpritContext, name: str, scope: CodeScope) -> bool:
-    home = scope.resolve(name)
-    if home is None:
-        return False
-    if any(binding.how == "except" for binding in home.bindings.get(name, [])):
+    if _is_bound_by_except(name, scope):
         return True
-    return name in home.params and _receives_caught_only(case, home, name)
+    home = scope.resolve(name)
+    return home is not None and name in home.params and _receives_caught_only(case, home, name)
+
+
+def _is_bound_by_except(name: str, scope: CodeScope) -> bool:
+    home = scope.resolve(name)
+    return any(b.how == "except" for b in (home.bindings.get(name, []) if home else []))
 
 
 def _receives_caught_only(case: CulpritContext, function: CodeScope, parameter: str) -> bool:
-    """Whether a function is called from ``except`` clauses, with what they caught, alone."""
     arguments = [
         (statement.scope, argument_of(call, function, parameter))
         for statement, call in calls_of(case.sources, function)
     ]
     return bool(arguments) and all(
-        isinstance(value, ast.Name)
-        and (home := scope.resolve(value.id)) is not None
-        and any(binding.how == "except" for binding in home.bindings.get(value.id, []))
+        isinstance(value, ast.Name) and _is_bound_by_except(value.id, scope)
         for scope, value in arguments
     )
 
@@ -205,14 +195,10 @@ def _is_exception(case: CulpritContext, type_name: str) -> bool:
 
 
 def _only_shown(case: CulpritContext) -> bool:
-    """Whether nothing needs the exceptions themselves."""
-    if derived_attributes(case.references):
-        return False
-    for use in reads(case.references):
-        shown = use.passed_to in _PRINTERS or isinstance(use.parent, (ast.If, ast.FormattedValue))
-        if not shown:
-            return False
-    return True
+    return not derived_attributes(case.references) and all(
+        use.passed_to in _PRINTERS or isinstance(use.parent, (ast.If, ast.FormattedValue))
+        for use in reads(case.references)
+    )
 
 
 def recognise_log_records(case: CulpritContext) -> Remedy | None:
@@ -224,9 +210,7 @@ def recognise_log_records(case: CulpritContext) -> Remedy | None:
         return case.remedy(
             "Let records keep the text of an exception, not the exception",
             case.opening(),
-            f"Most of it ({human_bytes(errors.host_bytes)}) hangs on {errors.name}. "
-            f"{_an_exception(case, errors)} keeps its traceback, and that every local variable of "
-            "the functions it passed through.",
+            f"{_weight(case, errors)}.",
             "Format each record when it comes, then set record.exc_info to None, as "
             "logging.handlers.QueueHandler.prepare() does, or keep what format(record) returns.",
         )
@@ -252,7 +236,6 @@ def recognise_warnings(case: CulpritContext) -> Remedy | None:
 
 
 _FIGURE = "matplotlib.figure.Figure"
-_MAKERS = frozenset({"figure", "subplots", "subplot_mosaic"})
 _KEEPERS = frozenset({"append", "add", "put", "extend", "setdefault", "update"})
 
 
@@ -280,7 +263,9 @@ def recognise_kept_figures(case: CulpritContext) -> Remedy | None:
     """Return how to close figures that a container of the program's keeps besides pyplot."""
     if case.row.kind == "figure" or not any(content.type == _FIGURE for content in case.row.holds):
         return None
-    statements = [s for name in sorted(_MAKERS) for s in case.sources.program.mentioning(name)]
+    statements = [
+        s for name in sorted(FIGURE_MAKERS) for s in case.sources.program.mentioning(name)
+    ]
     makers = [maker for s in statements if (maker := _maker(s.node)) is not None]
     if not makers:
         return None
@@ -299,27 +284,24 @@ def recognise_kept_figures(case: CulpritContext) -> Remedy | None:
 
 
 def _maker(node: ast.stmt | None) -> ast.Call | None:
-    value = node.value if isinstance(node, (ast.Assign, ast.Expr)) else None
-    if isinstance(value, ast.Call) and dotted(value.func).rpartition(".")[2] in _MAKERS:
-        return value
+    match node:
+        case ast.Assign(value=ast.Call() as call) | ast.Expr(value=ast.Call() as call):
+            return call if dotted(call.func).rpartition(".")[2] in FIGURE_MAKERS else None
     return None
 
 
 def _figure_name(node: ast.stmt | None) -> str:
-    """Return the variable that holds the figure itself."""
-    if not isinstance(node, ast.Assign) or len(node.targets) != 1:
-        return ""
-    target = node.targets[0]
-    if isinstance(target, ast.Tuple) and target.elts:
-        target = target.elts[0]
-    return target.id if isinstance(target, ast.Name) else ""
+    match node:
+        case ast.Assign(targets=[ast.Name(id=name) | ast.Tuple(elts=[ast.Name(id=name), *_])]):
+            return name
+    return ""
 
 
 def _figure_diff(case: CulpritContext, pyplot: str, figure: str) -> str | None:
     statement = case.statement
     if statement is None or not figure or not pyplot or _is_closed(statement.scope.node):
         return None
-    names = _names_of(statement.node)
+    names = names_in(statement.node, ast.Store) | {"plt", "pyplot"}
     block = statement.block[statement.block.index(statement.node) :]
     using = [part for part in block if names & names_in(part)] or block[:1]
     if any(_escapes(part, figure) for part in using):
@@ -331,29 +313,18 @@ def _is_closed(scope: ast.AST) -> bool:
     return any(isinstance(n, ast.Attribute) and n.attr == "close" for n in ast.walk(scope))
 
 
-def _names_of(node: ast.stmt) -> set[str]:
-    stored = {
-        n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    }
-    return stored | {"plt", "pyplot"}
-
-
 def _escapes(part: ast.stmt, figure: str) -> bool:
     """Whether a statement hands the figure on to something that may keep it."""
     for node in ast.walk(part):
-        if isinstance(node, (ast.Return, ast.Yield, ast.Break, ast.Continue)):
-            return True
-        if isinstance(node, ast.Assign) and _is_name(node.value, figure):
-            return True
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            is_passed = any(_is_name(argument, figure) for argument in node.args)
-            if is_passed and node.func.attr in _KEEPERS:
+        match node:
+            case ast.Return() | ast.Yield() | ast.Break() | ast.Continue():
                 return True
+            case ast.Assign(value=ast.Name(id=name)) if name == figure:
+                return True
+            case ast.Call(func=ast.Attribute(attr=method), args=passed) if method in _KEEPERS:
+                if figure in map(dotted, passed):
+                    return True
     return False
-
-
-def _is_name(node: ast.expr | None, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name
 
 
 _CELL = re.compile(r"\bOut\[\d+\]")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import re
 
-from leakscope.analysis.remedies.context import CulpritContext, calls_of, names_in, reads
+from leakscope.analysis.remedies.context import CulpritContext, calls_of, reads
 from leakscope.analysis.source.library_calls import registers_hook
 from leakscope.analysis.source.mutations import BUILTIN_FEEDERS
-from leakscope.analysis.source.program import LOOPS, Statement, calls_in, own_nodes
+from leakscope.analysis.source.program import Loop, Statement, calls_in, names_in, own_nodes
 from leakscope.model.census import CensusRow, RootKind
 from leakscope.model.path_pattern import parse_path, parse_steps
 from leakscope.model.registries import registry_of
@@ -24,9 +24,8 @@ def recognise_hooks(case: CulpritContext) -> Remedy | None:
     return case.remedy(
         "Register the hook once, or remove it by its handle",
         "",
-        f"`{case.line_text}` at {case.where()} adds one more hook each time "
-        "and throws the handle away, so all of them stay registered, run, and keep what they "
-        "refer to.",
+        f"`{case.line_text}` at {case.where()} adds one more hook each time and throws the handle "
+        "away, so all of them stay registered, run, and keep what they refer to.",
         "Register before the loop, or keep the handle and call handle.remove() when done.",
         diff=_hook_diff(case, statement, node),
     )
@@ -41,23 +40,19 @@ def _hook_diff(case: CulpritContext, statement: Statement, node: ast.Expr) -> st
     call = edits.source_of(node.value)
     if _is_over_parts(inner, node) and len(statement.loops) > 1:
         outer = statement.loops[-2]
-        if inner not in _body(outer) or node not in _body(inner) or _leaves_early(outer):
+        if inner not in outer.body or node not in inner.body or _leaves_early(outer):
             return None
         edits.insert_before(inner, "handles = []")
         edits.replace(node.value, f"handles.append({call})")
-        last = _body(outer)[-1]
+        last = outer.body[-1]
         removal = ("for handle in handles:", "    handle.remove()")
         return edits.insert_after(last, *removal).diff()
-    if node not in _body(inner) or _is_over_parts(inner, node) or _leaves_early(inner):
+    if node not in inner.body or _is_over_parts(inner, node) or _leaves_early(inner):
         return None
-    if _body(inner)[-1] is node:  # removed at once it would never be called
+    if inner.body[-1] is node:  # removed at once it would never be called
         return None
     edits.replace(node.value, f"handle = {call}")
-    return edits.insert_after(_body(inner)[-1], "handle.remove()").diff()
-
-
-def _body(loop: ast.stmt) -> list[ast.stmt]:
-    return list(loop.body) if isinstance(loop, LOOPS) else []
+    return edits.insert_after(inner.body[-1], "handle.remove()").diff()
 
 
 def _is_over_parts(loop: ast.stmt, registration: ast.Expr) -> bool:
@@ -67,22 +62,16 @@ def _is_over_parts(loop: ast.stmt, registration: ast.Expr) -> bool:
     """
     if not isinstance(loop, ast.For):
         return False
-    items = names_in(loop.target)
-    call = registration.value
-    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
-        owner = call.func.value
-        if names_in(owner) & items:
+    match registration.value:
+        case ast.Call(func=ast.Attribute(value=owner)) if names_in(owner) & names_in(loop.target):
             return True
     text = ast.unparse(loop.iter)
     return any(word in text for word in ("modules", "layers", "children", "blocks", "parameters"))
 
 
-def _leaves_early(loop: ast.stmt) -> bool:
-    return any(
-        isinstance(node, (ast.Continue, ast.Break, ast.Return))
-        for part in _body(loop)
-        for node in ast.walk(part)
-    )
+def _leaves_early(loop: Loop) -> bool:
+    leaving = (ast.Continue, ast.Break, ast.Return)
+    return any(isinstance(node, leaving) for part in loop.body for node in ast.walk(part))
 
 
 def recognise_modules_made(case: CulpritContext) -> Remedy | None:
@@ -103,7 +92,7 @@ def recognise_modules_made(case: CulpritContext) -> Remedy | None:
 
 def recognise_classes_made(case: CulpritContext) -> Remedy | None:
     """Return how to keep the number of classes constant that a program makes as it runs."""
-    made = max(case.row.holds, key=lambda content: content.bytes, default=None)
+    made = case.heaviest
     if case.growth != "across" or made is None or not _is_metaclass(made.type):
         return None
     return case.remedy(
@@ -151,11 +140,7 @@ def recognise_subscribers(case: CulpritContext) -> Remedy | None:
 
 
 def _holds_callables(case: CulpritContext, may_be_wrapped: bool) -> bool:
-    """Whether most of what the census saw in it are functions, methods or the like."""
-    if not case.row.holds:
-        return False
-    heaviest = max(case.row.holds, key=lambda content: content.bytes)
-    kind = heaviest.type.rpartition(".")[2]
+    kind = case.heaviest.type.rpartition(".")[2] if case.heaviest else ""
     return kind in _CALLABLES or (may_be_wrapped and kind == "tuple")
 
 
@@ -165,10 +150,10 @@ def _called_at(case: CulpritContext) -> str:
         loop = use.statement.node
         if isinstance(loop, (ast.For, ast.AsyncFor)) and _goes_over(loop.iter, use.node):
             names = names_in(loop.target)
-            for node in (n for part in loop.body for n in ast.walk(part)):
-                called = node.func if isinstance(node, ast.Call) else None
-                if isinstance(called, ast.Name) and called.id in names:
-                    return case.sources.location(use.statement.scope.module.file, loop.lineno)
+            nodes = (node for part in loop.body for node in ast.walk(part))
+            calls = (node for node in nodes if isinstance(node, ast.Call))
+            if any(isinstance(call.func, ast.Name) and call.func.id in names for call in calls):
+                return case.at(use.statement)
     return ""
 
 
@@ -191,7 +176,7 @@ def _subscribing(case: CulpritContext) -> str:
         return ""
     for statement, call in calls_of(case.sources, function):
         if case.sources.heat.of(statement):
-            return case.sources.location(statement.scope.module.file, call.lineno)
+            return case.at(statement, call)
     return ""
 
 
@@ -200,17 +185,18 @@ def recognise_log_handlers(case: CulpritContext) -> Remedy | None:
     around = ast.unparse(case.scope.node) if case.scope is not None else ""
     if ".handlers" in around.replace("logging.handlers", ""):
         return None  # it looks at those that are there
-    node, logger = case.node, ""
-    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-        function = node.value.func
-        if isinstance(function, ast.Attribute) and function.attr == "addHandler":
-            logger = ast.unparse(function.value)
-    adds = f"`{case.line_text}` at {case.where()} adds" if logger else "Each call of addHandler()"
-    if not logger:
-        if not case.row.path.endswith(".handlers") or not case.row.path.startswith("logging·"):
+    diff = None
+    match case.node:
+        case ast.Expr(value=ast.Call(func=ast.Attribute(attr="addHandler", value=owner))):
+            logger = ast.unparse(owner)
+            adds = f"`{case.line_text}` at {case.where()} adds"
+            diff = _log_handler_diff(case, case.node, logger)
+        case _ if case.row.path.endswith(".handlers") and case.row.path.startswith("logging·"):
+            logger = "logger"
+            place = f" at {case.where()}" if case.line is not None else ""
+            adds = f"Each call of addHandler(){place} adds"
+        case _:
             return None
-        node, logger = None, "logger"
-        adds += f" at {case.where()} adds" if case.line is not None else " adds"
     return case.remedy(
         "Add the log handler once",
         "",
@@ -218,7 +204,7 @@ def recognise_log_handlers(case: CulpritContext) -> Remedy | None:
         "once per handler.",
         f"Configure logging before the loop, or only when `{logger}.handlers` is empty.",
         closing="gc.collect() can't help: loggers live as long as the program.",
-        diff=_log_handler_diff(case, node, logger) if isinstance(node, ast.Expr) else None,
+        diff=diff,
     )
 
 
@@ -276,7 +262,13 @@ def recognise_library_object(case: CulpritContext) -> Remedy | None:
     holder = _holder(case)
     if holder is None or case.growth != "across" or case.row.root is RootKind.LIBRARY:
         return None
-    if _fills_an_item(case):
+    # `app["log"].append(x)` fills a container of the program's that a library keeps.
+    if any(
+        isinstance(call.func, ast.Attribute)
+        and call.func.attr in BUILTIN_FEEDERS
+        and isinstance(call.func.value, ast.Subscript)
+        for call in (calls_in(case.node) if case.node else ())
+    ):
         return None
     library, _, _ = holder.type.partition(".")
     class_name = holder.type.rpartition(".")[2]
@@ -302,53 +294,32 @@ def recognise_library_object(case: CulpritContext) -> Remedy | None:
 
 
 def _holder(case: CulpritContext) -> CensusRow | None:
-    """Return the library's object of which the container is a part."""
     for row in reversed(case.above):
         way = parse_steps(case.row.path.removeprefix(row.path))
         names = [step.value for step in way if step.kind == "attr"]
         if names:
-            ours = all(_is_library_own(case, name) for name in names)
-            return row if ours and way[0].kind == "attr" and _is_of_library(case, row) else None
+            is_of_library = "." in row.type and not case.sources.defines(row.type)
+            is_own = all(_is_library_own(case, name) for name in names)
+            is_holder = is_own and way[0].kind == "attr" and is_of_library
+            return row if is_holder and row.role != "optimizer_state" else None
     return None
 
 
-def _is_of_library(case: CulpritContext, row: CensusRow) -> bool:
-    is_ours = case.sources.defines(row.type)
-    return "." in row.type and not is_ours and row.role != "optimizer_state"
-
-
 def _is_library_own(case: CulpritContext, name: str) -> bool:
-    """Whether no statement of the user's made the attribute."""
     mentions = case.sources.program.mentioning(name)
-    if not name.startswith("_"):
-        return not mentions
-    return not any(
-        _binds(node, name) for statement in mentions for node in own_nodes(statement.node)
-    )
+    nodes = (node for statement in mentions for node in own_nodes(statement.node))
+    return not any(_binds(node, name) for node in nodes) if name.startswith("_") else not mentions
 
 
 def _binds(node: ast.AST, name: str) -> bool:
     """Whether an attribute is bound, or its name is written out, as ``setattr`` wants it."""
-    if isinstance(node, ast.Constant):
-        return node.value == name
-    is_stored = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
-    return is_stored and isinstance(node, ast.Attribute) and node.attr == name
-
-
-def _fills_an_item(case: CulpritContext) -> bool:
-    """Whether the feeding line fills a container of the program's that a library keeps under a key:
-    ``app["log"].append(x)``.
-    """
-    return any(
-        isinstance(call.func, ast.Attribute)
-        and call.func.attr in BUILTIN_FEEDERS
-        and isinstance(call.func.value, ast.Subscript)
-        for call in (calls_in(case.node) if case.node else ())
-    )
+    match node:
+        case ast.Constant(value=written) | ast.Attribute(attr=written, ctx=ast.Store()):
+            return bool(written == name)
+    return False
 
 
 def _registering(case: CulpritContext) -> ast.Attribute | None:
-    """Return the method by which the feeding line adds something that stays."""
     for call in calls_in(case.node) if case.node else ():
         if isinstance(call.func, ast.Attribute) and _REGISTERING.match(call.func.attr):
             return call.func
@@ -377,7 +348,6 @@ def recognise_metric_state(case: CulpritContext) -> Remedy | None:
 
 
 def _receiver(case: CulpritContext) -> str | None:
-    """Return the object whose method feeds, as written."""
     if case.node is None or case.line is None or case.line.form not in {"call", "update"}:
         return None
     for call in calls_in(case.node):
@@ -406,21 +376,14 @@ def _metric_state_diff(
     if len(computing) != 1 or computing[0].scope is not case.scope:
         return None
     node = computing[0].node
-    if not isinstance(node, (ast.Assign, ast.Expr, ast.AnnAssign)):
-        return None
-    return case.edits().insert_after(node, f"{receiver}.reset()").diff()
+    is_plain = isinstance(node, (ast.Assign, ast.Expr, ast.AnnAssign))
+    return case.edits().insert_after(node, f"{receiver}.reset()").diff() if is_plain else None
 
 
 _GATHERED = re.compile(
     r"^transformers\..*\b(?:evaluation_loop|prediction_loop)\."
     r"(?:all_(preds|labels|inputs|losses)|(preds|labels|inputs|losses)_host)\b"
 )
-_GATHERED_WORDS = {
-    "preds": "predictions",
-    "labels": "labels",
-    "inputs": "inputs",
-    "losses": "losses",
-}
 _FEWER = (
     "Trainer(preprocess_logits_for_metrics=…) keeps only what the metric reads, such as "
     "logits.argmax(-1); prediction_loss_only=True keeps none, if the loss is enough."
@@ -433,7 +396,7 @@ def recognise_trainer_evaluation(case: CulpritContext) -> Remedy | None:
     found = _GATHERED.match(case.row.path) or _GATHERED.match(case.name)
     if found is None or case.growth != "within":
         return None
-    what = _GATHERED_WORDS[found[1] or found[2]]
+    what = (found[1] or found[2]).replace("preds", "predictions")
     measure = f" ({case.measure()})" if case.measure() else ""
     batches = "batch_eval_metrics=True"
     return case.remedy(

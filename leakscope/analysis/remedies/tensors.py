@@ -50,7 +50,6 @@ _OF_PANDAS = frozenset({"pandas.Series", "pandas.DataFrame"})
 
 
 def _copy(case: CulpritContext) -> str:
-    """Return the method that copies what keeps the whole, empty where unknown."""
     keeping = [row.type for row in case.inside if sum(row.unused_bytes.values()) > 0]
     holds = [content.type for content in case.row.holds]
     for name in (case.row.type, *holds, *keeping):
@@ -73,28 +72,21 @@ def _stored(case: CulpritContext) -> ast.expr | None:
     if len(keys) != 1:
         return value
     (key,) = keys
-    if isinstance(value, ast.Tuple) and key.isdecimal() and int(key) < len(value.elts):
-        return value.elts[int(key)]
-    if isinstance(value, ast.Dict):
-        parts = [v for k, v in zip(value.keys, value.values, strict=True) if _names(k, key)]
-        return parts[-1] if parts else value
-    return value
-
-
-def _names(node: ast.expr | None, key: str) -> bool:
-    return isinstance(node, ast.Constant) and repr(node.value) == key
+    parts: dict[str, ast.expr] = {}
+    if isinstance(value, ast.Tuple):
+        parts = {str(place): part for place, part in enumerate(value.elts)}
+    elif isinstance(value, ast.Dict):
+        pairs = zip(value.keys, value.values, strict=True)
+        parts = {repr(k.value): part for k, part in pairs if isinstance(k, ast.Constant)}
+    return parts.get(key, value)
 
 
 def _is_view(value: ast.expr) -> bool:
     """Whether an expression takes a part of one tensor, whatever is called on it meanwhile."""
-    if isinstance(value, ast.Subscript):
-        return True
-    return (
-        isinstance(value, ast.Call)
-        and isinstance(value.func, ast.Attribute)
-        and value.func.attr in _VIEWS
-        and _is_view(value.func.value)
-    )
+    match value:
+        case ast.Call(func=ast.Attribute(attr=method, value=source)) if method in _VIEWS:
+            return _is_view(source)
+    return isinstance(value, ast.Subscript)
 
 
 _JOINERS = frozenset(
@@ -130,7 +122,7 @@ def _detached(case: CulpritContext, call: ast.Call) -> str | None:
     if not isinstance(joined, (ast.List, ast.Tuple)) or case.scope is None:
         return None
     own = case.references
-    parts = [e for e in joined.elts if () not in own.steps_from(e, case.scope)]
+    parts = [e for e in joined.elts if not own.is_container(e, case.scope)]
     if len(parts) != 1 or not isinstance(parts[0], ast.Name) or is_cut(parts[0]):
         return None
     return case.edits().call_method(parts[0], "detach()").diff()
@@ -160,7 +152,6 @@ def recognise_gradient_log(case: CulpritContext) -> Remedy | None:
 
 
 def _gradient(value: ast.expr) -> ast.expr | None:
-    """Return the expression of a whole gradient in what is stored, copies of it included."""
     if _is_gradient(value):
         return value
     if isinstance(value, ast.DictComp):
@@ -178,16 +169,12 @@ def _is_gradient(value: ast.expr) -> bool:
 
 
 def _plain(value: ast.expr) -> ast.expr:
-    """Return the gradient without the calls that copy it."""
-    while True:
-        if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
-            if value.func.attr not in _COPIES:
-                return value
-            value = value.func.value
-        elif isinstance(value, ast.Attribute) and value.attr == "data":
-            value = value.value
-        else:
-            return value
+    match value:
+        case ast.Call(func=ast.Attribute(attr=method, value=source)) if method in _COPIES:
+            return _plain(source)
+        case ast.Attribute(attr="data", value=source):
+            return _plain(source)
+    return value
 
 
 def recognise_stored_activations(case: CulpritContext) -> Remedy | None:
@@ -208,22 +195,16 @@ def recognise_stored_activations(case: CulpritContext) -> Remedy | None:
 
 
 def _registered_at(case: CulpritContext, hook: CodeScope) -> str:
-    """Return where a function, or the one that makes it, is handed to ``register_…_hook``."""
     names = {hook.name}
     if hook.parent is not None and hook.parent.kind == "function":
         names.add(hook.parent.name)
     for name in sorted(names):
         for statement, call in case.sources.program.calls_mentioning(name):
-            if _registers(call, names):
-                return case.sources.location(statement.scope.module.file, statement.line)
+            parts = (part for argument in call.args for part in ast.walk(argument))
+            exprs = (part for part in parts if isinstance(part, ast.expr))
+            if registers_hook(call) and not names.isdisjoint(map(last_name, exprs)):
+                return case.at(statement)
     return ""
-
-
-def _registers(call: ast.Call, names: set[str]) -> bool:
-    if not registers_hook(call):
-        return False
-    parts = (part for argument in call.args for part in ast.walk(argument))
-    return any(isinstance(part, ast.expr) and last_name(part) in names for part in parts)
 
 
 _WEIGHTS = re.compile(r"(^|[._])(model|net|network|ema|weights|teacher|student|module)\b")
@@ -246,13 +227,10 @@ def recognise_model_copies(case: CulpritContext) -> Remedy | None:
 
 
 def _copies_weights(value: ast.expr) -> bool:
-    for node in ast.walk(value):
-        if not isinstance(node, ast.Call):
-            continue
-        name = dotted(node.func).rpartition(".")[2]
-        if name == "state_dict":
-            return True
-        if name == "deepcopy" and node.args and _WEIGHTS.search(ast.unparse(node.args[0])):
+    for call in (node for node in ast.walk(value) if isinstance(node, ast.Call)):
+        name = dotted(call.func).rpartition(".")[2]
+        is_copy = name == "deepcopy" and call.args
+        if name == "state_dict" or (is_copy and _WEIGHTS.search(ast.unparse(call.args[0]))):
             return True
     return False
 
