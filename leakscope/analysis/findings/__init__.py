@@ -51,28 +51,13 @@ DIAGNOSES: tuple[Callable[[RunContext, SearchResult, list[Ledger]], list[Finding
 )
 _KINDS_FROM_WITHIN = {"unexplained", "children"}
 """They are all that can be reported of a process that is only watched."""
-_EXPLAINING_KINDS = {
-    "open_figures",
-    "registry",
-    "tasks",
-    "threads",
-    "garbage",
-    "collector_off",
-    "collector_frozen",
-    "native_held",
-    "leaked_references",
-    "gradient_cycle",
-    "autograd_loop",
-}
+_OBJECTS_OF_NATIVE_CODE = {"native_held", "leaked_references", "gradient_cycle", "autograd_loop"}
+"""What native code allocated for such objects lives as long as they."""
+_EXPLAINING_KINDS = _OBJECTS_OF_NATIVE_CODE | {
+    "open_figures", "registry", "tasks", "threads", "garbage", "collector_off", "collector_frozen",
+}  # fmt: skip
 """With one of these, unexplained growth has an explanation already, and so has free memory that
 rises: it lies between what they keep."""
-_OBJECTS_OF_NATIVE_CODE = {
-    "native_held",
-    "leaked_references",
-    "gradient_cycle",
-    "autograd_loop",
-}
-"""What native code allocated for such objects lives as long as they."""
 
 
 def find_findings(
@@ -98,7 +83,7 @@ def find_findings(
     ]
     is_explained = bool(explaining)
     if any(not _is_unexplained(f) for f in explaining):
-        nameless = [f for f in found if _is_nameless(f)]
+        nameless = [f for f in found if f.signature == finding_signature("unexplained", HOST)]
         found = [f for f in found if not _is_unexplained(f)]
         if nameless and all(f.kind in _OBJECTS_OF_NATIVE_CODE for f in explaining):
             found = _with_nameless(found, nameless[0])
@@ -121,11 +106,6 @@ def _is_unexplained(finding: Finding) -> bool:
     return finding.kind == "unexplained" or is_unreached
 
 
-def _is_nameless(finding: Finding) -> bool:
-    """Return whether a finding is of growth that is in no Python object."""
-    return finding.signature == finding_signature("unexplained", HOST)
-
-
 def _with_nameless(found: list[Finding], nameless: Finding) -> list[Finding]:
     """Return findings, the heaviest of objects that native code has with what grows in no object.
 
@@ -133,23 +113,12 @@ def _with_nameless(found: list[Finding], nameless: Finding) -> list[Finding]:
     """
     objects = [f for f in found if f.kind in _OBJECTS_OF_NATIVE_CODE and f.unit == nameless.unit]
     first = max(objects, key=lambda f: f.total_bytes, default=None)
-    if first is None:
-        return found
-    (low, high), (lower, higher) = first.interval, nameless.interval
-    joined = msgspec.structs.replace(
-        first,
-        text=f"{first.text} Memory in no Python object grows along with them, by "
-        f"{human_bytes(nameless.bytes_per_unit)} per {nameless.unit} (estimate).",
-        bytes_per_unit=first.bytes_per_unit + nameless.bytes_per_unit,
-        interval=(low + lower, high + higher),
-        total_bytes=first.total_bytes + nameless.total_bytes,
-        share=min(first.share + nameless.share, 1.0),
-    )
-    return [joined if finding is first else finding for finding in found]
+    rate = f"{human_bytes(nameless.bytes_per_unit)} per {nameless.unit}"
+    sentence = f"Memory in no Python object grows along with them, by {rate} (estimate)."
+    return [unnamed.with_more(f, nameless, sentence) if f is first else f for f in found]
 
 
 def _recognised(case: RunContext, finding: Finding) -> Finding:
-    """Return a finding with what the catalogue says of its kind, where it says more."""
     match = _known(case, finding)
     if match is None:
         return finding

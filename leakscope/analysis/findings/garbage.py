@@ -30,24 +30,13 @@ _TERMS_OF_GARBAGE = {"unexplained", "garbage"}
 
 GARBAGE_REMEDY = Remedy(
     title="Break the circle, or collect at the end of each epoch",
-    text=(
-        "Objects that refer to each other in a circle are freed only by the collector, "
-        "which counts objects, not bytes. Break the circle (weakref, del self.x), or call "
-        "gc.collect() where large tensors have just been dropped."
-    ),
+    text="Objects that refer to each other in a circle are freed only by the collector, which "
+    "counts objects, not bytes. Break the circle (weakref, del self.x), or call gc.collect() where "
+    "large tensors have just been dropped.",
 )
 COLLECTOR_REMEDY_TEXT = (
     "Cycles are freed only by the collector: call gc.collect() at the end of each epoch, or switch "
     "it on again."
-)
-_PINNED = (
-    " It goes on: free memory is returned only where no live block lies above it, so that small "
-    "blocks that leak between larger ones keep it."
-)
-
-_BETWEEN = (
-    " It lies between the parts of what grows, can't be returned while these live, and goes with "
-    "them."
 )
 
 
@@ -107,7 +96,6 @@ def diagnose_garbage(
 
 
 def _is_often_as_much(sizes: FloatArray, most: float) -> bool:
-    """Return whether garbage was about as much at many looks: it is no single peak."""
     share = float(np.mean(sizes > policy.MOST_SHARE * most))
     return share >= policy.MOST_SHARE and len(sizes) >= policy.FEWEST_READINGS
 
@@ -137,14 +125,12 @@ def explains_growth(case: RunContext, ledgers: list[Ledger], least: float) -> bo
 
 
 def _lowest(case: RunContext) -> float:
-    """Return resident memory at the beginning of training."""
     readings = case.track.gauge(case.host_metric)
     inside = readings[np.isfinite(readings) & (case.track.phase > 0)]
     return float(inside[0]) if len(inside) else 0.0
 
 
 def _freed(sizes: FloatArray) -> str:
-    """Return how often the collector was seen to have freed it, and how much at once."""
     falls = -np.diff(sizes)
     freed = falls[falls >= policy.MOST_SHARE * sizes[:-1]]
     freed = freed[freed >= policy.GAUGE_NOISE_BYTES]
@@ -157,7 +143,6 @@ def _freed(sizes: FloatArray) -> str:
 
 
 def _circles(case: RunContext) -> list[Circle]:
-    """Return the circles that kept the most garbage, each by its steps."""
     heaviest: dict[tuple[str, ...], CensusRow] = {}
     for census in case.table.censuses:
         for row in census.rows:
@@ -185,7 +170,6 @@ def _blamed(circles: list[Circle]) -> str:
 
 
 def _garbage_remedy(circles: list[Circle]) -> Remedy:
-    """Return where to break the heaviest circle, if it is known."""
     if not circles:
         return GARBAGE_REMEDY
     last = circles[0].steps[-1]
@@ -314,7 +298,6 @@ def slack_remedy(case: RunContext) -> Remedy:
 
 
 def _in_arenas(case: RunContext, free: float) -> str:
-    """Return where many threads have arenas that hold much: those keep what is freed in them."""
     _, arenas = kind_series(case, gauge.MAPPED_ARENAS)
     live = float(arenas[-1]) if len(arenas) else 0.0
     if case.allocator != "glibc" or live < policy.MOST_SHARE * free:
@@ -328,7 +311,17 @@ def _in_arenas(case: RunContext, free: float) -> str:
 def _why_it_stays(term: Term | None) -> str:
     if term is None or not (term.trend.is_growing and term.is_much):
         return ""
-    return _PINNED if not term.excluded_by else _BETWEEN if term.excluded_by == PINNED else ""
+    if not term.excluded_by:
+        return (
+            " It goes on: free memory is returned only where no live block lies above it, so that "
+            "small blocks that leak between larger ones keep it."
+        )
+    if term.excluded_by != PINNED:
+        return ""
+    return (
+        " It lies between the parts of what grows, can't be returned while these live, and goes "
+        "with them."
+    )
 
 
 def diagnose_slack(case: RunContext, growth: SearchResult, ledgers: list[Ledger]) -> list[Finding]:
@@ -373,13 +366,11 @@ def diagnose_slack(case: RunContext, growth: SearchResult, ledgers: list[Ledger]
 
 _FEWER_OBJECTS = Remedy(
     title="Freeze what stays, collect less often, or keep fewer objects",
-    text=(
-        "A full collection visits every container object. Call gc.collect() and gc.freeze() once, "
-        "after the set-up: what is there then is visited no more, and what of it becomes garbage "
-        "in circles is never freed. gc.set_threshold(50_000, 20, 100) has it run less often; "
-        "garbage lies longer. Or keep fewer objects: one array or tensor instead of a list of "
-        "small objects is a single one."
-    ),
+    text="A full collection visits every container object. Call gc.collect() and gc.freeze() once, "
+    "after the set-up: what is there then is visited no more, and what of it becomes garbage in "
+    "circles is never freed. gc.set_threshold(50_000, 20, 100) has it run less often; garbage lies "
+    "longer. Or keep fewer objects: one array or tensor instead of a list of small objects is a "
+    "single one.",
 )
 _NAMED_BY_USER = frozenset({RootKind.LOCAL, RootKind.GLOBAL, RootKind.CLASS_ATTRIBUTE})
 
@@ -418,7 +409,6 @@ def diagnose_collector_time(
 
 
 def _seconds_at_work(case: RunContext) -> float:
-    """Return the seconds from the end of set-up to the end of the work."""
     return float(np.ptp(case.track.time_s[case.working])) if len(case.working) else 0.0
 
 
@@ -438,11 +428,8 @@ def _at(case: RunContext, name: str, position: int) -> float:
 
 
 def _full_pauses(case: RunContext) -> tuple[FloatArray, FloatArray]:
-    """Return units done, and microseconds of the longest full collection that ended before."""
-    by_itself, explicit = (
-        case.track.gauge(n) for n in (gauge.GC_PAUSES[2], gauge.GC_EXPLICIT_PAUSE)
-    )
-    longest = np.fmax(by_itself, explicit)
+    by_itself = case.track.gauge(gauge.GC_PAUSES[2])
+    longest = np.fmax(by_itself, case.track.gauge(gauge.GC_EXPLICIT_PAUSE))
     read = case.working[np.isfinite(longest[case.working])]
     return case.work_done[read], longest[read]
 
@@ -457,7 +444,6 @@ def _lengths(pauses: FloatArray) -> str:
 
 
 def _longer(case: RunContext, trend: Trend) -> str:
-    """Return the extra time per unit of work, and per hour where one passed."""
     more = f" That is {_time(trend.bytes_per_unit / 1e6)} more per {trend.unit}"
     hours = _seconds_at_work(case) / 3600
     done = float(np.ptp(case.work_done[case.working]))
@@ -502,13 +488,12 @@ def diagnose_cleaning_calls(
     """
     wall = float(case.track.time_s[-1]) if len(case.track) else 0.0
     records = case.recording.cleaning_calls
-    calls = records[-1].calls if records else []
+    calls = sorted(records[-1].calls if records else [], key=lambda call: -call.seconds)
+    least = max(policy.COLLECTOR_S, policy.HARMLESS_SHARE * wall)
     return [
         _call_finding(case, call, call.seconds / wall)
-        for call in sorted(calls, key=lambda call: -call.seconds)
-        if call.times
-        and call.seconds >= policy.COLLECTOR_S
-        and call.seconds >= policy.HARMLESS_SHARE * wall > 0
+        for call in calls
+        if call.times and call.seconds >= least and wall > 0
     ]
 
 
@@ -541,14 +526,14 @@ def _call_finding(case: RunContext, call: CleaningCall, share: float) -> Finding
 
 
 def _is_useless(case: RunContext, call: CleaningCall, frees: float) -> bool:
-    """Return whether calls could as well be left out, by what each frees and the best one did."""
-    found = (call.objects or 0) / call.times
     most = 1.0 if case.track.devices else policy.CALL_FINDS_OBJECTS  # each may hold much on one
+    finds_few = (call.objects or 0) / call.times < most
+    frees_little = frees < policy.GAUGE_NOISE_BYTES
     return (
         call.weighed > 0
-        and frees < policy.GAUGE_NOISE_BYTES
+        and frees_little
+        and finds_few
         and call.most_freed_bytes < policy.NOTEWORTHY_BYTES
-        and found < most
     )
 
 
@@ -556,39 +541,30 @@ def _remedy_of_call(case: RunContext, call: CleaningCall, *, is_useless: bool) -
     if call.objects is None:
         return Remedy(
             title=f"Leave out {call.call}",
-            text=(
-                "torch uses the memory that it keeps again, and empties the cache by itself before "
-                "it gives up. Each call waits for the device, and what is returned is asked for "
-                "again at the price of cudaMalloc. It is worth it once, where another process "
-                "or library needs the memory."
-            ),
+            text="torch uses the memory that it keeps again, and empties the cache by itself "
+            "before it gives up. Each call waits for the device, and what is returned is asked for "
+            "again at the price of cudaMalloc. It is worth it once, where another process or "
+            "library needs the memory.",
         )
     if _collector_is_off(case):
         return Remedy(
             title="Call it less often",
-            text=(
-                "The collector is switched off, so that somebody has to call it: every hundredth "
-                "time, or where much has just been dropped. Garbage lies longer then. gc.freeze() "
-                "after the set-up makes each call cheaper."
-            ),
+            text="The collector is switched off, so that somebody has to call it: every hundredth "
+            "time, or where much has just been dropped. Garbage lies longer then. gc.freeze() "
+            "after the set-up makes each call cheaper.",
         )
     if is_useless:
         return Remedy(
             title="Remove the call",
-            text=(
-                "Objects that are in no circle are freed at once without it, and the collector "
-                "visits the others by itself. If memory rises without the call, once per epoch "
-                "does."
-            ),
+            text="Objects that are in no circle are freed at once without it, and the collector "
+            "visits the others by itself. If memory rises without the call, once per epoch does.",
         )
     return Remedy(
         title="Break the circles, or call it less often",
-        text=(
-            "What it frees lies in reference cycles: without them it is freed at once, for "
-            "nothing (weakref, del self.x). Called half as often it takes half the time, and "
-            "up to twice as much garbage lies meanwhile. gc.freeze() after the set-up makes each "
-            "call cheaper."
-        ),
+        text="What it frees lies in reference cycles: without them it is freed at once, for "
+        "nothing (weakref, del self.x). Called half as often it takes half the time, and up to "
+        "twice as much garbage lies meanwhile. gc.freeze() after the set-up makes each call "
+        "cheaper.",
     )
 
 

@@ -4,23 +4,6 @@ A new diagnosis of this kind is a row of ``RULES``. The growth model judges the 
 with which noise, from which gain on it is a finding, and what to do. A row that depends on more
 than its gauge has a function of its own that makes the finding, or none.
 
-| kind | gauge | floor | severity |
-| --- | --- | --- | --- |
-| ``pinned_host`` | page-locked memory of torch | 32 MiB | warning |
-| ``private_pools`` | pools of CUDA graphs and MemPool, per device | 32 MiB | warning |
-| ``outside_allocator`` | this process's memory outside torch's allocator | 32 MiB | warning |
-| ``outside_allocator`` | that of all processes on a device | 32 MiB | note |
-| ``open_figures`` | figures of pyplot | 5 | note; warning if they keep much |
-| ``open_files`` | open files | 20 | note |
-| ``threads`` | threads | 8 | note |
-| ``processes`` | child processes | 8 | note |
-| ``shared_descriptors`` | descriptors of shared memory | 20 | note; warning near the limit |
-| ``shared_memory`` | what is kept and not mapped | 4 MiB | warning; critical near the limit |
-| ``shared_memory`` | named files in /dev/shm | 16 MiB | warning; critical near the limit |
-| ``shared_memory`` | mapped shared memory, but no named files | 16 MiB | warning |
-| ``children`` | memory of child processes | 4 MiB | warning; critical near the limit |
-| ``tasks``, ``threads`` | those that run one function | 8 | note; warning from 100 on |
-
 Tasks and threads are grouped by the function that they run, each group with a gauge of its own.
 Diagnoses of torch's device allocator are in ``allocator.run_findings``.
 """
@@ -37,18 +20,17 @@ import numpy as np
 from leakscope.analysis.allocator.devices import device_series, outside_owners, snapshot_trend
 from leakscope.analysis.columns.series import HOST, FloatArray
 from leakscope.analysis.findings.native_references import (
+    host_share,
     imputed_trend,
+    may_hold,
     moves_with,
     without_name,
 )
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.search import SearchResult
 from leakscope.analysis.run_context import RunContext
-from leakscope.analysis.source.index import (
-    lines_that_fill,
-    places_that_call,
-    places_that_start,
-)
+from leakscope.analysis.source.index import lines_that_fill, places_that_call, places_that_start
+from leakscope.analysis.source.library_calls import FIGURE_MAKERS
 from leakscope.analysis.verdict.wording import listed, to_finding
 from leakscope.model import gauge
 from leakscope.model.census import SHARED, Waiting, WaitKind, WaitPlace
@@ -105,9 +87,7 @@ class GaugeRule:
     """What makes the finding where more than the gauge decides: None where there is none."""
 
 
-def _things(
-    kind: str, name: str, noun: str, fewest: int, remedy: Remedy, **more: object
-) -> GaugeRule:
+def _things(kind: str, name: str, noun: str, remedy: Remedy, **more: object) -> GaugeRule:
     return GaugeRule(
         kind,
         name,
@@ -116,7 +96,7 @@ def _things(
         remedy,
         f"If the {noun} are closed and memory grows on, it was not them.",
         severity=Severity.NOTE,
-        floor=fewest,
+        floor=policy.FEWEST_COUNTED,
         noise=policy.COUNT_NOISE,
         counts=True,
         **more,  # type: ignore[arg-type]
@@ -124,16 +104,17 @@ def _things(
 
 
 def _gauge_trend(case: RunContext, rule: GaugeRule, device: str) -> tuple[Trend, float]:
-    """Return how a gauge grows and what it read last."""
     name = f"{device}.{rule.gauge}" if rule.of_devices else rule.gauge
-    done, sizes = case.gauge_series(name)
-    if rule.gauge == gauge.CHILDREN_PSS:
-        done, sizes = case.children_series()
-    trend = case.trend_of(done, sizes, rule.noise)
     if rule.snapshot_field and not case.track.has_gauge(name):
         series = device_series(case, device)
-        trend = snapshot_trend(case, series, rule.snapshot_field)
-        sizes = series.of(rule.snapshot_field)
+        trend, sizes = (
+            snapshot_trend(case, series, rule.snapshot_field),
+            series.of(rule.snapshot_field),
+        )
+    else:
+        is_of_children = rule.gauge == gauge.CHILDREN_PSS
+        done, sizes = case.children_series() if is_of_children else case.gauge_series(name)
+        trend = case.trend_of(done, sizes, rule.noise)
     return trend, float(sizes[-1]) if len(sizes) else 0.0
 
 
@@ -168,9 +149,7 @@ def _gauge_finding(
         text += f" They hold {human_bytes(each)} each."
     elif rule.holds_memory and total >= policy.NOTEWORTHY_BYTES:
         severity = Severity.WARNING
-        text += f" They may hold the {human_bytes(total)} that nothing else explains (estimate)."
-    resident = case.device_gain(HOST) or 0.0
-    share = shown_trend.net_bytes / resident if device == HOST and resident > 0 else 0.0
+        text += may_hold(total)
     return to_finding(
         rule.kind,
         rule.title.format(device=device),
@@ -178,7 +157,7 @@ def _gauge_finding(
         remedy,
         severity=severity,
         trend=shown_trend,
-        share=share,
+        share=host_share(case, shown_trend.net_bytes) if device == HOST else 0.0,
         total_bytes=total,
         device=device,
         fed_at=places_that_call(case.sources, {"plt", "pyplot"}, set(rule.made_by))
@@ -201,8 +180,7 @@ def _bytes_of_each(case: RunContext, rule: GaugeRule) -> float:
     counts = [case.nearest(rule.gauge, int(table.at[column])) or 0.0 for column in seen]
     if len(seen) < 2 or counts[1] <= counts[0]:
         return 0.0
-    gained = float(retained[seen[1]] - retained[seen[0]])
-    return max(gained / (counts[1] - counts[0]), 0.0)
+    return max(float(np.diff(retained[seen])[0]) / (counts[1] - counts[0]), 0.0)
 
 
 def _shared_descriptors(
@@ -263,7 +241,6 @@ def _sent(case: RunContext, metric: str) -> CountedRegistry | None:
 
 
 def _descriptors_pile_up(case: RunContext) -> bool:
-    """Return whether most of the files that a process opens more and more are shared memory."""
     trend = case.gauge_trend(gauge.SHARED_DESCRIPTORS, policy.COUNT_NOISE)
     files = case.gauge_trend(gauge.OPEN_FILES, policy.COUNT_NOISE)
     piles_up = trend.is_growing and trend.net_bytes >= policy.FEWEST_COUNTED
@@ -271,7 +248,6 @@ def _descriptors_pile_up(case: RunContext) -> bool:
 
 
 def _names_that_keep_pace(case: RunContext, growth: SearchResult, trend: Trend) -> list[str]:
-    """Return what gains items at least half as fast."""
     across = [g for g in growth.growers if g.growth == "across" and g.items_per_unit]
     units = max(float(case.work_done[-1] - case.work_done[0]), 1.0)
     wanted = policy.MOST_SHARE * trend.bytes_per_unit * units
@@ -337,19 +313,16 @@ _SENT = "Shared memory that was sent is not received"
 _BY_TORCH = " Torch made these files for tensors that are sent to processes."
 _RECEIVE = Remedy(
     title="Receive what is sent, or send less",
-    text=(
-        "A tensor that is put into a queue or pipe of torch.multiprocessing stays in shared memory "
-        "until a process takes it out: let the receiver keep up, bound the queue (maxsize), and "
-        "send copies of small parts rather than whole tensors. What nobody needs any more is taken "
-        "out and dropped."
-    ),
+    text="A tensor that is put into a queue or pipe of torch.multiprocessing stays in shared "
+    "memory until a process takes it out: let the receiver keep up, bound the queue (maxsize), and "
+    "send copies of small parts rather than whole tensors. What nobody needs any more is taken out "
+    "and dropped.",
 )
 
 
 def _lines_that_send(case: RunContext) -> list[str]:
-    """Return where the program sends again and again what is kept until it is received."""
-    registries = [registry for registry in REGISTRIES if registry.keeps_shared]
-    return [line for each in registries for line in lines_that_fill(case.sources, each)]
+    sending = [registry for registry in REGISTRIES if registry.keeps_shared]
+    return [line for registry in sending for line in lines_that_fill(case.sources, registry)]
 
 
 def _shared_memory(
@@ -427,12 +400,10 @@ def _mapped_shared_memory(
 
 
 def _named_shared_bytes(case: RunContext) -> float:
-    """Return the growth of shared memory that has a name."""
     return _gain_of(census.payload_bytes.get(SHARED, 0) for census in case.table.censuses)
 
 
 def _named_elsewhere_bytes(case: RunContext) -> float:
-    """Return the growth of shared memory that has a name in other processes of the run."""
     return sum(
         _gain_of(m.census.payload_bytes.get(SHARED, 0) for m in other.measurements if m.census)
         for other in case.run.recordings
@@ -451,7 +422,6 @@ def _sent_by_children_bytes(case: RunContext) -> float:
 
 
 def _gain_of(readings: Iterable[int]) -> float:
-    """Return by how much the highest of some readings is above the first."""
     known = list(readings)
     return float(max(known) - known[0]) if known else 0.0
 
@@ -474,9 +444,8 @@ def _children(
     return to_finding(
         rule.kind,
         rule.title,
-        f"Together they gained {human_bytes(trend.net_bytes)} and held up to "
-        f"{human_bytes(most)}; {human_bytes(trend.bytes_per_unit)} more per {trend.unit}."
-        f"{_where_read(case)}",
+        f"Together they gained {human_bytes(trend.net_bytes)} and held up to {human_bytes(most)}; "
+        f"{human_bytes(trend.bytes_per_unit)} more per {trend.unit}.{_where_read(case)}",
         _WORKERS_REMEDY if has_workers else rule.remedy,
         severity=_grade_by_limit(case, trend),
         trend=trend,
@@ -488,29 +457,23 @@ def _children(
 
 _OWN_OUTSIDE = Remedy(
     title="Make groups, handles and engines once",
-    text=(
-        "Reuse process groups, or end each by torch.distributed.destroy_process_group(group): NCCL "
-        "takes buffers per communicator, which NCCL_BUFFSIZE makes smaller. Unload engines "
-        "(TensorRT, plans of cuDNN and cuFFT) that are no longer used, run libraries from few "
-        "threads and streams, each of which has handles of its own, and look for cudaMalloc in "
-        "extensions. On MPS pad inputs to few shapes."
-    ),
+    text="Reuse process groups, or end each by torch.distributed.destroy_process_group(group): "
+    "NCCL takes buffers per communicator, which NCCL_BUFFSIZE makes smaller. Unload engines "
+    "(TensorRT, plans of cuDNN and cuFFT) that are no longer used, run libraries from few threads "
+    "and streams, each of which has handles of its own, and look for cudaMalloc in extensions. On "
+    "MPS pad inputs to few shapes.",
 )
 _OF_OTHERS = Remedy(
     title="Look at the other processes of the device",
-    text=(
-        "`leakscope gpu` lists them with what each uses. Nothing in this program holds it; it has "
-        "less room for that reason."
-    ),
+    text="`leakscope gpu` lists them with what each uses. Nothing in this program holds it; it has "
+    "less room for that reason.",
 )
 _OUTSIDE_REMEDIES = {
     gauge.DEVICE_OWN_OUTSIDE: _OWN_OUTSIDE,
     gauge.DEVICE_CHILDREN: Remedy(
         title="Look into the child processes",
-        text=(
-            "Each process that uses the device has a context of its own and what its tensors take: "
-            "keep CUDA out of workers, or end them when they are done."
-        ),
+        text="Each process that uses the device has a context of its own and what its tensors "
+        "take: keep CUDA out of workers, or end them when they are done.",
     ),
     gauge.DEVICE_OTHERS: _OF_OTHERS,
 }
@@ -540,17 +503,13 @@ def _owners_of_outside(case: RunContext, device: str) -> tuple[str, Remedy | Non
 
 _WORKERS_REMEDY = Remedy(
     title="Look into the workers",
-    text=(
-        "What a Dataset appends to itself in __getitem__, or an IterableDataset to a buffer in "
-        "__iter__, grows in every worker. Hold large "
-        "tables as one numpy array or tensor instead of many Python objects, so that "
-        "reference counts don't copy their pages."
-    ),
+    text="What a Dataset appends to itself in __getitem__, or an IterableDataset to a buffer in "
+    "__iter__, grows in every worker. Hold large tables as one numpy array or tensor instead of "
+    "many Python objects, so that reference counts don't copy their pages.",
 )
 
 
 def _where_read(case: RunContext) -> str:
-    """Return over which part of the work they were read, where that was not to the end."""
     x, _ = case.gauge_series(gauge.CHILDREN_PSS)
     whole = case.work_done[case.working]
     if whole[-1] - x[-1] <= policy.LITTLE_SHARE * (whole[-1] - whole[0]):
@@ -568,11 +527,9 @@ RULES = (
         "keeps what is freed.",
         Remedy(
             title="Pin a few buffers and use them again",
-            text=(
-                "Pin buffers of fixed size once and copy into them, pad batches to equal sizes, "
-                "and don't gather pinned tensors (x.cpu() of results needs no pinning). torch "
-                "rounds each pinned block up to a power of two and keeps it when it is freed."
-            ),
+            text="Pin buffers of fixed size once and copy into them, pad batches to equal sizes, "
+            "and don't gather pinned tensors (x.cpu() of results needs no pinning). torch rounds "
+            "each pinned block up to a power of two and keeps it when it is freed.",
         ),
         WARM_UP,
     ),
@@ -584,13 +541,10 @@ RULES = (
         "can use it.",
         Remedy(
             title="Capture for a few shapes only",
-            text=(
-                "Each capture of a CUDA graph keeps a pool as large as its step. Pad inputs to "
-                "some fixed shapes, capture those once, let captures share a pool "
-                "(torch.cuda.graph(…, pool=…)), and let go of graphs and MemPool objects that are "
-                "no longer replayed. With torch.compile: mark_dynamic, or a mode without "
-                "cudagraphs for shapes that vary."
-            ),
+            text="Each capture of a CUDA graph keeps a pool as large as its step. Pad inputs to "
+            "some fixed shapes, capture those once, let captures share a pool (torch.cuda.graph(…, "
+            "pool=…)), and let go of graphs and MemPool objects that are no longer replayed. With "
+            "torch.compile: mark_dynamic, or a mode without cudagraphs for shapes that vary.",
         ),
         WARM_UP,
         of_devices=True,
@@ -616,12 +570,10 @@ RULES = (
         "libraries of this process, or another process on the device.",
         Remedy(
             title="See who uses the device",
-            text=(
-                "nvidia-smi lists the processes of the device. If it is this one: reuse process "
-                "groups instead of making new ones, unload engines (TensorRT, cuDNN plans) that "
-                "are no longer used, and look for cudaMalloc in extensions. NCCL takes buffers "
-                "per communicator: NCCL_BUFFSIZE makes them smaller."
-            ),
+            text="nvidia-smi lists the processes of the device. If it is this one: reuse process "
+            "groups instead of making new ones, unload engines (TensorRT, cuDNN plans) that are no "
+            "longer used, and look for cudaMalloc in extensions. NCCL takes buffers per "
+            "communicator: NCCL_BUFFSIZE makes them smaller.",
         ),
         "With no other process on the device it would be this one's.",
         severity=Severity.NOTE,
@@ -632,56 +584,44 @@ RULES = (
         "open_figures",
         gauge.FIGURES,
         "open figures",
-        policy.FEWEST_COUNTED,
         Remedy(
             title="Close figures after saving them",
-            text=(
-                "pyplot keeps every figure until it is closed: call plt.close(fig) after "
-                "fig.savefig(…), or use matplotlib.figure.Figure directly."
-            ),
+            text="pyplot keeps every figure until it is closed: call plt.close(fig) after "
+            "fig.savefig(…), or use matplotlib.figure.Figure directly.",
         ),
         holds_memory=True,
         kept_in="matplotlib._pylab_helpers·Gcf.figs",
-        made_by=frozenset({"figure", "subplots", "subplot_mosaic"}),
+        made_by=FIGURE_MAKERS,
         library="matplotlib",
     ),
     _things(
         "open_files",
         gauge.OPEN_FILES,
         "open files",
-        policy.FEWEST_COUNTED,
         Remedy(
             title="Close files",
-            text=(
-                "Open them with `with`, or close images after reading; a process may hold some "
-                "thousand descriptors at most."
-            ),
+            text="Open them with `with`, or close images after reading; a process may hold some "
+            "thousand descriptors at most.",
         ),
     ),
     _things(
         "threads",
         gauge.THREADS,
         "threads",
-        policy.FEWEST_COUNTED,
         Remedy(
             title="Reuse one executor",
-            text=(
-                "Every thread keeps a stack and often an arena of its own: make one pool outside "
-                "the loop, or use it as a context manager."
-            ),
+            text="Every thread keeps a stack and often an arena of its own: make one pool outside "
+            "the loop, or use it as a context manager.",
         ),
     ),
     _things(
         "processes",
         gauge.CHILDREN,
         "child processes",
-        policy.FEWEST_COUNTED,
         Remedy(
             title="Let workers end",
-            text=(
-                "Keep one DataLoader (persistent_workers=True) instead of an iterator left "
-                "unfinished in each epoch, and join processes that were started."
-            ),
+            text="Keep one DataLoader (persistent_workers=True) instead of an iterator left "
+            "unfinished in each epoch, and join processes that were started.",
         ),
     ),
     GaugeRule(
@@ -691,11 +631,9 @@ RULES = (
         "",
         Remedy(
             title="Close descriptors when nobody needs them",
-            text=(
-                "Call os.close() of each descriptor of shared memory (os.memfd_create, files in "
-                "/dev/shm that have lost their name), or the object's close(): until then the "
-                "memory stays, though nothing has it mapped."
-            ),
+            text="Call os.close() of each descriptor of shared memory (os.memfd_create, files in "
+            "/dev/shm that have lost their name), or the object's close(): until then the memory "
+            "stays, though nothing has it mapped.",
         ),
         "If it were on its way, it would come to a bound.",
         floor=policy.HARMLESS_BYTES,
@@ -708,12 +646,10 @@ RULES = (
         "",
         Remedy(
             title="Keep copies of batches, not the batches",
-            text=(
-                "Store batch.clone() (or numbers computed from it) where batches are kept: the "
-                "clone is ordinary memory and the descriptor is closed. ulimit -n raises the "
-                "limit; torch.multiprocessing.set_sharing_strategy('file_system') needs no "
-                "descriptors but leaves files in /dev/shm when a process is killed."
-            ),
+            text="Store batch.clone() (or numbers computed from it) where batches are kept: the "
+            "clone is ordinary memory and the descriptor is closed. ulimit -n raises the limit; "
+            "torch.multiprocessing.set_sharing_strategy('file_system') needs no descriptors but "
+            "leaves files in /dev/shm when a process is killed.",
         ),
         "If they were on their way, they would be closed at the next epoch.",
         floor=policy.FEWEST_COUNTED,
@@ -727,11 +663,9 @@ RULES = (
         "",
         Remedy(
             title="Unlink what is created",
-            text=(
-                "Call close() in every process and unlink() once for each SharedMemory that is "
-                "created. For tensors, torch.multiprocessing.set_sharing_strategy"
-                "('file_descriptor') leaves no names behind. What is there already: ls -l /dev/shm."
-            ),
+            text="Call close() in every process and unlink() once for each SharedMemory that is "
+            "created. For tensors, torch.multiprocessing.set_sharing_strategy('file_descriptor') "
+            "leaves no names behind. What is there already: ls -l /dev/shm.",
         ),
         "If they were on their way, they would be gone at the next boundary; if another program of "
         "this user made them, they would come without this one, too.",
@@ -745,11 +679,9 @@ RULES = (
         "",
         Remedy(
             title="Close what is mapped",
-            text=(
-                "Call close() of each SharedMemory or mmap object when it is no longer read: it "
-                "stays mapped until then, also where its file was removed. mmap.mmap(-1, …) is "
-                "shared memory, too."
-            ),
+            text="Call close() of each SharedMemory or mmap object when it is no longer read: it "
+            "stays mapped until then, also where its file was removed. mmap.mmap(-1, …) is shared "
+            "memory, too.",
         ),
         "If it were on its way, it would be unmapped at the next boundary.",
         floor=policy.NOTEWORTHY_BYTES,
@@ -762,12 +694,9 @@ RULES = (
         "",
         Remedy(
             title="Look into the processes that were started",
-            text=(
-                "None of them is a recorded DataLoader worker. What is sent to a process and kept "
-                "there grows in it: a multiprocessing Manager's list, a pool's cache, a logger's "
-                "or a server's queue. Empty it from time to time, or send only what is needed "
-                "later."
-            ),
+            text="None of them is a recorded DataLoader worker. What is sent to a process and kept "
+            "there grows in it: a multiprocessing Manager's list, a pool's cache, a logger's or a "
+            "server's queue. Empty it from time to time, or send only what is needed later.",
         ),
         "Without those processes it ends.",
         floor=policy.HARMLESS_BYTES,
@@ -804,18 +733,14 @@ MOST_PLACES = 3
 _ENDS = {
     WaitKind.TASK: Remedy(
         title="End the tasks of {name}",
-        text=(
-            "Let each end with what it is for: cancel() and await it there, start it inside an "
-            "asyncio.TaskGroup or with asyncio.timeout(), or let one task do the work of all."
-        ),
+        text="Let each end with what it is for: cancel() and await it there, start it inside an "
+        "asyncio.TaskGroup or with asyncio.timeout(), or let one task do the work of all.",
     ),
     WaitKind.THREAD: Remedy(
         title="End the threads of {name}",
-        text=(
-            "Let each end with what it is for: set the event that it waits for and join() it, or "
-            "make one pool outside the loop and shut it down at the end. Every thread keeps a "
-            "stack and often an arena of its own."
-        ),
+        text="Let each end with what it is for: set the event that it waits for and join() it, or "
+        "make one pool outside the loop and shut it down at the end. Every thread keeps a stack "
+        "and often an arena of its own.",
     ),
 }
 _POOLS_WORKER = "concurrent.futures.thread._worker"
@@ -944,25 +869,18 @@ def diagnose_pileups(
         summary, kind = pileup.summary, pileup.group.kind
         if (summary.kind, summary.name) in named:
             continue
-        text = pileup.sentence
-        is_many = summary.count >= policy.PILED_UP
-        if unnamed >= policy.NOTEWORTHY_BYTES:
-            text += (
-                f" They may hold the {human_bytes(unnamed)} that nothing else explains (estimate)."
-            )
-        resident = case.device_gain(HOST) or 0.0
-        shown = imputed_trend(pileup.trend, unnamed if unnamed >= policy.NOTEWORTHY_BYTES else 0.0)
+        imputed = unnamed if unnamed >= policy.NOTEWORTHY_BYTES else 0.0
+        is_much = imputed > 0 or summary.count >= policy.PILED_UP
+        shown = imputed_trend(pileup.trend, imputed)
         found.append(
             to_finding(
                 f"{kind.value}s",
                 f"{kind.value.capitalize()}s of {summary.name} pile up",
-                text,
+                pileup.sentence + (may_hold(unnamed) if imputed else ""),
                 pileup.remedy,
-                severity=Severity.WARNING
-                if is_many or unnamed >= policy.NOTEWORTHY_BYTES
-                else Severity.NOTE,
+                severity=Severity.WARNING if is_much else Severity.NOTE,
                 trend=shown,
-                share=shown.net_bytes / resident if resident > 0 else 0.0,
+                share=host_share(case, shown.net_bytes),
                 total_bytes=shown.net_bytes,
                 fed_at=summary.started_at,
                 falsifier=(

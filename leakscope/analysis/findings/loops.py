@@ -7,12 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from leakscope.analysis.run_context import RunContext
-from leakscope.analysis.source.index import (
-    SourceIndex,
-    calls_that_create_graphs,
-    places_that_call,
-)
-from leakscope.analysis.source.program import CodeScope, own_nodes
+from leakscope.analysis.source.index import SourceIndex, calls_that_create_graphs, places_that_call
+from leakscope.analysis.source.program import CodeScope, arguments_of, last_name
 from leakscope.model.census import CensusRow, LoopStep, StepKind
 from leakscope.model.report import Circle, Remedy
 from leakscope.model.text import human_bytes, plural
@@ -20,17 +16,12 @@ from leakscope.model.trend import Trend
 
 _REGISTERS = frozenset(
     {
-        "register_hook",
-        "register_prehook",
-        "register_multi_grad_hook",
-        "register_post_accumulate_grad_hook",
-        "register_full_backward_hook",
-        "register_full_backward_pre_hook",
-        "register_backward_hook",
-        "saved_tensors_hooks",
+        "register_hook", "register_prehook", "register_multi_grad_hook",
+        "register_post_accumulate_grad_hook", "register_full_backward_hook",
+        "register_full_backward_pre_hook", "register_backward_hook", "saved_tensors_hooks",
         "register_comm_hook",
     }
-)
+)  # fmt: skip
 _REDUCER = "Reducer"
 """The C++ part of ``DistributedDataParallel`` that calls a communication hook with its state."""
 _CALLED = frozenset({StepKind.HOOK, StepKind.UNPACK_HOOK, StepKind.FUNCTION})
@@ -46,7 +37,7 @@ class ExplainedLoop:
     text: str
     remedy: Remedy
     fed_at: list[str]
-    circle: Circle
+    circle: Circle | None = None
     kind: str = "autograd_loop"
 
 
@@ -99,7 +90,6 @@ def _made_at(call: _Call | None) -> str:
 
 
 def _function(sources: SourceIndex, loop: list[LoopStep]) -> LoopStep | None:
-    """Return the hook of a loop: the program's own before those of libraries."""
     called = [step for step in loop if step.kind in _CALLED]
     own = [step for step in called if sources.files.find(step.file)]
     return next(iter(own or called), None)
@@ -110,30 +100,16 @@ def _registered(sources: SourceIndex, hook: LoopStep) -> _Call | None:
     *outer, name = hook.name.split(".")
     maker = outer[-1] if outer else ""
     for function in sorted(_REGISTERS):
-        for statement in sources.program.mentioning(function):
-            file = statement.scope.module.file
-            for call in _calls_of(statement.node, function):
-                values = _values(_arguments(call), statement.scope)
-                if any(_is_hook(value, name, maker, hook.line) for value in values):
-                    receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
-                    return _Call(
-                        sources.location(file, call.lineno), _simple(receiver, function), function
-                    )
+        for statement, call in sources.program.calls_of(function):
+            values = _values(arguments_of(call), statement.scope)
+            if any(_is_hook(value, name, maker, hook.line) for value in values):
+                receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
+                location = sources.place(statement, call)
+                return _Call(location, _simple(receiver, function), function)
     return None
 
 
-def _calls_of(node: ast.AST, function: str) -> Iterator[ast.Call]:
-    for inner in own_nodes(node):
-        if isinstance(inner, ast.Call) and _last_name(inner.func) == function:
-            yield inner
-
-
-def _arguments(call: ast.Call) -> list[ast.expr]:
-    return [*call.args, *(keyword.value for keyword in call.keywords)]
-
-
 def _values(arguments: list[ast.expr], scope: CodeScope) -> Iterator[ast.expr]:
-    """Yield arguments, and what those that are variables of the function were bound to."""
     for argument in arguments:
         yield argument
         if isinstance(argument, ast.Name):
@@ -146,14 +122,10 @@ def _is_hook(value: ast.expr, name: str, maker: str, line: int) -> bool:
     if isinstance(value, ast.Lambda):
         return name == "<lambda>" and value.lineno == line
     if isinstance(value, ast.Call):
-        is_part = _last_name(value.func) == "partial"
-        is_made = bool(maker) and _last_name(value.func) == maker
-        return is_made or (is_part and any(_last_name(part) == name for part in value.args[:1]))
-    return _last_name(value) == name
-
-
-def _last_name(node: ast.expr) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+        is_part = last_name(value.func) == "partial"
+        is_made = bool(maker) and last_name(value.func) == maker
+        return is_made or (is_part and any(last_name(part) == name for part in value.args[:1]))
+    return last_name(value) == name
 
 
 def _simple(receiver: ast.expr | None, function: str) -> str:
@@ -164,7 +136,6 @@ def _simple(receiver: ast.expr | None, function: str) -> str:
 
 
 def _steps(sources: SourceIndex, loop: list[LoopStep], call: _Call | None) -> list[str]:
-    """Return the steps as a person would say them, from what the hook is registered with on."""
     steps = [_step(sources, loop, place) for place in range(len(loop))]
     is_first = loop[0].kind is StepKind.HOOK and loop[-1].kind is not StepKind.TENSOR
     return [call.receiver, *steps] if call is not None and call.receiver and is_first else steps
@@ -189,7 +160,6 @@ def _tensor(loop: list[LoopStep]) -> str:
 
 
 def _is_reduced(loop: list[LoopStep]) -> bool:
-    """Return whether a loop leads through the reducer of ``DistributedDataParallel``."""
     return any(step.kind is StepKind.OBJECT and step.name == _REDUCER for step in loop)
 
 
@@ -205,9 +175,8 @@ def _title(loop: list[LoopStep], function: LoopStep | None) -> str:
         return f"The {kind} {function.name} and {kept} keep each other alive"
     context = next((step for step in loop if step.kind is StepKind.CONTEXT), None)
     if context is not None:
-        return (
-            f"The ctx of {context.name.removesuffix('Backward')} and {graph} keep each other alive"
-        )
+        node = context.name.removesuffix("Backward")
+        return f"The ctx of {node} and {graph} keep each other alive"
     return f"{graph[0].upper()}{graph[1:]} leads back to itself"
 
 

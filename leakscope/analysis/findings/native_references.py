@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -36,7 +36,7 @@ from leakscope.analysis.source.index import (
     places_of,
     places_that_call,
 )
-from leakscope.analysis.source.program import CodeScope, own_nodes
+from leakscope.analysis.source.program import CodeScope, calls_in
 from leakscope.analysis.source.types import imported_name
 from leakscope.analysis.verdict.wording import to_finding
 from leakscope.model import gauge
@@ -48,19 +48,15 @@ from leakscope.model.trend import Trend
 
 GIVE_BACK = Remedy(
     title="Have the extension give its references back",
-    text=(
-        "Look for a newer release of the library, or report it there. In C, a new object that is "
-        "returned needs no Py_INCREF, and one that was appended or stored elsewhere a Py_DECREF "
-        "after it. If the extension keeps the objects on purpose, empty or bound that. Until it is "
-        "mended call it less often, or in a process that ends."
-    ),
+    text="Look for a newer release of the library, or report it there. In C, a new object that is "
+    "returned needs no Py_INCREF, and one that was appended or stored elsewhere a Py_DECREF after "
+    "it. If the extension keeps the objects on purpose, empty or bound that. Until it is mended "
+    "call it less often, or in a process that ends.",
 )
 NATIVE_REMEDY = Remedy(
     title="Look for what keeps them in native code",
-    text=(
-        "An autograd graph, a queue of a C++ extension, atexit or a hook registered again "
-        "and again may hold them: detach what is kept, and remove what is registered."
-    ),
+    text="An autograd graph, a queue of a C++ extension, atexit or a hook registered again and "
+    "again may hold them: detach what is kept, and remove what is registered.",
 )
 _OF_HOOKS = frozenset({"collections.OrderedDict"})
 """In what torch keeps hooks: C++ refers to those of every loop."""
@@ -84,15 +80,17 @@ def diagnose_leaked_references(case: RunContext, growth: SearchResult) -> dict[s
     found = {
         heads.type: _finding(case, term, heads, trend)
         for heads in _native_heads(case)
-        if heads.type not in looped and not _is_of_autograd(heads.type)
-        if not _is_registered(case, heads.type)
+        if heads.type not in looped
+        and not (heads.type.startswith("torch.") or heads.type.endswith("Backward"))
+        if not any(
+            heads.type in r.types - _OF_ANYTHING and _places(case, r) for r in _WITHOUT_COUNT
+        )
         if (trend := _trend(case, heads)) is not None
     }
     return dict(sorted(found.items(), key=lambda item: -item[1].total_bytes))
 
 
 def _native_heads(case: RunContext) -> list[HeadObjects]:
-    """Return, by the last census that tells, the types of which native code alone has the most."""
     last = next((c for c in reversed(case.table.censuses) if c.native_heads), None)
     if last is None:
         return []
@@ -104,16 +102,6 @@ def _native_heads(case: RunContext) -> list[HeadObjects]:
         and heads.least_references == heads.most_references
         and heads.count >= policy.MOST_SHARE * everywhere.get(heads.type, 0)
     ]
-
-
-def _is_of_autograd(type_name: str) -> bool:
-    """Return whether graphs in C++ refer to such objects as a matter of course."""
-    return type_name.startswith("torch.") or type_name.endswith("Backward")
-
-
-def _is_registered(case: RunContext, type_name: str) -> bool:
-    """Return whether only a registry has such objects, and the program fills it again and again."""
-    return any(type_name in r.types - _OF_ANYTHING and _places(case, r) for r in _WITHOUT_COUNT)
 
 
 def _trend(case: RunContext, heads: HeadObjects) -> Trend | None:
@@ -129,16 +117,14 @@ def _trend(case: RunContext, heads: HeadObjects) -> Trend | None:
 
 
 def _readings(case: RunContext, type_name: str) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Return the measurements at which such objects were weighed, their number and bytes."""
     working = set(case.working.tolist())
     at, counts, sizes = [], [], []
     for position, census in zip(case.table.at.tolist(), case.table.censuses, strict=True):
-        if census.elsewhere_bytes is None or position not in working:
-            continue
-        heads = next((h for h in census.elsewhere_heads if h.type == type_name), None)
-        at.append(position)
-        counts.append(heads.count if heads else 0)
-        sizes.append(heads.bytes if heads else 0)
+        if census.elsewhere_bytes is not None and position in working:
+            heads = next((h for h in census.elsewhere_heads if h.type == type_name), None)
+            at.append(position)
+            counts.append(heads.count if heads else 0)
+            sizes.append(heads.bytes if heads else 0)
     return np.array(at, dtype=np.int64), np.array(counts, float), np.array(sizes, float)
 
 
@@ -159,15 +145,18 @@ def _finding(case: RunContext, term: Term, heads: HeadObjects, trend: Trend) -> 
         f"object accounts for. They only became more, by {human_bytes(trend.bytes_per_unit)} per "
         f"{trend.unit}.{made} {subject} takes a reference and never gives it back, or keeps the "
         "objects in a structure of its own that is never emptied.",
-        _remedy(call),
+        GIVE_BACK
+        if call is None
+        else msgspec.structs.replace(
+            GIVE_BACK, title=f"Have {call.function} give its references back"
+        ),
         fed_at=lines if made_by else list(dict.fromkeys([*taking, *lines])),
         severity=Severity.WARNING,
         trend=trend,
         share=term.share * min(trend.net_bytes / max(term.trend.net_bytes, 1.0), 1.0),
         total_bytes=trend.net_bytes,
-        falsifier=(
-            "A cache or queue of the library's would become smaller when it is emptied.",
-            f"It grew through the last {plural(trend.points, 'reading')}.",
+        falsifier=outlasted(
+            "A cache or queue of the library's would become smaller when it is emptied.", trend
         ),
         subject=heads.type,
     )
@@ -225,23 +214,15 @@ def makers_at(case: RunContext, site: tuple[str, int], type_name: str) -> set[st
     of a type as a matter of course: of the standard library, and of the one that has the type.
     """
     file, line = site
+    usual = sys.stdlib_module_names | {type_name.partition(".")[0], ""}
     found = {
-        name
+        imported_name(call.func, statement.scope)
         for statement in case.sources.program.statements
-        if statement.scope.module.file == file
-        for node in own_nodes(statement.node)
-        if isinstance(node, ast.Call) and node.lineno <= line <= (node.end_lineno or node.lineno)
-        if (name := imported_name(node.func, statement.scope))
+        if statement.file == file
+        for call in calls_in(statement.node)
+        if call.lineno <= line <= (call.end_lineno or call.lineno)
     }
-    usual = sys.stdlib_module_names | {type_name.partition(".")[0]}
     return {name for name in found if name.partition(".")[0] not in usual}
-
-
-def _remedy(call: LibraryCall | None) -> Remedy:
-    if call is None:
-        return GIVE_BACK
-    title = f"Have {call.function} give its references back"
-    return msgspec.structs.replace(GIVE_BACK, title=title)
 
 
 @dataclass(frozen=True)
@@ -270,12 +251,10 @@ _WITHOUT_COUNT = (
         "What atexit.register is given at {place} stays until the program ends",
         Remedy(
             title="Register one function before the loop, or give it nothing large",
-            text=(
-                "atexit keeps each function that it is given, and its arguments, until it has "
-                "called it. Register one that goes over what is to be done at the end, and hand it "
-                "names or paths instead of the objects; atexit.unregister(function) takes back all "
-                "calls of a function."
-            ),
+            text="atexit keeps each function that it is given, and its arguments, until it has "
+            "called it. Register one that goes over what is to be done at the end, and hand it "
+            "names or paths instead of the objects; atexit.unregister(function) takes back all "
+            "calls of a function.",
         ),
         counted_as="exit-handlers",
     ),
@@ -287,10 +266,8 @@ _WITHOUT_COUNT = (
         "What sys.addaudithook is given at {place} stays until the program ends",
         Remedy(
             title="Add one audit hook before the loop",
-            text=(
-                "An audit hook can't be removed: it is called at each event, and kept with all "
-                "that it refers to, until the program ends. Add one, and change what it reads."
-            ),
+            text="An audit hook can't be removed: it is called at each event, and kept with all "
+            "that it refers to, until the program ends. Add one, and change what it reads.",
         ),
     ),
     Registry(
@@ -301,11 +278,9 @@ _WITHOUT_COUNT = (
         "What codecs.register is given at {place} stays until it is taken back",
         Remedy(
             title="Register the search function once",
-            text=(
-                "Each search function is asked for every encoding that isn't known yet, and kept "
-                "with all that it refers to. Register it before the loop; codecs.unregister("
-                "function) takes it back."
-            ),
+            text="Each search function is asked for every encoding that isn't known yet, and kept "
+            "with all that it refers to. Register it before the loop; codecs.unregister(function) "
+            "takes it back.",
         ),
     ),
     Registry(
@@ -316,11 +291,9 @@ _WITHOUT_COUNT = (
         "What codecs.register_error is given at {place} stays until the program ends",
         Remedy(
             title="Register each error handler once",
-            text=(
-                "A handler stays under its name, with all that it refers to, and there is no call "
-                "that takes it back. Register it before the loop; under the same name the new one "
-                "takes the place of the old."
-            ),
+            text="A handler stays under its name, with all that it refers to, and there is no call "
+            "that takes it back. Register it before the loop; under the same name the new one "
+            "takes the place of the old.",
         ),
     ),
     Registry(
@@ -331,11 +304,9 @@ _WITHOUT_COUNT = (
         "What is set at {place} stays in the context, under a variable that is made each time",
         Remedy(
             title="Make each ContextVar once, at the top of a module",
-            text=(
-                "A context keeps the value of every variable that was set in it, and the variable. "
-                "One that is made in a loop or a function is never freed: make it once, and take "
-                "back a value with reset(token)."
-            ),
+            text="A context keeps the value of every variable that was set in it, and the "
+            "variable. One that is made in a loop or a function is never freed: make it once, and "
+            "take back a value with reset(token).",
         ),
     ),
 )
@@ -376,7 +347,6 @@ def _places(case: RunContext, registry: Registry) -> list[str]:
 
 
 def _rests(case: RunContext, registry: Registry) -> bool:
-    """Return whether a registry is known to have no more entries than before."""
     if not registry.counted_as or not case.track.has_gauge(gauge.registry(registry.counted_as)):
         return False
     trend = case.gauge_trend(gauge.registry(registry.counted_as), policy.COUNT_NOISE)
@@ -419,18 +389,17 @@ def with_registries(
     of those to the one with the most entries. What else was found of objects that the same function
     makes, and that tells no holder, is left out then. May be confused with a registry that is
     filled while libraries are imported, or has a bound: both end to grow.
-
-    Args:
-        case: the run.
-        growth: what grows in it.
-        ledgers: where its growth went.
-        found: what was found before, which may name the memory.
-        piled_up: of what many run the same function, ``task`` or ``thread``: that tells more, so
-            that no memory is put down to their registry.
-
+    No memory is put down to the registries of what many run, ``task`` or ``thread``, that is in
+    ``piled_up``: that tells more.
     """
-    growing = [each for each in map(_growing(case), REGISTRIES) if each is not None]
-    growing = [each for each in growing if not _is_named_by_rows(case, growth, each.registry)]
+    rows = [case.table.latest[grower.path] for grower in growth.growers]
+    paths = [row.path for row in rows if not row.user]
+    growing = [
+        each
+        for registry in REGISTRIES
+        if (each := _growing(case, registry)) is not None
+        if not any(map(registry.has, paths))  # a culprit is what has its entries, or lies in it
+    ]
     if not growing:
         return found
     filling = _functions(case.sources, {line for each in growing for line in each.places})
@@ -482,12 +451,11 @@ _KNOWS_NO_HOLDER = frozenset({NATIVE_REMEDY.title, GIVE_BACK.title})
 
 
 def _functions(sources: SourceIndex, lines: set[str]) -> set[CodeScope]:
-    """Return the functions that have these lines."""
     return {
         statement.scope
         for statement in (sources.program.statements if lines else ())
         for line in range(statement.node.lineno, (statement.node.end_lineno or 0) + 1)
-        if sources.location(statement.scope.module.file, line) in lines
+        if sources.location(statement.file, line) in lines
     }
 
 
@@ -496,37 +464,26 @@ def _nameless_trend(growth: SearchResult, count: Trend, nameless: float) -> Tren
     term = growth.terms.get("elsewhere")
     if term is None or not (term.grows or term.may_grow):
         return imputed_trend(count, nameless)
-    share = min(nameless / max(term.trend.net_bytes, 1.0), 1.0)
-    low, high = term.trend.interval
-    return msgspec.structs.replace(
-        term.trend,
-        bytes_per_unit=term.trend.bytes_per_unit * share,
-        interval=(low * share, high * share),
-        net_bytes=term.trend.net_bytes * share,
-    )
+    return scaled_trend(term.trend, min(nameless / max(term.trend.net_bytes, 1.0), 1.0))
 
 
-def _growing(case: RunContext) -> Callable[[CountedRegistry], _Growing | None]:
-    def judged(registry: CountedRegistry) -> _Growing | None:
-        name = gauge.registry(registry.name)
-        if registry.is_bounded or not case.track.has_gauge(name):
-            return None
-        if places_of(case.sources, registry.emptied_by):
-            return None
-        trend = case.gauge_trend(name, policy.COUNT_NOISE)
-        stores = _stores(case.sources, registry)
-        lines = list(dict.fromkeys([*stores, *lines_that_fill(case.sources, registry)]))
-        each = _Growing(registry, trend, lines[:_MOST_LINES], bool(stores))
-        return each if trend.is_growing and each.entries >= policy.REGISTRY_ENTRIES else None
-
-    return judged
+def _growing(case: RunContext, registry: CountedRegistry) -> _Growing | None:
+    name = gauge.registry(registry.name)
+    if registry.is_bounded or not case.track.has_gauge(name):
+        return None
+    if places_of(case.sources, registry.emptied_by):
+        return None
+    trend = case.gauge_trend(name, policy.COUNT_NOISE)
+    stores = _stores(case.sources, registry)
+    lines = list(dict.fromkeys([*stores, *lines_that_fill(case.sources, registry)]))
+    each = _Growing(registry, trend, lines[:_MOST_LINES], bool(stores))
+    return each if trend.is_growing and each.entries >= policy.REGISTRY_ENTRIES else None
 
 
 def _stores(sources: SourceIndex, registry: CountedRegistry) -> list[str]:
-    """Return where the program itself stores under a key of a registry, again and again."""
     places = {place.replace(":", ".") for place in registry.places}
     return [
-        sources.location(statement.scope.module.file, statement.node.lineno)
+        sources.place(statement)
         for last in sorted({place.rpartition(".")[2] for place in places})
         for statement in sources.program.mentioning(last)
         if isinstance(statement.node, ast.Assign) and sources.heat.of(statement)
@@ -548,56 +505,40 @@ def moves_with(case: RunContext, registry: CountedRegistry, metric: str) -> bool
     return bool(np.corrcoef(counts, memory_there)[0, 1] >= policy.MAIN_SHARE)
 
 
-def _is_named_by_rows(case: RunContext, growth: SearchResult, registry: CountedRegistry) -> bool:
-    """Return whether a culprit is what has a registry's entries, or lies in it."""
-    rows = (case.table.latest[grower.path] for grower in growth.growers)
-    return any(registry.has(row.path) for row in rows if not row.user)
-
-
 def _registry_finding(case: RunContext, growing: _Growing, memory: Trend | None) -> Finding:
-    """Return the finding; ``memory`` is the growth that is put down to the registry."""
-    registry, trend = growing.registry, growing.trend
-    place = registry.kept_by
+    registry, trend, place = growing.registry, growing.trend, growing.registry.kept_by
     lines = growing.places or (case.unnamed_lines if memory else [])
     added = f" They are added at {', '.join(lines)}." if growing.places else ""
-    named = _latest_entries(case, registry)
     nameless = memory.net_bytes if memory else 0.0
-    holds = f" They may hold the {human_bytes(nameless)} that nothing else explains (estimate)."
-    resident = case.device_gain(HOST) or 0.0
-    kept = f": {place} keeps each until it is taken back." if not registry.is_weak else "."
+    if registry.is_weak:
+        kept = "."
+        remedy = Remedy(title=f"Let go of {registry.noun}", text=registry.advice)
+        falsifier = f"If there are no more {registry.noun} and memory grows on, it was not this."
+    else:
+        kept = f": {place} keeps each until it is taken back."
+        remedy = Remedy(
+            title=f"Take back what {place} keeps, or add it once",
+            text=f"{registry.advice} {_TAKE_BACK}".strip(),
+        )
+        falsifier = f"If {place} is emptied in each round and memory grows on, it was not this."
     return to_finding(
         "registry",
         f"More and more {registry.noun}",
         f"{human_count(growing.entries)} more {registry.noun} than at the beginning, "
         f"{human_count(trend.bytes_per_unit)} per {trend.unit}{kept}"
-        f"{named}{added}{holds if memory else ''}",
-        _remedy_of_registry(registry),
+        f"{_latest_entries(case, registry)}{added}{may_hold(nameless) if memory else ''}",
+        remedy,
         severity=Severity.WARNING if memory else Severity.NOTE,
         trend=memory or imputed_trend(trend, 0.0),
-        share=nameless / resident if resident > 0 else 0.0,
+        share=host_share(case, nameless),
         total_bytes=nameless,
         fed_at=lines,
-        falsifier=(
-            f"If there are no more {registry.noun} and memory grows on, it was not this."
-            if registry.is_weak
-            else f"If {place} is emptied in each round and memory grows on, it was not this.",
-            None,
-        ),
+        falsifier=(falsifier, None),
         subject=registry.name,
     )
 
 
-def _remedy_of_registry(registry: CountedRegistry) -> Remedy:
-    if registry.is_weak:
-        return Remedy(title=f"Let go of {registry.noun}", text=registry.advice)
-    return Remedy(
-        title=f"Take back what {registry.kept_by} keeps, or add it once",
-        text=f"{registry.advice} {_TAKE_BACK}".strip(),
-    )
-
-
 def _latest_entries(case: RunContext, registry: CountedRegistry) -> str:
-    """Return what some of the latest entries are called, where they were read."""
     records = case.recording.registry_entries
     names = records[-1].entries.get(registry.name, []) if records else []
     return f" Among the latest: {', '.join(f'`{name}`' for name in names)}." if names else ""
@@ -617,11 +558,32 @@ def without_name(case: RunContext, growth: SearchResult, ledgers: list[Ledger]) 
 
 def imputed_trend(trend: Trend, total: float) -> Trend:
     """Return the trend of a count as one of the bytes that are put down to it."""
-    scale = total / max(trend.net_bytes, 1.0)
+    scaled = scaled_trend(trend, total / max(trend.net_bytes, 1.0))
+    return msgspec.structs.replace(scaled, net_bytes=total)
+
+
+def scaled_trend(trend: Trend, share: float) -> Trend:
+    """Return the trend of a share of what grows."""
     low, high = trend.interval
     return msgspec.structs.replace(
         trend,
-        bytes_per_unit=trend.bytes_per_unit * scale,
-        interval=(low * scale, high * scale),
-        net_bytes=total,
+        bytes_per_unit=trend.bytes_per_unit * share,
+        interval=(low * share, high * share),
+        net_bytes=trend.net_bytes * share,
     )
+
+
+def host_share(case: RunContext, gained: float) -> float:
+    """Return which part it is of what resident memory gained."""
+    resident = case.device_gain(HOST) or 0.0
+    return gained / resident if resident > 0 else 0.0
+
+
+def may_hold(total: float) -> str:
+    """Return the sentence that puts memory without a name down to what piles up."""
+    return f" They may hold the {human_bytes(total)} that nothing else explains (estimate)."
+
+
+def outlasted(sentence: str, trend: Trend) -> tuple[str, str]:
+    """Return the falsifier of what went on growing, with the result."""
+    return sentence, f"It grew through the last {plural(trend.points, 'reading')}."

@@ -100,27 +100,21 @@ def diagnose_out_of_memory(case: RunContext, ended: OutOfMemory | None) -> list[
 
 
 def _of_the_end(ended: OutOfMemory, otherwise: Remedy) -> Finding:
-    helpful = [way for way in ended.fits_if if way.helps] or ended.fits_if
+    best = ended.fits_if[0] if ended.fits_if else None
     return to_finding(
         KIND,
         "Memory ran out" + ("" if ended.device == HOST else f" on {ended.device}"),
         f"{ended.sentence} {ended.evidence}",
-        _remedy(ended.fits_if[:1] or helpful[:1], otherwise),
+        Remedy(title=best.title, text=best.evidence) if best else otherwise,
         severity=Severity.CRITICAL,
         total_bytes=ended.live_bytes or 0,
         device=ended.device,
     )
 
 
-def _remedy(ways: list[Advice], otherwise: Remedy) -> Remedy:
-    if not ways:
-        return otherwise
-    return Remedy(title=ways[0].title, text=ways[0].evidence)
-
-
 def _survived(case: RunContext) -> Finding:
     last = case.recording.shortages[-1]
-    place = describe_moment(last, epochs=counts_epochs(case))
+    place = _moment(case, last)
     wanted = "" if last.requested is None else f" ({human_bytes(last.requested)} asked for)"
     return to_finding(
         "out_of_memory_survived",
@@ -151,7 +145,7 @@ def _sentence(case: RunContext, found: Shortage) -> str:
     if found.record is None:
         return _killed_sentence(case, found)
     where = "" if found.device == HOST else f" on {found.device}"
-    place = describe_moment(found.record, epochs=counts_epochs(case))
+    place = _moment(case, found.record)
     return f"Out of memory{where} {place}: {_state(found, found.record)}"
 
 
@@ -160,7 +154,9 @@ def _state(found: Shortage, record: OutOfMemoryRecord) -> str:
     if found.kind and requested is not None:
         stuck, hole = found.kind == "fragmentation", found.largest_hole
         return fault_sentence(requested, free, found.figures, hole, is_stuck=stuck)
-    wanted = "memory was asked for" if requested is None else f"{_were(requested)} asked for"
+    wanted = (
+        "memory was asked for" if requested is None else f"{human_bytes(requested)} were asked for"
+    )
     left = "" if free is None else f" with {human_bytes(free)} left"
     if found.device != HOST:
         return f"{wanted}{left}; {human_bytes(found.live)} were live in tensors."
@@ -183,20 +179,15 @@ def _killed_sentence(case: RunContext, found: Shortage) -> str:
 
 
 def _when(case: RunContext, last: Boundary) -> str:
-    if case.is_watched:
-        return f"when it had been watched for {last.time_s:.0f} s"
-    return describe_moment(last, epochs=counts_epochs(case))
-
-
-def _were(size: int) -> str:
-    return f"{human_bytes(size)} were"
+    is_watched = case.is_watched
+    return (
+        f"when it had been watched for {last.time_s:.0f} s" if is_watched else _moment(case, last)
+    )
 
 
 def _error(shortages: list[OutOfMemoryRecord]) -> str:
     last = shortages[-1] if shortages else None
-    if last is None or not last.error:
-        return ""
-    return f"{last.error}: {last.message}" if last.message else last.error
+    return ": ".join(filter(None, (last.error, last.message))) if last and last.error else ""
 
 
 @dataclass(frozen=True)
@@ -257,6 +248,10 @@ def counts_epochs(case: RunContext) -> bool:
     return not has_repeated or int(track.epoch.max()) > 0
 
 
+def _moment(case: RunContext, moment: Boundary | OutOfMemoryRecord) -> str:
+    return describe_moment(moment, epochs=counts_epochs(case))
+
+
 def describe_moment(moment: Boundary | OutOfMemoryRecord, *, epochs: bool = True) -> str:
     """Return where training stood: ``in train of epoch 3, after 120 steps``; without its epoch
     where those aren't known.
@@ -266,10 +261,6 @@ def describe_moment(moment: Boundary | OutOfMemoryRecord, *, epochs: bool = True
     of_epoch = f" of epoch {moment.epoch + 1}," if epochs else ""
     stretch = f"in {moment.phase}{of_epoch} " if moment.phase else ""
     return f"{stretch}after {plural(moment.step, 'step')}"
-
-
-def _describe_moment_of_run(case: RunContext, moment: Boundary) -> str:
-    return describe_moment(moment, epochs=counts_epochs(case))
 
 
 def _by_exception(case: RunContext) -> Shortage:
@@ -291,7 +282,6 @@ def _by_exception(case: RunContext) -> Shortage:
 
 
 def _observed(case: RunContext, left: OutOfMemoryRecord) -> OutOfMemoryRecord | None:
-    """Return the record that the observer made of the very request that ended the run."""
     for record in reversed(case.recording.shortages):
         is_same = (record.boundary, record.device) == (left.boundary, left.device)
         if record.seen == "observer" and is_same and _is_about(record.requested, left.requested):
@@ -344,7 +334,7 @@ def _last_census(case: RunContext, steps: int) -> tuple[Census | None, str, int]
     looks += (case.track.measurements[position] for position in case.table.at.tolist())
     for look in sorted(looks, key=lambda look: look.boundary.time_s, reverse=True):
         if look.boundary.kind is not BoundaryKind.RUN_END and look.census is not None:
-            place = f"The last look at the heap was {_describe_moment_of_run(case, look.boundary)}"
+            place = f"The last look at the heap was {_moment(case, look.boundary)}"
             since = max(0, steps - look.boundary.step)
             return look.census, f"{place}, {look.boundary.time_s:.1f} s after the start.", since
     if case.is_watched:
@@ -414,11 +404,13 @@ def _mends(found: Shortage, culprits: list[Culprit], need: Need) -> Iterator[Adv
         if culprit.severity is Severity.NOTE and size < policy.LITTLE_SHARE * found.live:
             continue
         share = f" ({human_share(size / found.live)} of what was live)" if found.live else ""
+        by_rate = f", {human_bytes(seen)} when it was weighed last and the rest by its rate"
+        by_rate = by_rate if size > seen else ""
         yield Advice(
             title=f"Mend {culprit.name}",
             helps=need.suffices(size),
             evidence=f"It grew by {human_bytes(culprit.bytes_per_unit)} per {culprit.unit} and "
-            f"held {human_bytes(size)}{share}{_by_rate(seen, size)}. {culprit.remedy.title}.",
+            f"held {human_bytes(size)}{share}{by_rate}. {culprit.remedy.title}.",
             bytes=size,
         )
 
@@ -430,12 +422,6 @@ def _at_the_end(found: Shortage, culprit: Culprit, seen: int) -> int:
     return min(round(seen + culprit.bytes_per_unit * found.steps_since), max(seen, found.live))
 
 
-def _by_rate(seen: int, size: int) -> str:
-    return f", {human_bytes(seen)} when it was weighed last and the rest by its rate" * (
-        size > seen
-    )
-
-
 def _held_by(found: Shortage, culprit: Culprit) -> int:
     rows = [] if found.census is None else found.census.rows
     row = next((row for row in rows if row.path == culprit.path), None)
@@ -443,16 +429,14 @@ def _held_by(found: Shortage, culprit: Culprit) -> int:
 
 
 def _large(found: Shortage, need: Need) -> Iterator[Advice]:
-    """Yield what held much of the user's own, where nothing was seen to grow."""
     if found.census is None:
         return
     gathered = {r.name for r in found.census.rows if r.user and r.role in ("accumulation", "cache")}
     for row in live_by_name(found.census, found.device, found.live):
         if row.name in gathered and row.share >= policy.CONSIDERABLE_SHARE:
-            evidence = (
-                f"It held {human_bytes(row.bytes)} ({row.detail}); whether it grows, too few "
-            )
-            yield to_advice(need, f"Keep less in {row.name}", row.bytes, evidence + "looks tell.")
+            held = f"It held {human_bytes(row.bytes)} ({row.detail})"
+            evidence = f"{held}; whether it grows, too few looks tell."
+            yield to_advice(need, f"Keep less in {row.name}", row.bytes, evidence)
 
 
 def _other_advice(case: RunContext, found: Shortage, need: Need) -> Iterator[Advice]:
@@ -502,11 +486,10 @@ def snapshot_notes(recording: Recording) -> list[str]:
     if not taken:
         return []
     last = taken[-1]
-    was = "was" if len(taken) == 1 else "were"
-    count = "1 census" if len(taken) == 1 else f"{len(taken):,} censuses"
+    taken_were = "1 census was" if len(taken) == 1 else f"{len(taken):,} censuses were"
     names = ", ".join(f"{row.name} {human_bytes(row.bytes)}" for row in biggest(last)[:MOST_NAMES])
     return [
-        f"{count} {was} taken on request, which no rate and no verdict rests on; the last "
+        f"{taken_were} taken on request, which no rate and no verdict rests on; the last "
         f"{last.boundary.time_s:.1f} s after the start, {describe_moment(last.boundary)}"
         + (f": {names}." if names else ".")
     ]

@@ -12,6 +12,8 @@ import numpy as np
 
 from leakscope.analysis.columns.series import HOST, INNER, FloatArray, own_bytes
 from leakscope.analysis.columns.units import is_training
+from leakscope.analysis.findings.loops import ExplainedLoop
+from leakscope.analysis.findings.native_references import host_share
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.search import SearchResult
 from leakscope.analysis.remedies.context import Edits
@@ -53,11 +55,12 @@ def diagnose_gradients(
     purpose, whose clearing is conditional. The size of the model bounds them: never more than a
     note.
     """
-    found: list[Finding] = []
-    for device in [HOST, *case.track.devices]:
-        found += filter(None, (_through_forward(case, device), _in_validation(case, device)))
-        found += filter(None, (_frozen(case, device),))
-    return found
+    found = (
+        look(case, device)
+        for device in [HOST, *case.track.devices]
+        for look in (_through_forward, _in_validation, _frozen)
+    )
+    return [finding for finding in found if finding is not None]
 
 
 def _through_forward(case: RunContext, device: str) -> Finding | None:
@@ -94,7 +97,7 @@ def _through_forward(case: RunContext, device: str) -> Finding | None:
 def _late(case: RunContext, device: str, kept: int, clearing: Clearing) -> Finding:
     statement = clearing.statement
     assert clearing.late_after is not None
-    edits = Edits(case.sources, statement.scope.module.file)
+    edits = Edits(case.sources, statement.file)
     line = edits.source_of(statement.node)
     edits.insert_before(clearing.late_after, line).remove(statement.node)
     return _gradient_finding(
@@ -115,7 +118,7 @@ def _late(case: RunContext, device: str, kept: int, clearing: Clearing) -> Findi
 
 def _zeros(case: RunContext, device: str, kept: int, clearing: Clearing) -> Finding:
     statement = clearing.statement
-    edits = Edits(case.sources, statement.scope.module.file)
+    edits = Edits(case.sources, statement.file)
     call = next(n for n in ast.walk(statement.node) if isinstance(n, ast.Call))
     text = f"{ast.unparse(call.func)}(set_to_none=True)"
     return _gradient_finding(
@@ -160,7 +163,6 @@ def _in_validation(case: RunContext, device: str) -> Finding | None:
 
 
 def _phase_of_peak(case: RunContext, device: str) -> str:
-    """Return the phase in which the device's peak was raised last; empty where it isn't known."""
     peaks = case.track.gauge(f"{device}.{gauge.DEVICE_PEAK}")
     known = np.flatnonzero(np.isfinite(peaks))
     raised = known[1:][np.diff(peaks[known]) > 0]
@@ -191,7 +193,7 @@ def _frozen(case: RunContext, device: str) -> Finding | None:
 
 
 def _at(case: RunContext, statement: Statement) -> str:
-    return case.sources.location(statement.scope.module.file, statement.line)
+    return case.sources.place(statement)
 
 
 def _gradient_finding(
@@ -211,41 +213,22 @@ def _gradient_finding(
 
 
 def _gradients(case: RunContext, device: str, *, training: bool) -> int:
-    """Return the usual bytes of gradients at steps, or in other phases; 0 where they are few."""
     censuses = list(_inside(case, training=training))
     sizes = [c.components.get("gradients", {}).get(device, 0) for c in censuses]
     whole = [c.payload_bytes.get(device, 0) for c in censuses]
     if len(sizes) < policy.FEWEST_READINGS:
         return 0
-    kept = float(np.median(sizes))
-    return (
-        int(kept)
-        if kept >= max(policy.NOTED_BYTES, policy.HARMLESS_SHARE * float(np.median(whole)))
-        else 0
-    )
+    kept, least = float(np.median(sizes)), policy.HARMLESS_SHARE * float(np.median(whole))
+    return int(kept) if kept >= max(policy.NOTED_BYTES, least) else 0
 
 
-def _inside(case: RunContext, *, training: bool) -> Iterator[Census]:
+def _inside(case: RunContext, *, training: bool, after_step: int = -1) -> Iterator[Census]:
     """Yield the censuses at the ends of training steps, or of batches of other phases."""
     for position, census in zip(case.table.at.tolist(), case.table.censuses, strict=True):
         boundary = case.track.boundaries[position]
-        if case.track.kind[position] in INNER and is_training(boundary.phase) == training:
+        is_meant = is_training(boundary.phase) == training and boundary.step > after_step
+        if is_meant and case.track.kind[position] in INNER:
             yield census
-
-
-@dataclass(frozen=True)
-class GradientCycle:
-    """Parameters that keep themselves alive through ``backward(create_graph=True)``.
-
-    Such a gradient has a graph that leads back to the parameter. The circle runs through C++, where
-    the collector sees nothing. May be confused with a graph that a C++ extension keeps on purpose.
-    """
-
-    title: str
-    text: str
-    remedy: Remedy
-    fed_at: list[str]
-    kind: str = "gradient_cycle"
 
 
 def is_gradient_cycle(row: CensusRow) -> bool:
@@ -253,14 +236,20 @@ def is_gradient_cycle(row: CensusRow) -> bool:
     return row.type.endswith("Parameter") and row.graph_nodes > 0
 
 
-def gradient_cycle(case: RunContext, row: CensusRow) -> GradientCycle:
-    """Return what is known of the circle that these parameters are in."""
+def gradient_cycle(case: RunContext, row: CensusRow) -> ExplainedLoop:
+    """Return what is known of parameters that keep themselves alive through
+    ``backward(create_graph=True)``.
+
+    Such a gradient has a graph that leads back to the parameter. The circle runs through C++, where
+    the collector sees nothing. May be confused with a graph that a C++ extension keeps on purpose.
+    """
     lines = [
         case.sources.location(line.file, line.line)
         for line in calls_that_create_graphs(case.sources)
     ]
     where = f" {lines[0]} calls backward(create_graph=True)." if lines else ""
-    return GradientCycle(
+    return ExplainedLoop(
+        kind="gradient_cycle",
         title="Parameters and their gradients keep each other alive",
         text=(
             f"Their gradients' graphs ({plural(row.graph_nodes, 'autograd node')}) lead back to "
@@ -268,11 +257,9 @@ def gradient_cycle(case: RunContext, row: CensusRow) -> GradientCycle:
         ),
         remedy=Remedy(
             title="Use torch.autograd.grad instead of backward(create_graph=True)",
-            text=(
-                "torch.autograd.grad(loss, parameters, create_graph=True) returns the gradients "
-                "and leaves none behind in .grad. Where backward() must stay, set every .grad to "
-                "None once it was used: that opens the circle, and the graph goes."
-            ),
+            text="torch.autograd.grad(loss, parameters, create_graph=True) returns the gradients "
+            "and leaves none behind in .grad. Where backward() must stay, set every .grad to None "
+            "once it was used: that opens the circle, and the graph goes.",
         ),
         fed_at=lines,
     )
@@ -297,22 +284,12 @@ def diagnose_outliving(
     hidden state, a running total), which the source tells apart. Never more than a note.
     """
     grown = {case.table.paths[g.path] for g in growth.growers}
-    censuses = _at_steps(case)
+    censuses = list(_inside(case, training=True, after_step=1))  # not at the very first
     if len(censuses) < policy.FEWEST_READINGS:
         return []
     devices = {device for census in censuses for device in census.payload_bytes}
-    found = [_of_device(case, censuses, device, grown) for device in sorted(devices)]
+    found = (_of_device(case, censuses, device, grown) for device in sorted(devices))
     return [f for f in found if f is not None]
-
-
-def _at_steps(case: RunContext) -> list[Census]:
-    """Return the censuses at the ends of training steps, without the very first."""
-    track, chosen = case.track, []
-    for position, census in zip(case.table.at.tolist(), case.table.censuses, strict=True):
-        boundary = track.boundaries[position]
-        if track.kind[position] in INNER and is_training(boundary.phase) and boundary.step > 1:
-            chosen.append(census)
-    return chosen
 
 
 def _of_device(
@@ -323,14 +300,13 @@ def _of_device(
     staying = [o for o in outliving if o.life.fate is Fate.STAYS]
     useful = [o for o in outliving if o.life.fate is not Fate.NEXT_BATCH]
     kept = _total_bytes(staying)
-    if kept >= max(policy.NOTED_BYTES, policy.HARMLESS_SHARE * whole):
-        title = f"{_names(staying)} {_verb(staying, 'keep')} {human_bytes(kept)} through each step"
-    elif (kept := _total_bytes(useful)) >= max(
-        policy.NOTED_BYTES, policy.CONSIDERABLE_SHARE * whole
-    ):
-        title = f"{_names(useful)} {_verb(useful, 'keep')} {human_bytes(kept)} into the next step"
-    else:
+    some, least, until = staying, policy.HARMLESS_SHARE * whole, "through each step"
+    if kept < max(policy.NOTED_BYTES, least):
+        kept, some, until = _total_bytes(useful), useful, "into the next step"
+        least = policy.CONSIDERABLE_SHARE * whole
+    if kept < max(policy.NOTED_BYTES, least):
         return None
+    title = f"{_names(some)} {_verb(some, 'keep')} {human_bytes(kept)} {until}"
     return to_finding(
         "outlives_iteration",
         title,
@@ -435,16 +411,13 @@ def _verb(some: list[Outliving], verb: str) -> str:
 def _outliving_remedy(case: RunContext, useful: list[Outliving]) -> Remedy:
     return Remedy(
         title=f"Let go of {_names(useful)} after the last use",
-        text=(
-            "A tensor is freed when its last name goes; `empty_cache()` frees nothing that a name "
-            "still holds, and what `del` frees is reused without it."
-        ),
+        text="A tensor is freed when its last name goes; `empty_cache()` frees nothing that a name "
+        "still holds, and what `del` frees is reused without it.",
         diff=_del_diff(case, useful),
     )
 
 
 def _del_diff(case: RunContext, useful: list[Outliving]) -> str | None:
-    """Return the `del` statements of all that stand in the first one's file."""
     edits = Edits(case.sources, useful[0].life.file)
     by_statement: dict[int, list[Outliving]] = defaultdict(list)
     for o in useful:
@@ -459,11 +432,9 @@ def _del_diff(case: RunContext, useful: list[Outliving]) -> str | None:
 
 NUMBERED_NAMES_REMEDY = Remedy(
     title="Keep one variable, or a container with a bound",
-    text=(
-        "Each new name keeps what it refers to until the program ends. Assign to the same name, so "
-        "that the last one is freed, or put what is needed later into a dict or a deque of a fixed "
-        "length, and delete names that exist already (del, globals().pop(name))."
-    ),
+    text="Each new name keeps what it refers to until the program ends. Assign to the same name, "
+    "so that the last one is freed, or put what is needed later into a dict or a deque of a fixed "
+    "length, and delete names that exist already (del, globals().pop(name)).",
 )
 
 
@@ -509,9 +480,7 @@ def _numbered(case: RunContext) -> dict[str, list[int]]:
         is_variable = row.root in _NUMBERED_ROOTS and case.table.parent(path) is None
         if row.user and is_variable and _is_made(case, row.path.rpartition("·")[2]):
             groups[_NUMBER.sub("N", row.path)].append(path)
-    return {
-        pattern: paths for pattern, paths in groups.items() if len(paths) >= policy.SIMILAR_NAMES
-    }
+    return {name: paths for name, paths in groups.items() if len(paths) >= policy.SIMILAR_NAMES}
 
 
 _NUMBERED_ROOTS = (RootKind.GLOBAL, RootKind.CLASS_ATTRIBUTE)
@@ -527,23 +496,20 @@ def _summed_series(case: RunContext, paths: list[int]) -> FloatArray:
     return total
 
 
-def _numbers(name: str) -> list[int]:
-    return [int(number) for number in _NUMBER.findall(name)]
-
-
 def _numbered_names_finding(
     case: RunContext, pattern: str, paths: list[int], trend: Trend
 ) -> Finding:
     table = case.table
     first_seen = [int(np.isfinite(table.retained[HOST][path]).argmax()) for path in paths]
     names = [table.latest[path].name for path in paths]
-    seen = zip(first_seen, map(_numbers, names), names, strict=True)
-    ordered = [name for _, _, name in sorted(seen)]
+    numbers = [list(map(int, _NUMBER.findall(name))) for name in names]
+    ordered = [name for *_, name in sorted(zip(first_seen, numbers, names, strict=True))]
     series = _summed_series(case, paths)
-    total, gained = float(series.max()), case.device_gain(HOST) or 0.0
+    total = float(series.max())
     (kind, *others) = {table.latest[path].type for path in paths}
     noun = "variables" if others else _NOUNS.get(kind, "variables")
     is_plain = noun not in _NOUNS.values()
+    is_much = trend.net_bytes * policy.HORIZON >= policy.HARMLESS_BYTES
     lines = [] if is_plain else _making_lines(case, names[0])
     made = f", made at {listed(lines)}" if lines else " of one module"
     return to_finding(
@@ -555,11 +521,9 @@ def _numbered_names_finding(
         NUMBERED_NAMES_REMEDY
         if is_plain
         else Remedy(title=f"Make {noun} once, and not again and again", text=_MAKE_ONCE),
-        severity=Severity.WARNING
-        if trend.net_bytes * policy.HORIZON >= policy.HARMLESS_BYTES
-        else Severity.NOTE,
+        severity=Severity.WARNING if is_much else Severity.NOTE,
         trend=trend,
-        share=trend.net_bytes / gained if gained > 0 else 0.0,
+        share=host_share(case, trend.net_bytes),
         total_bytes=total,
         fed_at=lines,
         falsifier=("If they were the stages of the program, no more of them would come.", None),
@@ -568,10 +532,9 @@ def _numbered_names_finding(
 
 
 def _making_lines(case: RunContext, name: str) -> list[str]:
-    """Return where a class or function is made under a computed name that begins like this."""
     stem = _NUMBER.split(name.rpartition(".")[2])[0]
     found = [
-        case.sources.location(statement.scope.module.file, node.lineno)
+        case.sources.place(statement, node)
         for maker in sorted(_MAKERS)
         for statement in (case.sources.program.mentioning(maker) if stem else [])
         for node in own_nodes(statement.node)
@@ -582,9 +545,7 @@ def _making_lines(case: RunContext, name: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _texts(call: ast.Call) -> Iterator[str]:
-    """Yield the texts in a call's arguments."""
-    for argument in call.args:
-        for node in ast.walk(argument):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                yield node.value
+def _texts(call: ast.Call) -> list[str]:
+    nodes = (node for argument in call.args for node in ast.walk(argument))
+    values = (node.value for node in nodes if isinstance(node, ast.Constant))
+    return [value for value in values if isinstance(value, str)]

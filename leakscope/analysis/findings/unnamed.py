@@ -27,14 +27,12 @@ from leakscope.analysis.findings.native_references import (
     handed_on,
     handed_to,
     makers_at,
+    outlasted,
+    scaled_trend,
 )
 from leakscope.analysis.findings.training_loop import gradient_cycle, is_gradient_cycle
 from leakscope.analysis.growth import judge, policy
-from leakscope.analysis.growth.exclusions import (
-    is_named,
-    may_come_with_shapes,
-    new_shapes,
-)
+from leakscope.analysis.growth.exclusions import is_named, may_come_with_shapes, new_shapes
 from leakscope.analysis.growth.search import OtherGrowth, SearchResult
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.verdict.severity import forecast
@@ -42,7 +40,7 @@ from leakscope.analysis.verdict.wording import to_finding
 from leakscope.model import gauge
 from leakscope.model.census import CensusRow, RootKind
 from leakscope.model.record import CENSUS_SKIPPED, NativeOwner
-from leakscope.model.report import Finding, Ledger, LedgerEntry, Remedy, Severity
+from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.text import human_bytes, human_count, human_share, plural
 from leakscope.model.trend import Trend
 
@@ -56,49 +54,39 @@ _OBJECTS = frozenset({"named", "graph", "garbage", "pinned"})
 
 UNEXPLAINED_REMEDY = Remedy(
     title="Narrow it down",
-    text=(
-        "A generator that is made in the head of a for loop has no name: give it one before the "
-        "loop. Else run with fewer libraries active (no DataLoader workers, no logging, no image "
-        "decoding) and compare; a native profiler such as memray with --native shows the "
-        "allocating C functions."
-    ),
+    text="A generator that is made in the head of a for loop has no name: give it one before the "
+    "loop. Else run with fewer libraries active (no DataLoader workers, no logging, no image "
+    "decoding) and compare; a native profiler such as memray with --native shows the allocating C "
+    "functions.",
 )
 
 LET_IT_LOOK = Remedy(
     title="Install the native walker, or say where the loop is",
-    text=(
-        "A wheel for this Python has the walker, as has an installation where there is a C "
-        "compiler. The slower walker looks where the program itself makes boundaries: put "
-        "leakscope.profile() around its loop and call scope.step() in it."
-    ),
+    text="A wheel for this Python has the walker, as has an installation where there is a C "
+    "compiler. The slower walker looks where the program itself makes boundaries: put "
+    "leakscope.profile() around its loop and call scope.step() in it.",
 )
 
 LOOK_ELSEWHERE = Remedy(
     title="Look for what was registered or handed to a library",
-    text=(
-        "What is registered, cached or put into a queue of a library's stays until it is taken "
-        "back: atexit, hooks, callbacks, loggers, figures, compiled functions. Register once "
-        "before the loop, or take back what each round adds."
-    ),
+    text="What is registered, cached or put into a queue of a library's stays until it is taken "
+    "back: atexit, hooks, callbacks, loggers, figures, compiled functions. Register once before "
+    "the loop, or take back what each round adds.",
 )
 MOST_TYPES = 3
 MOST_SITES = 3
 
 CALL_LESS = Remedy(
     title="Close, stop or reset what this line uses in each round",
-    text=(
-        "A library's function called there allocates memory that it doesn't free: a profiler, "
-        "reader, session or cache that is never stopped, closed or bounded, or a fault of the "
-        "library's own. End it in each round, or make it once before the loop; then compare."
-    ),
+    text="A library's function called there allocates memory that it doesn't free: a profiler, "
+    "reader, session or cache that is never stopped, closed or bounded, or a fault of the "
+    "library's own. End it in each round, or make it once before the loop; then compare.",
 )
 
 FEWER_SHAPES = Remedy(
     title="Meet fewer shapes",
-    text=(
-        "Pad batches to a few lengths (buckets). ONEDNN_PRIMITIVE_CACHE_CAPACITY=64 in the "
-        "environment bounds the cache of oneDNN, which has room for 1,024 kernels by default."
-    ),
+    text="Pad batches to a few lengths (buckets). ONEDNN_PRIMITIVE_CACHE_CAPACITY=64 in the "
+    "environment bounds the cache of oneDNN, which has room for 1,024 kernels by default.",
 )
 MOST_NATIVE_TYPES = 5
 UNREACHED = "unreached"
@@ -125,9 +113,9 @@ def diagnose_unexplained(
     elsewhere, term = growth.terms.get("elsewhere"), growth.terms.get("unexplained")
     if elsewhere is not None and elsewhere.grows and not is_named(case, growth.growers, elsewhere):
         found.append(_unnamed_objects_finding(case, elsewhere))
-    if ledger is None or term is None or not term.trend.is_growing or not term.is_much:
+    if ledger is None or term is None or not term.trend.is_growing:
         return found
-    if term.excluded_by:
+    if not term.is_much or term.excluded_by:
         return found
     kept = sum(native.gained_bytes for native in growth.native.values())
     if kept >= policy.MOST_SHARE * term.trend.net_bytes:
@@ -138,46 +126,35 @@ def diagnose_unexplained(
 
 
 def _beyond_graph(case: RunContext, other: OtherGrowth, ledger: Ledger | None) -> list[Finding]:
-    """Return findings for what grows without a name beside a graph that isn't walked."""
     found = []
     if other.objects is not None:
         found.append(_unnamed_objects_finding(case, other.objects, but=policy.GRAPH_TYPES))
     if other.unexplained is not None and ledger is not None:
         libraries = [n for n in other.native if n.owner is NativeOwner.LIBRARY]
         objects = [n for n in other.native if n.owner is not NativeOwner.LIBRARY]
-        weights = [sum(n.gained_bytes for n in each) for each in (libraries, objects)]
-        found.append(
-            _native(case, other.unexplained, libraries, ledger)
-            if weights[0] >= weights[1]
-            else _unreached(case, other.unexplained, objects, ledger)
-        )
+        in_libraries = sum(n.gained_bytes for n in libraries)
+        is_native = in_libraries >= sum(n.gained_bytes for n in objects)
+        explain, growing = (_native, libraries) if is_native else (_unreached, objects)
+        found.append(explain(case, other.unexplained, growing, ledger))
     return found
 
 
 def _unnamed_objects_finding(case: RunContext, term: Term, but: tuple[str, ...] = ()) -> Finding:
     types = _types(case, but)
-    return to_finding(
-        "unexplained",
+    return _of_term(
+        term,
         "Memory grows outside the names of the program",
         f"{human_bytes(term.trend.net_bytes)} of new objects are held by libraries or native code "
         f"and by no name of the program's{', most of them ' + types if types else ''}: registries, "
         f"caches, queues, callbacks or graphs that something was handed to.{_pinned(term)}",
         LOOK_ELSEWHERE,
-        fed_at=case.unnamed_lines,
-        severity=Severity.WARNING,
-        trend=term.trend,
-        share=term.share,
-        total_bytes=term.trend.net_bytes,
-        falsifier=(
-            "A cache that fills would have ended within the run.",
-            f"It grew through the last {plural(term.trend.points, 'reading')}.",
-        ),
+        case.unnamed_lines,
+        falsifier="A cache that fills would have ended within the run.",
         subject="elsewhere",
     )
 
 
 def _pinned(term: Term | None) -> str:
-    """Return what they cost beyond their size."""
     if term is None or not term.pinned_bytes:
         return ""
     return (
@@ -191,7 +168,7 @@ def _types(case: RunContext, but: tuple[str, ...]) -> str:
     are left out whose names begin with one of ``but``.
     """
     last = next((c.elsewhere_types for c in reversed(case.table.censuses) if c.elsewhere_types), {})
-    others = [item for item in last.items() if not (but and item[0].startswith(but))]
+    others = [item for item in last.items() if not item[0].startswith(but)]
     heaviest = sorted(others, key=lambda item: -item[1])[:MOST_TYPES]
     worth = [(name, size) for name, size in heaviest if size >= policy.GAUGE_NOISE_BYTES]
     return ", ".join(f"{name} ({human_bytes(size)})" for name, size in worth)
@@ -203,15 +180,18 @@ def _leak(case: RunContext, term: Term, ledger: Ledger) -> Finding:
     if sum(n.gained_bytes for n in native) >= policy.MOST_SHARE * left:
         return _native(case, term, native, ledger)
     objects = growing_allocations(case, _OF_OBJECTS)
-    unreached = sum(n.gained_bytes for n in objects) - _in_objects(ledger)
+    unreached = sum(n.gained_bytes for n in objects) - sum(
+        max(entry.bytes, 0) for entry in ledger.entries if entry.kind in _OBJECTS
+    )
     if unreached >= max(policy.MOST_SHARE * left, policy.HARMLESS_BYTES):
         return _unreached(case, term, objects, ledger)
-    if len(case.table.censuses) < policy.FEWEST_CENSUSES and _lacks_censuses_by_time(case):
+    lacks_censuses = any(note.slug == CENSUS_SKIPPED for note in case.recording.notes)
+    if lacks_censuses and len(case.table.censuses) < policy.FEWEST_CENSUSES:
         return _unseen(term, ledger)
-    return _without_name(
+    return _of_term(
         term,
         "Memory grows outside everything that has a name",
-        f"{human_bytes(left)} of growth ({human_share(min(term.share, 1.0))}) is neither garbage "
+        f"{_of_growth(term)} is neither garbage "
         "nor allocator slack nor in anything that has a name: native code allocated it, or a "
         "running loop alone refers to it, as to the generator that it goes over."
         f"{where_mapped(case, term.trend.tail_from)}{_other_growth(ledger)}",
@@ -220,37 +200,44 @@ def _leak(case: RunContext, term: Term, ledger: Ledger) -> Finding:
     )
 
 
-def _without_name(
-    term: Term, title: str, text: str, remedy: Remedy, fed_at: list[str] | None = None
+def _of_term(
+    term: Term,
+    title: str,
+    text: str,
+    remedy: Remedy,
+    fed_at: list[str] | None = None,
+    *,
+    kind: str = "unexplained",
+    falsifier: str = "A warm-up would have ended within the run.",
+    subject: str = "",
 ) -> Finding:
+    """Return a finding of what a term has."""
     return to_finding(
-        "unexplained",
+        kind,
         title,
         text,
         remedy,
-        fed_at=fed_at,
+        fed_at=list(dict.fromkeys(fed_at or [])),
         severity=Severity.WARNING,
         trend=term.trend,
         share=term.share,
         total_bytes=term.trend.net_bytes,
-        falsifier=(
-            "A warm-up would have ended within the run.",
-            f"It grew through the last {plural(term.trend.points, 'reading')}.",
-        ),
+        falsifier=outlasted(falsifier, term.trend),
+        subject=subject,
     )
 
 
-def _lacks_censuses_by_time(case: RunContext) -> bool:
-    return any(note.slug == CENSUS_SKIPPED for note in case.recording.notes)
+def _of_growth(term: Term) -> str:
+    """Return how a sentence about what has no name begins."""
+    size = human_bytes(term.trend.net_bytes)
+    return f"{size} of growth ({human_share(min(term.share, 1.0))})"
 
 
 def _unseen(term: Term, ledger: Ledger) -> Finding:
-    """Return what is known of growth in a run of the slower walker that has no boundaries."""
-    left = term.trend.net_bytes
-    return _without_name(
+    return _of_term(
         term,
         "Memory grows, and no census saw who holds it",
-        f"{human_bytes(left)} of growth ({human_share(min(term.share, 1.0))}) is neither garbage "
+        f"{_of_growth(term)} is neither garbage "
         "nor allocator slack. Which names hold it was not looked at: without the native walker "
         f"no census is taken at boundaries by time.{_other_growth(ledger)}",
         LET_IT_LOOK,
@@ -258,8 +245,7 @@ def _unseen(term: Term, ledger: Ledger) -> Finding:
 
 
 def _native(case: RunContext, term: Term, native: list[NativeGrowth], ledger: Ledger) -> Finding:
-    """Return what is known of growth that sampled native allocations account for."""
-    left, first = term.trend.net_bytes, native[0]
+    first = native[0]
     place = f", called at {first.location}" if first.location else ""
     # What torch allocates below a line may be kernels, plans and graphs, not what the line returns.
     is_known = bool(first.location) and not is_of_torch(first)
@@ -269,31 +255,18 @@ def _native(case: RunContext, term: Term, native: list[NativeGrowth], ledger: Le
         f"{n.name}{' at ' + n.location if n.location else ''} {human_bytes(n.gained_bytes)}"
         for n in native[:MOST_SITES]
     )
-    return to_finding(
-        "unexplained",
+    located = [n.location for n in native[:MOST_SITES] if n.location]
+    return _of_term(
+        term,
         f"Native memory grows in {first.library}{place}"
         f"{', whose result goes into ' + keeper if keeper else handed_on(takers)}",
-        f"{human_bytes(left)} of growth ({human_share(min(term.share, 1.0))}) is in no Python "
+        f"{_of_growth(term)} is in no Python "
         f"object. Of sampled native allocations these go on growing (estimates): {rows}."
         f"{_by_threads(native[:MOST_SITES])}"
         f"{_pinned(term)}{where_mapped(case, term.trend.tail_from)}{_other_growth(ledger)}",
         _empty(keeper, first.location) if keeper else CALL_LESS,
-        severity=Severity.WARNING,
-        trend=term.trend,
-        share=term.share,
-        total_bytes=left,
-        fed_at=list(
-            dict.fromkeys(
-                [
-                    *(n.location for n in native[:MOST_SITES] if n.location),
-                    *(t.location for t in takers),
-                ]
-            )
-        ),
-        falsifier=(
-            "A warm-up of the library would have ended within the run.",
-            f"It grew through the last {plural(term.trend.points, 'reading')}.",
-        ),
+        [*located, *(taker.location for taker in takers)],
+        falsifier="A warm-up of the library would have ended within the run.",
     )
 
 
@@ -309,10 +282,10 @@ def _empty(keeper: str, location: str) -> Remedy:
 
 
 def _by_threads(native: list[NativeGrowth]) -> str:
-    awaited = list(dict.fromkeys(n.location for n in native if n.is_awaited))
+    awaited = ", ".join(dict.fromkeys(n.location for n in native if n.is_awaited))
     if not awaited:
         return ""
-    return f" Threads of the library's own allocate it while {', '.join(awaited)} waits for them."
+    return f" Threads of the library's own allocate it while {awaited} waits for them."
 
 
 def _unreached(
@@ -324,14 +297,17 @@ def _unreached(
     growing, and nothing that has a name does. Which line takes the next arena for small ones is
     chance: small objects are sampled by themselves.
     """
-    left = term.trend.net_bytes
     sampled = (n.location for n in objects[:MOST_SITES] if n.location)
     sites = [(n.file, n.line) for n in objects if n.location]
     type_name = "numpy.ndarray" if objects[0].owner is NativeOwner.ARRAY else ""
     is_suspect = bool(sites) and bool(makers_at(case, sites[0], type_name))
     takers = [] if is_suspect else handed_to(case, sites)
     traced = case.small_object_lines[:MOST_SITES]
-    places = traced if traced and _are_small(objects) else list(dict.fromkeys(sampled))
+    places = (
+        traced
+        if traced and objects[0].owner is NativeOwner.INTERPRETER
+        else list(dict.fromkeys(sampled))
+    )
     rows = (
         f"objects {human_bytes(sum(n.gained_bytes for n in objects))}"
         if places == traced
@@ -341,52 +317,35 @@ def _unreached(
             for n in objects[:MOST_SITES]
         )
     )
-    return to_finding(
-        "leaked_references",
+    return _of_term(
+        term,
         f"{_OF_OBJECTS[objects[0].owner]} to which nothing refers are never freed"
         f"{', allocated at ' + places[0] if places else ''}{handed_on(takers)}",
-        f"{human_bytes(left)} of growth ({human_share(min(term.share, 1.0))}) is in Python objects "
+        f"{_of_growth(term)} is in Python objects "
         f"to which no name and no other object leads. By sampled allocations, estimates: {rows}. "
         "Native code that makes them or is handed them leaks references to them, or keeps them in "
         f"a structure of its own.{_other_growth(ledger)}",
         GIVE_BACK,
-        severity=Severity.WARNING,
-        trend=term.trend,
-        share=term.share,
-        total_bytes=left,
-        fed_at=list(dict.fromkeys([*(taker.location for taker in takers), *places])),
-        falsifier=(
-            "A cache or queue of a library's would become smaller when it is emptied.",
-            f"It grew through the last {plural(term.trend.points, 'reading')}.",
-        ),
+        [*(taker.location for taker in takers), *places],
+        kind="leaked_references",
+        falsifier="A cache or queue of a library's would become smaller when it is emptied.",
         subject=UNREACHED,
     )
 
 
-def _are_small(objects: list[NativeGrowth]) -> bool:
-    """Return whether what grows most are Python's own objects, which lie in arenas."""
-    return objects[0].owner is NativeOwner.INTERPRETER
-
-
 def _other_growth(ledger: Ledger) -> str:
-    """Return what else grew by much of what memory did, the greatest first."""
-    others = sorted(ledger.entries, key=lambda e: -e.bytes)
     least = max(policy.GAUGE_NOISE_BYTES, policy.UNNAMED_SHARE * ledger.total_bytes)
-    known = [e for e in others if e.kind not in WITHOUT_NAME and e.bytes >= least]
-    listed = ", ".join(f"{_short(e)} {human_bytes(e.bytes)}" for e in known[:3])
+    known = [e for e in ledger.entries if e.kind not in WITHOUT_NAME and e.bytes >= least]
+    most = sorted(known, key=lambda e: -e.bytes)[:3]
+    listed = ", ".join(f"{e.label.partition(':')[0]} {human_bytes(e.bytes)}" for e in most)
     return f" Beside it grew: {listed}." if listed else ""
 
 
-def _short(entry: LedgerEntry) -> str:
-    return entry.label.partition(":")[0]
-
-
 def _of_shapes(case: RunContext, term: Term) -> Finding:
-    left = term.trend.net_bytes
     return to_finding(
         "unexplained",
         LEAK_OR_SHAPES_TITLE,
-        f"{human_bytes(left)} of growth ({human_share(min(term.share, 1.0))}) has no name, and "
+        f"{_of_growth(term)} has no name, and "
         f"tensors of {plural(new_shapes(case, term), 'new shape')} were met all along. Libraries "
         "keep something for each shape, as oneDNN does a kernel in a cache that ends to grow when "
         "it is full, and larger batches need more at once. It may be a leak too.",
@@ -394,14 +353,9 @@ def _of_shapes(case: RunContext, term: Term) -> Finding:
         severity=Severity.NOTE,
         trend=term.trend,
         share=term.share,
-        total_bytes=left,
+        total_bytes=term.trend.net_bytes,
         falsifier=(FALSIFIER, None),
     )
-
-
-def _in_objects(ledger: Ledger) -> int:
-    """Return the growth of objects that have a name or are known otherwise."""
-    return sum(max(entry.bytes, 0) for entry in ledger.entries if entry.kind in _OBJECTS)
 
 
 def diagnose_native(case: RunContext, growth: SearchResult, ledgers: list[Ledger]) -> list[Finding]:
@@ -428,16 +382,18 @@ def _each_loop_once(found: list[Finding]) -> list[Finding]:
     for finding in found:
         way = " ".join(step for circle in finding.circles for step in circle.steps)
         key = f"{finding.device} {way or finding.signature}"
-        kept[key] = _with_more(kept[key], finding) if key in kept else finding
+        rate = f"{human_bytes(finding.bytes_per_unit)} per {finding.unit}"
+        more = f"What else hangs on it grows by {rate}."
+        kept[key] = with_more(kept[key], finding, more) if key in kept else finding
     return list(kept.values())
 
 
-def _with_more(first: Finding, other: Finding) -> Finding:
+def with_more(first: Finding, other: Finding, sentence: str) -> Finding:
+    """Return a finding that has what another grows by as well, with a further sentence."""
     (low, high), (lower, higher) = first.interval, other.interval
-    more = human_bytes(other.bytes_per_unit)
     return msgspec.structs.replace(
         first,
-        text=f"{first.text} What else hangs on it grows by {more} per {other.unit}.",
+        text=f"{first.text} {sentence}",
         bytes_per_unit=first.bytes_per_unit + other.bytes_per_unit,
         interval=(low + lower, high + higher),
         total_bytes=first.total_bytes + other.total_bytes,
@@ -473,18 +429,17 @@ def _grows(case: RunContext, growth: SearchResult, path: int, device: str) -> Fi
     takers = [] if known or registration else handed_to(case, case.unnamed_sites)
     fed_at = registration.places if registration is not None else case.unnamed_lines
     fed_at = known.fed_at if known is not None else [*fed_at, *(t.location for t in takers)]
-    title, text, remedy = _words(row, trend, float(y[-1]), registration)
+    kind, (title, text, remedy) = "native_held", _words(row, trend, float(y[-1]), registration)
     if takers:
         text = f"{text} They are made at {case.unnamed_lines[0]}{handed_on(takers)}."
-    if cycle is not None:
-        text = f"{text} {cycle.text}"
-    elif loop is not None:
-        text = loop.text
+    if known is not None:
+        kind, title, remedy = known.kind, known.title, known.remedy
+        text = known.text if loop is known else f"{text} {known.text}"
     found = to_finding(
-        known.kind if known else "native_held",
-        known.title if known else title,
+        kind,
+        title,
         f"{text}{_pinned(growth.terms.get('elsewhere'))}",
-        known.remedy if known else remedy,
+        remedy,
         severity=Severity.WARNING if serious else Severity.NOTE,
         trend=trend,
         share=trend.net_bytes / gain if device == HOST and gain > trend.net_bytes else 0.0,
@@ -494,7 +449,7 @@ def _grows(case: RunContext, growth: SearchResult, path: int, device: str) -> Fi
         falsifier=("gc.collect() would free them if they were garbage.", "They are referenced."),
         subject=row.path,
     )
-    return msgspec.structs.replace(found, circles=[loop.circle] if loop else [])
+    return msgspec.structs.replace(found, circles=[loop.circle] if loop and loop.circle else [])
 
 
 def _words(
@@ -529,15 +484,7 @@ def _carries(
         return None
     counts = (new > 0) & ((retained >= policy.HARMLESS_BYTES) | (columns == columns[-1]))
     share = min(float((retained[counts] / new[counts]).max(initial=0.0)), 1.0)
-    if share < policy.MOST_SHARE:
-        return None
-    low, high = term.trend.interval
-    return msgspec.structs.replace(
-        term.trend,
-        bytes_per_unit=term.trend.bytes_per_unit * share,
-        interval=(low * share, high * share),
-        net_bytes=term.trend.net_bytes * share,
-    )
+    return scaled_trend(term.trend, share) if share >= policy.MOST_SHARE else None
 
 
 def _loops_carry(case: RunContext, growth: SearchResult, path: int) -> Trend | None:
@@ -560,13 +507,7 @@ def _loops_carry(case: RunContext, growth: SearchResult, path: int) -> Trend | N
         return None
     whole = min(together / term.trend.net_bytes, 1.0)
     part = whole * float(retained[alike.index(path)].max()) / together
-    low, high = term.trend.interval
-    return msgspec.structs.replace(
-        term.trend,
-        bytes_per_unit=term.trend.bytes_per_unit * part,
-        interval=(low * part, high * part),
-        net_bytes=term.trend.net_bytes * part,
-    )
+    return scaled_trend(term.trend, part)
 
 
 def diagnose_deep_graphs(
@@ -614,11 +555,9 @@ def diagnose_deep_graphs(
 MORE_THAN_ALL_FACTOR = 1.2
 FROM_WITHIN = Remedy(
     title="Run it under leakscope to learn what grows",
-    text=(
-        "From outside nothing has a name. Put `leakscope run` in front of the command, or one "
-        "`with leakscope.profile():` around the loop: the report then names what grows and the "
-        "line that feeds it, in DataLoader workers too."
-    ),
+    text="From outside nothing has a name. Put `leakscope run` in front of the command, or one "
+    "`with leakscope.profile():` around the loop: the report then names what grows and the line "
+    "that feeds it, in DataLoader workers too.",
 )
 
 
@@ -634,11 +573,8 @@ def diagnose_watched(
         return []
     x, y = _tree_series(case)
     trend = tree_trend(case)
-    if (
-        not trend.is_growing
-        or trend.points < policy.FEW_READINGS
-        or trend.net_bytes < policy.GROWTH_BYTES
-    ):
+    is_much = trend.points >= policy.FEW_READINGS and trend.net_bytes >= policy.GROWTH_BYTES
+    if not trend.is_growing or not is_much:
         return []
     ahead = forecast(
         limit_bytes=case.limit_bytes,
@@ -684,7 +620,6 @@ def _tree_series(case: RunContext) -> tuple[FloatArray, FloatArray]:
 
 
 def _where_it_grows(case: RunContext, trend: Trend) -> str:
-    """Return where it grows, where that is clear."""
     share = case.children_gain() / max(trend.net_bytes, 1.0)
     if share > MORE_THAN_ALL_FACTOR:  # children read files, which don't count in the whole
         return ""
