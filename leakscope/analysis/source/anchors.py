@@ -65,7 +65,9 @@ def _start_at_owner(references: References, owner: Owner | None, path: PathPatte
     scope = find_scope(references.program, owner)
     if scope is None or owner is None or not owner.variable:
         return
-    steps = _after_variable(path, owner.variable)
+    wanted, steps = Step("attr", owner.variable), path.steps
+    if path.variable != owner.variable:
+        steps = steps[steps.index(wanted) + 1 :] if wanted in steps else ()
     if scope.kind == "class":
         references.start(ContainerPlace("attr", scope, owner.variable), steps)
     else:
@@ -197,13 +199,6 @@ def _holder_name(path: PathPattern, cut: int) -> str:
     if path.variable:
         return path.variable
     return _plain(path.root.removesuffix("()")).rpartition(".")[2]
-
-
-def _after_variable(path: PathPattern, variable: str) -> Steps:
-    if path.variable == variable:
-        return path.steps
-    wanted = Step("attr", variable)
-    return path.steps[path.steps.index(wanted) + 1 :] if wanted in path.steps else ()
 
 
 def _main_module(program: UserProgram, variable: str) -> CodeScope | None:

@@ -28,20 +28,17 @@ from leakscope.analysis.source.types import dotted
 from leakscope.model.census import CensusRow
 from leakscope.model.path_pattern import Steps
 
-FEEDERS = frozenset(
-    {
-        "append", "appendleft", "extend", "extendleft", "insert", "add", "update", "setdefault",
-        "put", "put_nowait", "push", "write", "writelines", "__setitem__", "send",
-        "register", "addHandler", "add_param_group", "heappush", "insort", "enqueue",
-    }
-)  # fmt: skip
 BUILTIN_FEEDERS = frozenset(
     {
         "append", "appendleft", "extend", "extendleft", "insert", "add", "update", "setdefault",
         "put", "put_nowait", "__setitem__",
     }
 )  # fmt: skip
-"""Those of them that the built-in containers and queues have themselves."""
+"""Methods of the built-in containers and queues that put something in."""
+FEEDERS = BUILTIN_FEEDERS | {
+    "push", "write", "writelines", "send", "register", "addHandler", "add_param_group", "heappush",
+    "insort", "enqueue",
+}  # fmt: skip
 _LENGTHENING = frozenset({"append", "extend", "insert"})
 _FED_ARGUMENT = {
     "heappush": 0, "heappushpop": 0, "insort": 0, "insort_left": 0, "insort_right": 0,

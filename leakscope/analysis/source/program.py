@@ -210,8 +210,6 @@ class UserProgram:
 
     def module_named(self, name: str, *, importer: CodeScope | None = None) -> CodeScope | None:
         """Return the module that ``import name`` would mean."""
-        if not name:
-            return None
         tail = name.lstrip(".")
         found = [root for root in self.modules.values() if tail and tail in root.module.names]
         if len(found) > 1 and importer:
@@ -221,8 +219,7 @@ class UserProgram:
 
     def scope_of_file(self, file: str) -> CodeScope | None:
         """Return the module recorded for ``file`` under whatever path."""
-        path = self.files.find(file)
-        return self.modules.get(path) if path else None
+        return self.modules.get(self.files.find(file) or "")
 
 
 def descendants(scope: CodeScope) -> Iterator[CodeScope]:
@@ -496,7 +493,7 @@ class SourceFiles:
         sources = {path: text for path, text in sources.items() if path not in cells}
         if cells:
             sources[NOTEBOOK] = self._cells.text
-        self._root = _normal(project_root) if project_root else ""
+        self._root = f"{_normal(project_root).rstrip('/')}/" if project_root else ""
         self.texts: dict[str, str] = {}
         self._same: dict[str, str] = {}
         for path in sorted(sources, key=lambda path: (-len(path), path)):
@@ -542,12 +539,7 @@ class SourceFiles:
 
     def relative(self, file: str) -> str:
         """Return the path as a person of the project would write it."""
-        if file in self._titles:
-            return self._titles[file]
-        path = _normal(file)
-        if self._root and path.startswith(self._root.rstrip("/") + "/"):
-            return path[len(self._root.rstrip("/")) + 1 :]
-        return path
+        return self._titles.get(file) or _normal(file).removeprefix(self._root)
 
     def location(self, file: str, line: int) -> str:
         """Return ``train.py:12`` as a person would write it, ``In [5]:3`` of a cell, and

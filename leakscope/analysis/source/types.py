@@ -28,13 +28,9 @@ class TypeInference:
     def family(self, owner: CodeScope) -> Classes:
         """Return the classes whose methods may see an attribute of ``owner``'s instances."""
         if owner not in self._families:
-            heirs = {owner}
-            for group in self._program.classes.values():
-                heirs.update(cls for cls in group if owner in self.ancestors(cls))
-            members = set(heirs)
-            for heir in heirs:
-                members |= self.ancestors(heir)
-            self._families[owner] = frozenset(members)
+            classes = (cls for group in self._program.classes.values() for cls in group)
+            heirs = (cls for cls in classes if owner in self.ancestors(cls))
+            self._families[owner] = self.ancestors(owner).union(*map(self.ancestors, heirs))
         return self._families[owner]
 
     def ancestors(self, owner: CodeScope) -> Classes:
@@ -144,8 +140,7 @@ class TypeInference:
     def _returned(self, functions: list[CodeScope], depth: int) -> Classes:
         found: Classes = UNKNOWN
         for function in functions:
-            annotation = getattr(function.node, "returns", None)
-            found |= self._annotated(annotation, function)
+            found |= self._annotated(getattr(function.node, "returns", None), function)
             for node in ast.walk(function.node):
                 if isinstance(node, ast.Return) and not found:
                     found |= self.of(node.value, function, depth + 2)
@@ -179,13 +174,11 @@ class TypeInference:
 
     def module_of(self, expr: ast.expr, scope: CodeScope) -> CodeScope | None:
         """Return the module of the sources that an expression names, if it does."""
-        text = dotted(expr)
-        head, _, rest = text.partition(".")
+        head, _, rest = dotted(expr).partition(".")
         home = scope.resolve(head) if head else None
         if home is None or head not in home.module.imports:
             return None
-        module, attribute = home.module.imports[head]
-        name = ".".join(part for part in (module, attribute, rest) if part)
+        name = ".".join(filter(None, (*home.module.imports[head], rest)))
         return self._program.module_named(name, importer=home.root)
 
     def imported_scope(self, name: str, home: CodeScope) -> CodeScope | None:
