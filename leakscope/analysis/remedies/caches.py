@@ -377,7 +377,7 @@ def recognise_default_argument(case: CulpritContext) -> Remedy | None:
             f"without a bound ({case.measure() or 'it only grows'}).",
             "Use functools.lru_cache(maxsize=N) on the function, or drop the oldest entries.",
         )
-    remembered = _remembered(case, function)
+    remembered = next((use for use in uses(case.references) if _remembers(case, use)), None)
     if remembered is not None:
         read = remembered.statement
         read_at = case.sources.location(read.scope.module.file, read.line)
@@ -418,12 +418,10 @@ def _parameter(case: CulpritContext) -> tuple[CodeScope, str, ast.expr] | None:
     return None
 
 
-def _remembered(case: CulpritContext, function: CodeScope) -> Use | None:
-    for use in uses(case.references):
-        is_harmless = use.is_stored or use.passed_to in _SHOWING
-        if not (is_harmless or _only_feeds(case, use) or _returns_it(case, use)):
-            return use
-    return None
+def _remembers(case: CulpritContext, use: Use) -> bool:
+    """Whether contents that earlier calls may have left are read."""
+    is_harmless = use.is_stored or use.passed_to in _SHOWING
+    return not (is_harmless or _only_feeds(case, use) or _returns_it(case, use))
 
 
 def _only_feeds(case: CulpritContext, use: Use) -> bool:

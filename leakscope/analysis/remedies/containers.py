@@ -527,7 +527,14 @@ def recognise_linked_objects(case: CulpritContext) -> Remedy | None:
         return None
     call, passed = made
     if case.row.kind == "function":
-        return _wrapped_again(case, call, passed)
+        return case.remedy(
+            f"Wrap the original, not what {case.name} is already",
+            "",
+            f"`{ast.unparse(call)}` at {case.where()} makes a function that refers to the one "
+            "before it, and that one to its own: all of them stay, and a call passes through each.",
+            f"Keep the first function under a name of its own and wrap that instead of "
+            f"{ast.unparse(passed)}.",
+        )
     kind, last = dotted(call.func).rpartition(".")[2], ast.unparse(passed)
     attribute = next((k.arg for k in call.keywords if k.value is passed and k.arg), "")
     cut = f"; or cut its own link first, `{last}.{attribute} = None`" if attribute else ""
@@ -539,17 +546,6 @@ def recognise_linked_objects(case: CulpritContext) -> Remedy | None:
         f"that one to its own: {case.name} keeps all of them{size}.",
         f"Hand over what is needed of the last one (a number, a detached tensor) instead of "
         f"{last}{cut}.",
-    )
-
-
-def _wrapped_again(case: CulpritContext, call: ast.Call, passed: ast.expr) -> Remedy:
-    return case.remedy(
-        f"Wrap the original, not what {case.name} is already",
-        "",
-        f"`{ast.unparse(call)}` at {case.where()} makes a function that refers to the one before "
-        f"it, and that one to its own: all of them stay, and a call passes through each.",
-        f"Keep the first function under a name of its own and wrap that instead of "
-        f"{ast.unparse(passed)}.",
     )
 
 

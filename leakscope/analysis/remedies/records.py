@@ -36,7 +36,13 @@ def recognise_stored_exceptions(case: CulpritContext) -> Remedy | None:
     caught = _caught(case, value)
     inside = errors_in(case.inside, case.row)
     if inside is not None:
-        return _of_its_items(case, inside)
+        return case.remedy(
+            f"Keep the text of the errors in {inside.name}",
+            case.opening(),
+            f"{_weight(case, inside)}: batches, outputs, losses.",
+            "Store repr(error) or traceback.format_exc() there, or call "
+            "error.with_traceback(None) first.",
+        )
     mentions = case.row.kind == "traceback" or (
         value is not None and ("exc_info" in ast.unparse(value) or "traceback" in case.row.type)
     )
@@ -80,16 +86,6 @@ def _weight(case: CulpritContext, errors: CensusRow) -> str:
 
 
 _KEEPS = "keeps its traceback, and that every local variable of the functions it passed through"
-
-
-def _of_its_items(case: CulpritContext, errors: CensusRow) -> Remedy:
-    return case.remedy(
-        f"Keep the text of the errors in {errors.name}",
-        case.opening(),
-        f"{_weight(case, errors)}: batches, outputs, losses.",
-        "Store repr(error) or traceback.format_exc() there, or call error.with_traceback(None) "
-        "first.",
-    )
 
 
 def _an_exception(case: CulpritContext, errors: CensusRow) -> str:

@@ -219,6 +219,9 @@ def _log_handler_diff(case: CulpritContext, node: ast.Expr, logger: str) -> str 
     )
 
 
+_NEWER_RELEASE = "A newer release of the library may keep less: search its changes for this name."
+
+
 def recognise_library_registry(case: CulpritContext) -> Remedy | None:
     """Return how to give a library less to keep."""
     registry = registry_of(case.row.path)
@@ -226,7 +229,14 @@ def recognise_library_registry(case: CulpritContext) -> Remedy | None:
     if case.growth != "across" or not (is_of_library or registry is not None):
         return None
     if case.row.kind == "lru_cache":
-        return _clear_cache(case)
+        never = case.row.hits == 0
+        return case.remedy(
+            f"Call {case.name}.cache_clear() now and then",
+            case.opening(),
+            "It is a library's cache of results, by the arguments of the call"
+            + (", and has never answered one: every call is a new one to it." if never else "."),
+            f"Pass it the same objects again instead of new ones, or clear it. {_NEWER_RELEASE}",
+        )
     if case.line is None and case.row.length is None:
         return None
     advice = registry.advice if registry is not None else ""
@@ -236,20 +246,6 @@ def recognise_library_registry(case: CulpritContext) -> Remedy | None:
         "It belongs to a library, which keeps what a call gives it until that is taken back "
         "(detach, close, unregister) or what it was registered for is gone.",
         advice or f"Call it once, before the loop, or give it nothing large. {_NEWER_RELEASE}",
-    )
-
-
-_NEWER_RELEASE = "A newer release of the library may keep less: search its changes for this name."
-
-
-def _clear_cache(case: CulpritContext) -> Remedy:
-    never = case.row.hits == 0
-    return case.remedy(
-        f"Call {case.name}.cache_clear() now and then",
-        case.opening(),
-        "It is a library's cache of results, by the arguments of the call"
-        + (", and has never answered one: every call is a new one to it." if never else "."),
-        f"Pass it the same objects again instead of new ones, or clear it. {_NEWER_RELEASE}",
     )
 
 
@@ -273,7 +269,9 @@ def recognise_library_object(case: CulpritContext) -> Remedy | None:
     library, _, _ = holder.type.partition(".")
     class_name = holder.type.rpartition(".")[2]
     belongs = f"It belongs to {class_name} of {library}, so no bound can be set on it from outside."
-    call = _registering(case)
+    functions = [call.func for call in (calls_in(case.node) if case.node else ())]
+    methods = (function for function in functions if isinstance(function, ast.Attribute))
+    call = next((method for method in methods if _REGISTERING.match(method.attr)), None)
     if call is None:
         return case.remedy(
             f"Give {class_name} less to keep",
@@ -317,13 +315,6 @@ def _binds(node: ast.AST, name: str) -> bool:
         case ast.Constant(value=written) | ast.Attribute(attr=written, ctx=ast.Store()):
             return bool(written == name)
     return False
-
-
-def _registering(case: CulpritContext) -> ast.Attribute | None:
-    for call in calls_in(case.node) if case.node else ():
-        if isinstance(call.func, ast.Attribute) and _REGISTERING.match(call.func.attr):
-            return call.func
-    return None
 
 
 def recognise_metric_state(case: CulpritContext) -> Remedy | None:
