@@ -62,8 +62,9 @@ def diagnose_garbage(
     resident = case.track.gauge(case.host_metric)
     known = resident[np.isfinite(resident)]
     rise = float(known.max() - known.min()) if len(known) else 0.0
-    often = _is_often_as_much(sizes, most)
-    dominates = often and most >= policy.COSTLY_BYTES and most > policy.MOST_SHARE * rise > 0
+    share = float(np.mean(sizes > policy.MOST_SHARE * most))
+    is_frequent = share >= policy.MOST_SHARE and len(sizes) >= policy.FEWEST_READINGS
+    dominates = is_frequent and most >= policy.COSTLY_BYTES and most > policy.MOST_SHARE * rise > 0
     term = growth.terms.get("garbage")
     following = next_collection(case)
     is_bounded = following is not None and following.is_harmless
@@ -93,11 +94,6 @@ def diagnose_garbage(
         falsifier=("gc.collect() would free it.", f"{human_bytes(most)} were unreached."),
     )
     return [msgspec.structs.replace(found, circles=circles)]
-
-
-def _is_often_as_much(sizes: FloatArray, most: float) -> bool:
-    share = float(np.mean(sizes > policy.MOST_SHARE * most))
-    return share >= policy.MOST_SHARE and len(sizes) >= policy.FEWEST_READINGS
 
 
 def _has_ended(sizes: FloatArray) -> bool:

@@ -45,7 +45,9 @@ def explain_loop(case: RunContext, row: CensusRow, trend: Trend) -> ExplainedLoo
     """Return what is known of the loop through autograd that a row's objects are in, if any."""
     if not row.loop:
         return None
-    function = _function(case.sources, row.loop)
+    called = [step for step in row.loop if step.kind in _CALLED]
+    own = [step for step in called if case.sources.files.find(step.file)]
+    function = next(iter(own or called), None)  # the program's own hook before a library's
     call = _registered(case.sources, function) if function is not None else None
     steps = _steps(case.sources, row.loop, call)
     nbytes = row.host_bytes + sum(row.device_bytes.values())
@@ -87,12 +89,6 @@ class _Call:
 
 def _made_at(call: _Call | None) -> str:
     return f" {call.location} calls {call.function}." if call is not None else ""
-
-
-def _function(sources: SourceIndex, loop: list[LoopStep]) -> LoopStep | None:
-    called = [step for step in loop if step.kind in _CALLED]
-    own = [step for step in called if sources.files.find(step.file)]
-    return next(iter(own or called), None)
 
 
 def _registered(sources: SourceIndex, hook: LoopStep) -> _Call | None:

@@ -187,7 +187,14 @@ def _leak(case: RunContext, term: Term, ledger: Ledger) -> Finding:
         return _unreached(case, term, objects, ledger)
     lacks_censuses = any(note.slug == CENSUS_SKIPPED for note in case.recording.notes)
     if lacks_censuses and len(case.table.censuses) < policy.FEWEST_CENSUSES:
-        return _unseen(term, ledger)
+        return _of_term(
+            term,
+            "Memory grows, and no census saw who holds it",
+            f"{_of_growth(term)} is neither garbage nor allocator slack. Which names hold it was "
+            "not looked at: without the native walker no census is taken at boundaries by time."
+            f"{_other_growth(ledger)}",
+            LET_IT_LOOK,
+        )
     return _of_term(
         term,
         "Memory grows outside everything that has a name",
@@ -231,17 +238,6 @@ def _of_growth(term: Term) -> str:
     """Return how a sentence about what has no name begins."""
     size = human_bytes(term.trend.net_bytes)
     return f"{size} of growth ({human_share(min(term.share, 1.0))})"
-
-
-def _unseen(term: Term, ledger: Ledger) -> Finding:
-    return _of_term(
-        term,
-        "Memory grows, and no census saw who holds it",
-        f"{_of_growth(term)} is neither garbage "
-        "nor allocator slack. Which names hold it was not looked at: without the native walker "
-        f"no census is taken at boundaries by time.{_other_growth(ledger)}",
-        LET_IT_LOOK,
-    )
 
 
 def _native(case: RunContext, term: Term, native: list[NativeGrowth], ledger: Ledger) -> Finding:
