@@ -11,7 +11,7 @@ Diagnoses of torch's device allocator are in ``allocator.run_findings``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -262,6 +262,22 @@ def _grade_by_limit(case: RunContext, trend: Trend) -> Severity:
     return Severity.CRITICAL if is_fatal else Severity.WARNING
 
 
+def _of_rule(
+    case: RunContext, rule: GaugeRule, trend: Trend, text: str, total: float, lines: Sequence[str]
+) -> Finding:
+    return to_finding(
+        rule.kind,
+        rule.title,
+        text,
+        rule.remedy,
+        severity=_grade_by_limit(case, trend),
+        trend=trend,
+        total_bytes=total,
+        fed_at=[*lines],
+        falsifier=(rule.falsifier, None),
+    )
+
+
 def _unmapped_shared_memory(
     case: RunContext, growth: SearchResult, rule: GaugeRule, trend: Trend
 ) -> Finding | None:
@@ -282,7 +298,7 @@ def _unmapped_shared_memory(
         f"mapped, {human_bytes(trend.bytes_per_unit)} per {trend.unit}; no name of the program's "
         "reaches it."
     )
-    title, remedy, lines = _SENT, _RECEIVE, _lines_that_send(case)
+    meant, lines = replace(rule, title=_SENT, remedy=_RECEIVE), _lines_that_send(case)
     if has_names:
         text += _BY_TORCH
     elif (sent := _sent(case, gauge.SHM_UNMAPPED)) is not None:
@@ -292,21 +308,12 @@ def _unmapped_shared_memory(
         open_, is_near = _of_those_that_may_be_open(case, opened)
         text += open_ if is_near else ""
     else:
-        title, remedy = rule.title, rule.remedy
+        meant = rule
         opens_more = case.gauge_trend(gauge.OPEN_FILES, policy.COUNT_NOISE).is_growing
         made_at = places_that_call(case.sources, {"os", ""}, {"memfd_create"})
         lines = made_at if opens_more else []
-    return to_finding(
-        rule.kind,
-        title,
-        text,
-        remedy,
-        severity=_grade_by_limit(case, trend),
-        trend=trend,
-        total_bytes=float(np.nanmax(case.track.gauge(gauge.SHM_UNMAPPED))),
-        fed_at=lines,
-        falsifier=(rule.falsifier, None),
-    )
+    most = float(np.nanmax(case.track.gauge(gauge.SHM_UNMAPPED)))
+    return _of_rule(case, meant, trend, text, most, lines)
 
 
 _SENT = "Shared memory that was sent is not received"
@@ -348,24 +355,14 @@ def _shared_memory(
         f"{human_bytes(most)} of named files came to /dev/shm in this run, "
         f"{human_bytes(trend.bytes_per_unit)} per {trend.unit}; no name of the program holds them."
     )
-    title, remedy = rule.title, rule.remedy
     if _sent_by_children_bytes(case) >= least:
-        title, remedy, made_at = _SENT, _RECEIVE, _lines_that_send(case)
+        rule, made_at = replace(rule, title=_SENT, remedy=_RECEIVE), _lines_that_send(case)
         text += _BY_TORCH
     else:
         text += " Unless somebody removes them, they stay when it ends."
         text += _PROBABLY_OF_OTHERS if not is_its_own else ""
-    return to_finding(
-        rule.kind,
-        title,
-        text,
-        remedy,
-        severity=_grade_by_limit(case, trend) if is_its_own else Severity.NOTE,
-        trend=trend,
-        total_bytes=most,
-        fed_at=made_at,
-        falsifier=(rule.falsifier, None),
-    )
+    found = _of_rule(case, rule, trend, text, most, made_at)
+    return found if is_its_own else msgspec.structs.replace(found, severity=Severity.NOTE)
 
 
 def _mapped_shared_memory(
@@ -382,21 +379,16 @@ def _mapped_shared_memory(
     known = max(_named_shared_bytes(case), *others) / policy.MOST_SHARE
     if not sizes or max(known, min(sizes)) >= trend.net_bytes:
         return None
-    return to_finding(
-        rule.kind,
-        rule.title,
+    text = (
         f"{human_bytes(trend.net_bytes)} of shared memory came to be mapped in this process, "
         f"{human_bytes(trend.bytes_per_unit)} per {trend.unit}; no name of the program's reaches "
-        "it, and no file in /dev/shm stands for it.",
-        rule.remedy,
-        severity=_grade_by_limit(case, trend),
-        trend=trend,
-        total_bytes=float(case.gauge_series(gauge.MAPPED_SHARED)[1][-1]),
-        fed_at=places_that_call(
-            case.sources, {"shared_memory", "mmap", ""}, {"SharedMemory", "mmap"}
-        ),
-        falsifier=(rule.falsifier, None),
+        "it, and no file in /dev/shm stands for it."
     )
+    mapped = float(case.gauge_series(gauge.MAPPED_SHARED)[1][-1])
+    made_at = places_that_call(
+        case.sources, {"shared_memory", "mmap", ""}, {"SharedMemory", "mmap"}
+    )
+    return _of_rule(case, rule, trend, text, mapped, made_at)
 
 
 def _named_shared_bytes(case: RunContext) -> float:
@@ -441,18 +433,15 @@ def _children(
     most = float(np.nanmax(case.track.gauge(gauge.CHILDREN_PSS)))  # they may be gone at the end
     has_workers = any(r.header.worker is not None for r in case.run.recordings)
     whole = (case.device_gain(HOST) or 0.0) + case.children_gain()
-    return to_finding(
-        rule.kind,
-        rule.title,
+    if has_workers:
+        rule = replace(rule, remedy=_WORKERS_REMEDY, falsifier=_WORKERS_FALSIFIER)
+    text = (
         f"Together they gained {human_bytes(trend.net_bytes)} and held up to {human_bytes(most)}; "
-        f"{human_bytes(trend.bytes_per_unit)} more per {trend.unit}.{_where_read(case)}",
-        _WORKERS_REMEDY if has_workers else rule.remedy,
-        severity=_grade_by_limit(case, trend),
-        trend=trend,
-        share=trend.net_bytes / whole if whole > 0 else 0.0,
-        total_bytes=most,
-        falsifier=(_WORKERS_FALSIFIER if has_workers else rule.falsifier, None),
+        f"{human_bytes(trend.bytes_per_unit)} more per {trend.unit}.{_where_read(case)}"
     )
+    found = _of_rule(case, rule, trend, text, most, [])
+    share = min(max(trend.net_bytes / whole, 0.0), 1.0) if whole > 0 else 0.0
+    return msgspec.structs.replace(found, share=share)
 
 
 _OWN_OUTSIDE = Remedy(
