@@ -434,8 +434,10 @@ def _large(found: Shortage, need: Need) -> Iterator[Advice]:
     gathered = {r.name for r in found.census.rows if r.user and r.role in ("accumulation", "cache")}
     for row in live_by_name(found.census, found.device, found.live):
         if row.name in gathered and row.share >= policy.CONSIDERABLE_SHARE:
-            held = f"It held {human_bytes(row.bytes)} ({row.detail})"
-            evidence = f"{held}; whether it grows, too few looks tell."
+            evidence = (
+                f"It held {human_bytes(row.bytes)} ({row.detail}); "
+                "whether it grows, too few looks tell."
+            )
             yield to_advice(need, f"Keep less in {row.name}", row.bytes, evidence)
 
 

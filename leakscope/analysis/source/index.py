@@ -620,8 +620,8 @@ def calls_that_create_graphs(sources: SourceIndex) -> list[FeedingLine]:
 
 def _creates_graph(call: ast.Call) -> bool:
     is_backward = isinstance(call.func, ast.Attribute) and call.func.attr == "backward"
-    given = [word.value for word in call.keywords if word.arg == "create_graph"]
-    return is_backward and any(not isinstance(v, ast.Constant) or v.value for v in given)
+    values = [word.value for word in call.keywords if word.arg == "create_graph"]
+    return is_backward and any(not isinstance(v, ast.Constant) or v.value for v in values)
 
 
 def _is_one_of(called: ast.expr, owners: set[str], functions: set[str]) -> bool:

@@ -456,9 +456,10 @@ class ItemVariables:
             function = statement.scope
             if isinstance(statement.node, ast.Return) and function not in self.functions:
                 ends = (ast.Return, ast.Yield, ast.YieldFrom)
-                given = [node for node in body_nodes(function.node) if isinstance(node, ends)]
+                returns = [node for node in body_nodes(function.node) if isinstance(node, ends)]
                 if all(
-                    isinstance(e, ast.Return) and self._may_return(e.value, function) for e in given
+                    isinstance(e, ast.Return) and self._may_return(e.value, function)
+                    for e in returns
                 ):
                     self.functions.append(function)
 
