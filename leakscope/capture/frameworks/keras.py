@@ -368,8 +368,8 @@ def _wrap_fit(original: Callable[..., Any]) -> Callable[..., Any]:
 def _ours(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[LeakScopeCallback]:
     try:
         arguments = {**dict(zip(_NAMES, args, strict=False)), **kwargs}
-        given = _several(arguments.get("callbacks"))
-        ours = [callback for callback in given if isinstance(callback, LeakScopeCallback)]
+        callbacks = _several(arguments.get("callbacks"))
+        ours = [callback for callback in callbacks if isinstance(callback, LeakScopeCallback)]
     except faults(Exception):
         return []
     for callback in ours:
