@@ -7,6 +7,7 @@ from synthetic_runs import KIB, Program, Size, State, Thing
 
 from leakscope.analysis import analyse
 from leakscope.model.boundary import BoundaryKind
+from leakscope.model.census import Owner
 
 BY_ONE_LINE = """
 sides = {"real": [], "fake": []}
@@ -78,3 +79,64 @@ def test_entries_that_grow_by_different_units_are_reported_one_by_one() -> None:
     per_validation: Size = lambda s: 8000 * KIB * s.validations  # noqa: E731
     found = reported(BY_ONE_LINE, per_step(200 * KIB), per_validation)
     assert sorted(name for name, _ in found) == ["sides['fake']", "sides['real']"]
+
+
+OF_OBJECTS = """
+class Channel:
+    def __init__(self):
+        self.samples = []
+
+    def push(self, block):
+        self.samples.extend(block)
+
+channels = {name: Channel() for name in NAMES}
+for step in range(320):
+    for channel in channels.values():
+        channel.push(read())
+"""
+
+
+def reported_of_objects(keys: list[str], grown: int, *, is_fixed: bool = True) -> list[str]:
+    """Return the culprits, with their lines, of a dict of objects, so many of which grow."""
+
+    def sizes(key: str) -> Size:
+        return per_step(80 * KIB) if keys.index(key) < grown else lambda s: 64 * KIB
+
+    things = [
+        Thing(
+            "__main__·channels",
+            lambda s: sum(sizes(key)(s) + 400 for key in keys),
+            "dict",
+            "dict",
+            name="channels",
+            length=(lambda s: len(keys)) if is_fixed else (lambda s: len(keys) + s.step),
+        )
+    ]
+    for key in keys:
+        path, size = f"__main__·channels['{key}']", sizes(key)
+        own = Owner(kind="class", name="Channel", variable="samples", file="/project/train.py")
+        things += [
+            Thing(path, lambda s, size=size: size(s) + 400, "object", "__main__.Channel",
+                  "__main__·channels", name=f"channels['{key}']"),
+            Thing(f"{path}.samples", size, parent=path, name="Channel.samples", owner=own,
+                  length=lambda s: s.step),
+        ]  # fmt: skip
+    run = Program(epochs=8).plant(*things).build()
+    run.main.sources["/project/train.py"] = OF_OBJECTS
+    found = analyse(run).culprits
+    return [f"{c.name}:{','.join(line.rpartition(':')[2] for line in c.fed_at)}" for c in found]
+
+
+@pytest.mark.parametrize("count", [2, 3, 6, 20])
+def test_objects_in_which_an_attribute_grows_are_reported_by_that_attribute(count: int) -> None:
+    keys = [f"c{n}" for n in range(count)]
+    assert reported_of_objects(keys, count) == ["Channel.samples:7"]
+
+
+def test_a_container_that_gets_more_objects_is_reported_by_itself() -> None:
+    found = reported_of_objects([f"c{n}" for n in range(6)], 6, is_fixed=False)
+    assert [name.partition(":")[0] for name in found] == ["channels"]
+
+
+def test_objects_of_which_a_single_one_grows_are_no_pattern() -> None:
+    assert reported_of_objects([f"c{n}" for n in range(6)], 1) == ["Channel.samples:7"]

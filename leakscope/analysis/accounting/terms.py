@@ -96,6 +96,9 @@ class Term:
         is_doubtful = self.trend.is_growing and self._is_beyond(*self._floor)
         if self.kind == "unexplained":  # what else grew, and has ended, makes its share small
             is_doubtful |= self.trend.is_growing and self._is_beyond(policy.NOTEWORTHY_BYTES, 0.0)
+            # Little in a run of seconds: what goes on so steadily is much in an hour.
+            is_steady = self.is_pool_growing and self.trend.is_growing
+            is_doubtful |= is_steady and self._is_beyond(policy.LITTLE_BYTES, policy.MOST_SHARE)
         return ((is_open and is_enough) or is_doubtful) and not (self.grows or self.excluded_by)
 
     @property

@@ -363,6 +363,8 @@ class RowTable:
     has_beginning: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=bool))
     """Of which paths, of libraries, the first census shows what they retained, though it walked the
     user's names alone: a later one showed what came since."""
+    entries: dict[int, CensusRow] = field(default_factory=dict)
+    """Of a container in whose entries the same attribute grows, that attribute."""
     _running_at: dict[str, BoolArray] = field(default_factory=dict)
 
     def covered(self, path: int) -> BoolArray:
@@ -489,7 +491,11 @@ class RowTable:
         return found[1:]
 
     def row_at(self, path: int, column: int) -> CensusRow:
-        """Return the row of a path at one census, or the nearest known one."""
+        """Return the row of a path at one census, or the nearest known one; of a container that is
+        named by its entries, theirs.
+        """
+        if path in self.entries:
+            return self.entries[path]
         rows = (row for row in self.censuses[column].rows if row.path == self.paths[path])
         return next(rows, self.latest[path])
 

@@ -48,7 +48,7 @@ from leakscope.analysis.growth.exclusions import (
 )
 from leakscope.analysis.growth.rows import Grower, find_across, find_within, grower_of, in_units
 from leakscope.analysis.run_context import RunContext
-from leakscope.model.path_pattern import parse_steps
+from leakscope.model.path_pattern import Steps, parse_steps
 from leakscope.model.record import NativeOwner
 from leakscope.model.trend import Reason, Trend, TrendVerdict
 
@@ -135,6 +135,8 @@ def search_growth(case: RunContext) -> SearchResult:
     for device in table.retained:
         mine = {path: g for (path, on), g in grown.items() if on == device}
         points = [mine[path] for path in accumulation_points(table, mine)]
+        for grower in points:
+            _name_by_entries(table, mine, grower)
         across += [
             in_units(case.observations, case.places, _at_the_rate_of(case, g, carriers))
             for g in points
@@ -168,6 +170,43 @@ def search_growth(case: RunContext) -> SearchResult:
         growers = [whole if g is own else g for g in growers]
         deep = replace(deep, path=inner, is_counted=True)
     return SearchResult(growers, filling, trends, owners, at_bound, terms, deep=deep)
+
+
+def _name_by_entries(table: RowTable, growers: Mapping[int, Grower], whole: Grower) -> None:
+    """Give a container of as many objects as before, in which the same attribute grows, the name,
+    the type and the source of that attribute: ``channels['x'].samples``, ``channels['y'].samples``.
+    """
+    latest, path = table.latest, table.paths[whole.path]
+    length = table.length[whole.path, whole.columns]
+    known = length[np.isfinite(length)]
+    if latest[whole.path].kind not in CONTAINERS or not len(known) or known[-1] > known[0]:
+        return
+    below = {p: g for p, g in growers.items() if whole.path in table.ancestors(p)}
+    ways = {p: parse_steps(table.paths[p].removeprefix(path)) for p in below}
+    entries = [p for p, way in ways.items() if len(way) == 1 and way[0].is_item]
+    if len(entries) < 2:
+        return
+    largest = max(entries, key=lambda p: below[p].gained)
+    inside = {p: g for p, g in below.items() if ways[p][:1] == ways[largest]}
+    for point in accumulation_points(table, inside):
+        alike = [p for p, way in ways.items() if len(way) > 1 and way[1:] == ways[point][1:]]
+        gained = sum(below[p].gained for p in alike)
+        if len(alike) < 2 or gained < policy.MAIN_SHARE * whole.gained:
+            continue
+        row, its = latest[point], latest[whole.path]
+        names = {latest[p].name for p in alike}
+        way = _written(ways[point][1:])
+        name = row.name if len(names) == 1 else f"{its.name}[*]{way}"
+        named = msgspec.structs.replace(row, name=name, host_bytes=its.host_bytes)
+        latest[whole.path] = msgspec.structs.replace(named, path=its.path, parent=its.parent)
+        table.entries[whole.path] = msgspec.structs.replace(named, path=f"{its.path}[*]{way}")
+        return
+
+
+def _written(steps: Steps) -> str:
+    return "".join(
+        f".{step.value}" if step.kind == "attr" else f"[{step.value or '*'}]" for step in steps
+    )
 
 
 def _bounded_by_declaration(case: RunContext, trends: dict[int, Trend]) -> set[int]:
@@ -602,8 +641,12 @@ def with_siblings_joined(case: RunContext, growth: SearchResult) -> SearchResult
         counted = (
             in_units(case.observations, case.places, owner) if owner.growth == "across" else owner
         )
-        lines = {_feeding_line(case, g) for g in (*entries, counted)}
+        # Of attributes of its entries a statement that fills the container tells nothing.
+        are_items = all(case.table.parent(g.path) == owner.path for g in entries)
+        lines = {_feeding_line(case, g) for g in (*entries, *([counted] if are_items else []))}
         if _make_up(entries, counted) and len(lines) == 1 and None not in lines:
+            mine = {g.path: g for g in growth.owners if g.growth == "across"}
+            _name_by_entries(case.table, mine, owner)
             growers = [*(g for g in growers if g not in entries), counted]
     return replace(growth, growers=growers)
 

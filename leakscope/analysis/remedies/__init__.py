@@ -107,8 +107,12 @@ _ADVICE = {
     "image": "Close images after use: `with Image.open(path) as image:`.",
     "figure": "Close each figure after saving it: plt.close(fig).",
     "generator": "A suspended generator keeps its locals: exhaust it or call its close().",
+    "type": "Keep what differs from object to object in a dict with a bound, or on the object.",
+    "future": "Each callback that is added stays until the future is done: add one that serves "
+    "all, or take each out again with remove_done_callback().",
     "traceback": "A traceback keeps every frame and its locals: store the text of the error.",
 }
+_NO_CONTAINERS = frozenset({"object", "module", "function", "other"})
 _OTHER = "Find out whether it is needed after it was used, and drop the last reference if not."
 
 
@@ -134,6 +138,12 @@ def general_remedy(case: CulpritContext) -> Remedy:
         advice = of_contents or advice
         when = "Nothing in the recording shows it being emptied for good."
         title = f"Bound or empty {case.name}"
+        if kind in _NO_CONTAINERS:
+            title = f"Bound what {case.name} keeps"
+        if case.row.type == "type":
+            title, advice = f"Add no more attributes to the class {case.name}", _ADVICE["type"]
+        elif case.row.type.endswith("Future"):
+            title, advice = f"Remove callbacks from {case.name}", _ADVICE["future"]
         if kind == "graph":
             title = f"Cut the graph that {case.name} carries"
         elif taken := _taken_out(case):

@@ -122,8 +122,9 @@ def recognise_dict_cache(case: CulpritContext) -> Remedy | None:
         "",
         f"{case.name} is a cache that never drops a key ({case.measure() or 'unbounded'}); "
         f"`{case.line_text}` at {case.where()} adds them.",
-        f"Drop the oldest key once there are more than {bound} or as many as pay; "
-        "functools.lru_cache(maxsize=N) on the function does it by use instead of by age.",
+        f"Drop the oldest key once there are more than {bound} or as many as pay; where the "
+        "function only computes a value from arguments that can be hashed, "
+        "functools.lru_cache(maxsize=N) on it does so by use instead of by age.",
         diff=diff,
     )
 

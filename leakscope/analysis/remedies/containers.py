@@ -207,7 +207,10 @@ def recognise_unread_list(case: CulpritContext) -> Remedy | None:
     each = case.total / case.row.length if case.row.length else 1000.0
     most = reached_bound(case.row.length, 1000)
     bound = next((n for n in (1000, 100, 10) if n <= most and n * each <= _WINDOW_BYTES), 1)
-    return _window_remedy(case, bound, "nothing reads it")
+    is_counted = bool(reads(case.references))
+    return _window_remedy(
+        case, bound, "only its length is read" if is_counted else "nothing reads it"
+    )
 
 
 def _sizes(case: CulpritContext) -> list[str] | None:

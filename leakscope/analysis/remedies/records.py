@@ -122,13 +122,14 @@ def recognise_suspended(case: CulpritContext) -> Remedy | None:
     if 2 * heaviest.bytes < case.total:
         return None
     what = _SUSPENDED[heaviest.type]
+    close = "await its aclose()" if heaviest.type == "async_generator" else "call its close()"
     return case.remedy(
         f"Close the suspended {what} in {case.name}",
         case.opening(),
         f"{heaviest.count:,} {what} that wait for their next step keep all local variables of the "
         "functions they are in.",
-        "Run each to its end or call its close() when no more of it is wanted, and keep what it "
-        "gave instead.",
+        f"Run each to its end or {close} when no more of it is wanted, and keep what it gave "
+        "instead.",
     )
 
 
