@@ -907,3 +907,18 @@ def test_what_figures_were_seen_to_keep_is_theirs_however_little_it_is(
     (found,) = diagnose_gauges(case, replace(search_growth(case), growers=[]), [])
     assert (found.kind, found.severity) == ("open_figures", severity)
     assert ("They hold 1 MiB each." in found.text) is (severity is Severity.WARNING)
+
+
+@pytest.mark.parametrize(
+    ("grows_until", "verdict"),
+    [(1000, RunVerdict.INCONCLUSIVE), (100, RunVerdict.CLEAN)],
+    ids=["to the end", "and has ended"],
+)
+def test_little_that_grows_steadily_without_a_name_is_no_clean_run(
+    grows_until: int, verdict: RunVerdict
+) -> None:
+    """3 MiB in a run of seconds is much in an hour."""
+    program = Program(epochs=10, rss_noise=0.02 * MIB)
+    report = analyse(program.swell(lambda s: min(s.step, grows_until) * 8 * KIB).build())
+    assert report.verdict is verdict
+    assert ("has no name" in report.headline) is (verdict is RunVerdict.INCONCLUSIVE)

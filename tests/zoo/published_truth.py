@@ -2,7 +2,7 @@
 
 Each program of ``published/`` runs with either release. What is true of it was written down from
 the repair and the library's source, and that it grows, or stays flat, was seen in resident memory,
-before leakscope or a peer was run on it. They came in five sets, which ``set_number`` tells.
+before leakscope or a peer was run on it. They came in sets, which ``set_number`` tells.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Pair:
     set_number: int = 2
     """1 of the six that came with the zoo's ninth set, 2 of the fourteen after them, 3 of the
     eighteen that followed, 4 of the twelve around training, 5 of the twelve after these, 6 of the
-    last four."""
+    four that came then, 7 of the last nine."""
 
     @property
     def truth(self) -> Truth:
@@ -75,6 +75,11 @@ OPENAI = (
 SQLALCHEMY = (
     "sqlalchemy==2.0.36", "deprecated==1.2.18", "wrapt==1.17.2", "setuptools==75.8.0",
     "zipp==3.21.0", "packaging==24.2",
+)  # fmt: skip
+
+WORLD = (
+    "pymunk==6.9.0", "pygame==2.6.1", "gymnasium==0.29.1", "farama-notifications==0.0.4",
+    "numpy==1.26.4",
 )  # fmt: skip
 
 PAIRS: dict[str, Pair] = {
@@ -827,6 +832,122 @@ PAIRS: dict[str, Pair] = {
         also=("_PARENT_RUN_TREE", "langsmith._internal._context._PARENT_RUN_TREE"),
         piles=("RunTree", "TimerHandle", "Context", "hamt_bitmap_node", "str", "list"),
         set_number=6,
+    ),
+    "bytetrack_gate": Pair(
+        "supervision",
+        *same("supervision=={}", "0.20.0", "0.21.0", "opencv-python-headless==4.12.0.88",
+              "defusedxml==0.7.1"),
+        # Each track that ByteTrack gives up goes onto a list; each has a mean and a covariance.
+        names=tuple(
+            f"{owner}removed_tracks"
+            for owner in ("ByteTrack.", "tracker.", "Gate.tracker.", "gate.tracker.",
+                          "main.gate.tracker.", "self.tracker.",
+                          "supervision.tracker.byte_tracker.core.ByteTrack.")
+        ),
+        piles=("STrack", "ndarray", "dict"),
+        set_number=7,
+    ),
+    "msgpack_sensors": Pair(
+        "msgpack",
+        *same("msgpack=={}", "1.2.2", "1.2.3"),
+        # The value of the refused key: a list of 40 floats, 1,336 bytes, in 2 of 5 messages.
+        names=NATIVE,
+        also=UNNAMED,
+        piles=("list", "float"),
+        is_native=True,
+        set_number=7,
+    ),
+    "awkward_showers": Pair(
+        "awkward",
+        *same("awkward=={}", "1.10.2", "1.10.3", "numpy==1.26.4"),
+        # Strings by PyUnicode_DecodeUTF8, of which one reference is lost.
+        names=NATIVE,
+        also=UNNAMED,
+        piles=("str",),
+        is_native=True,
+        set_number=7,
+    ),
+    "asynclru_tokens": Pair(
+        "async-lru",
+        *same("async-lru=={}", "2.0.4", "2.0.5"),
+        # ``alru_cache(maxsize=None)``: an OrderedDict of the wrapper, ``__cache``.
+        names=tuple(
+            f"{owner}{part}"
+            for owner in ("Gatekeeper.holder", "holder", "keeper.holder", "main.keeper.holder",
+                          "_LRUCacheWrapper", "async_lru._LRUCacheWrapper")
+            for part in ("", ".__cache", "._LRUCacheWrapper__cache", ".cache", "._cache")
+        ),
+        piles=("_CacheItem", "Future", "Task", "RejectedError", "traceback", "frame", "_CacheKey",
+               "_HashedSeq", "str", "dict", "list", "tuple"),
+        set_number=7,
+    ),
+    "whenever_clock": Pair(
+        "whenever",
+        *same("whenever=={}", "0.6.5", "0.6.6", "time-machine==2.16.0"),
+        # An int of 32 bytes for each call of ``Instant.now``.
+        names=NATIVE,
+        also=UNNAMED,
+        piles=("int",),
+        is_native=True,
+        set_number=7,
+    ),
+    "waterworld_training": Pair(
+        "pettingzoo",
+        *same("pettingzoo=={}", "1.24.3", "1.25.0", *WORLD),
+        # 136 handlers and the space of each episode.
+        names=tuple(
+            f"{owner}handlers"
+            for owner in ("WaterworldBase.", "env.", "raw_env.env.", "raw_env.", "world.env.",
+                          "main.world.env.", "aec_env.env.", "world.aec_env.env.",
+                          # The same list by its path; added after the run, which spelt it so.
+                          "main.world.aec_env.env.env.env.",
+                          "pettingzoo.sisl.waterworld.waterworld_base.WaterworldBase.")
+        ),
+        also=tuple(
+            f"{owner}{name}"
+            for owner in ("Space.", "space.", "WaterworldBase.space.")
+            for name in ("_handlers", "_shapes", "_bodies")
+        ),
+        piles=("CollisionHandler", "CollisionHandlerData", "function", "Space", "dict", "Circle",
+               "Body", "Pursuers", "Evaders", "Poisons", "CData"),
+        set_number=7,
+    ),
+    "croniter_planner": Pair(
+        "croniter",
+        *same("croniter=={}", "6.0.0", "6.1.0", "pytz==2026.6"),
+        names=("croniter.croniter.TIMESTAMP_TO_DT_CACHE", "croniter.TIMESTAMP_TO_DT_CACHE",
+               "TIMESTAMP_TO_DT_CACHE"),
+        piles=("datetime", "tuple", "float", "str"),
+        set_number=7,
+    ),
+    "croniter_schedules": Pair(
+        "croniter",
+        *same("croniter=={}", "6.1.0", "6.2.0", "pytz==2026.6"),
+        names=("croniter.croniter.EXPRESSIONS", "croniter.EXPRESSIONS", "EXPRESSIONS"),
+        piles=("str", "list", "tuple"),
+        set_number=7,
+    ),
+    "bdpy_layers": Pair(
+        "bdpy",
+        *same("bdpy=={}", "0.22.1", "0.23"),
+        # Each layer keeps the handle of each extractor as a hook, and each handle goes on to
+        # collect: the growth is quadratic.
+        names=(
+            "FeatureExtractorHandleDetach.outputs", "FeatureExtractor._extractor.outputs",
+            "bdpy.dl.torch.torch.FeatureExtractorHandleDetach.outputs",
+            "Conv2d._forward_hooks", "Module._forward_hooks",
+            "forward_hooks",
+            *(
+                f"{owner}.features[{index}]._forward_hooks{part}"
+                for owner in ("encoder", "main.encoder", "reconstruct.encoder", "Encoder",
+                              "distance.extractor._encoder", "extractor._encoder")
+                for index in ("0", "2", "*")
+                for part in ("", "[*]", "[*].outputs")
+            ),
+        ),
+        also=("Encoder", "encoder", "main.encoder"),
+        piles=("Tensor", "FeatureExtractorHandleDetach", "list"),
+        set_number=7,
     ),
 }  # fmt: skip
 """The programs, by the names of their files."""
