@@ -215,24 +215,6 @@ def table(entries: list[dict[str, Any]]) -> str:
     return "\n".join(rows)
 
 
-def short_table(entries: list[dict[str, Any]]) -> str:
-    """Return what the project's README has of it, as Markdown: the tools that were run on most
-    of the leaking releases. Of few, those that are easy to run would tell.
-    """
-    least = len({entry["pair"] for entry in entries}) / 2
-    rows = [
-        "| tool | leak named first | … with its line | repaired release accused | no result |",
-        "| --- " * 5 + "|",
-    ]
-    for tool in TOOLS:
-        s = add_up(marks_of(entry) for entry in entries if entry["tool"] == tool)
-        if s.leaking > least:
-            cells = (tool, *(f"{n} of {s.leaking}" for n in (s.first, s.line)))
-            last = (f"{s.accused} of {s.repaired}", s.faults)
-            rows.append("| " + " | ".join(map(str, (*cells, *last))) + " |")
-    return "\n".join(rows)
-
-
 def table_row(name: str, s: Sum) -> str:
     is_judge = name.startswith("leakscope")
     clean = str(s.called_clean) if is_judge else "–"
@@ -342,7 +324,7 @@ def main() -> None:
             first = entry["said"][0]["name"] if entry["said"] else "nothing"
             print(f"{release.name:30} {release.which:9} {tool:12} {entry['seconds']:6.1f} s "
                   f"{entry['verdict'] or entry['fault']:14} {first}", flush=True)  # fmt: skip
-    print(table(entries), pair_rows(entries), short_table(entries), sep="\n\n")
+    print(table(entries), pair_rows(entries), sep="\n\n")
 
 
 if __name__ == "__main__":

@@ -151,4 +151,3 @@ def test_stored_results_are_of_known_pairs_and_make_the_table():
     page = (benchmark.HERE / "README.md").read_text()
     assert benchmark.table(entries) in page
     assert benchmark.pair_rows(entries) in page
-    assert benchmark.short_table(entries) in (ROOT / "README.md").read_text()
