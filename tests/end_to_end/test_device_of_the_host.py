@@ -68,7 +68,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> PlayedDevice:
     monkeypatch.setattr(block_probe, "awake_cuda", lambda: device)
     monkeypatch.setattr(block_probe, "allocator_segments", device.segments)
     for probe in (block_probe.CudaProbe, block_probe.DeviceProbe):
-        monkeypatch.setattr(probe, "measure", lambda _: {})  # it has blocks and no statistics
+        monkeypatch.setattr(probe, "_measure", lambda _: {})  # it has blocks and no statistics
     return device
 
 

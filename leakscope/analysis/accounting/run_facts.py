@@ -72,10 +72,12 @@ def find_work(run: Run, case: RunContext) -> Work:
 def _batches(case: RunContext, phase: str) -> int:
     track = case.track
     mine = track.phase == track.phase_code(phase)
-    most = np.zeros(track.begun(phase), dtype=np.int64)
-    np.maximum.at(most, track.occurrence[mine], track.batch[mine])
+    most: dict[int, int] = {}  # a damaged recording may have any number of an occurrence
+    numbers = zip(track.occurrence[mine].tolist(), track.batch[mine].tolist(), strict=True)
+    for occurrence, batch in numbers:
+        most[occurrence] = max(most.get(occurrence, 0), batch)
     steps = steps_done(track) if is_training(phase) else 0
-    return max(int(most.sum()), steps)
+    return max(sum(most.values()), steps)
 
 
 def find_problems(run: Run) -> list[Problem]:
