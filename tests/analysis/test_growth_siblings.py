@@ -140,3 +140,21 @@ def test_a_container_that_gets_more_objects_is_reported_by_itself() -> None:
 
 def test_objects_of_which_a_single_one_grows_are_no_pattern() -> None:
     assert reported_of_objects([f"c{n}" for n in range(6)], 1) == ["Channel.samples:7"]
+
+
+@pytest.mark.parametrize(("part", "name"), [(0.95, "Actor.trail"), (0.4, "actors")])
+def test_an_attribute_of_each_item_that_is_most_of_a_list_stands_for_it(
+    part: float, name: str
+) -> None:
+    """While each was small none had a row."""
+
+    def trails(state: State) -> float | None:
+        return part * 4 * KIB * state.step if state.step > 200 else None
+
+    whole = Thing("__main__·actors", lambda s: 4 * KIB * s.step, name="actors", length=lambda _: 30)
+    each = Thing(
+        "__main__·actors[*].trail", trails, parent="__main__·actors", name="Actor.trail",
+        length=lambda s: s.step, count=lambda _: 30,
+    )  # fmt: skip
+    run = Program(epochs=8).plant(whole, each).build()
+    assert [culprit.name for culprit in analyse(run).culprits] == [name]

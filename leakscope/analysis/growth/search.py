@@ -181,26 +181,52 @@ def _name_by_entries(table: RowTable, growers: Mapping[int, Grower], whole: Grow
     known = length[np.isfinite(length)]
     if latest[whole.path].kind not in CONTAINERS or not len(known) or known[-1] > known[0]:
         return
-    below = {p: g for p, g in growers.items() if whole.path in table.ancestors(p)}
-    ways = {p: parse_steps(table.paths[p].removeprefix(path)) for p in below}
-    entries = [p for p, way in ways.items() if len(way) == 1 and way[0].is_item]
+    below = [
+        (p, parse_steps(table.paths[p].removeprefix(path))) for p in table.descendants(whole.path)
+    ]
+    ways = {p: way for p, way in below if way and way[0].is_item}
+    alike = _growing_alike(table, growers, whole, ways) or _in_each_item(table, whole, ways)
+    if not alike:
+        return
+    row, its = latest[alike[0]], latest[whole.path]
+    way = _written(ways[alike[0]][1:])
+    is_named_alike = len({latest[p].name for p in alike}) == 1
+    name = row.name if is_named_alike else f"{its.name}[*]{way}"
+    named = msgspec.structs.replace(row, name=name, host_bytes=its.host_bytes)
+    latest[whole.path] = msgspec.structs.replace(named, path=its.path, parent=its.parent)
+    table.entries[whole.path] = msgspec.structs.replace(named, path=f"{its.path}[*]{way}")
+
+
+def _growing_alike(
+    table: RowTable, growers: Mapping[int, Grower], whole: Grower, ways: Mapping[int, Steps]
+) -> list[int]:
+    """Return the paths of the attribute that grows in each entry, that which grows most first."""
+    inside = {p: growers[p] for p in ways if p in growers}
+    entries = [p for p in inside if len(ways[p]) == 1]
     if len(entries) < 2:
-        return
-    largest = max(entries, key=lambda p: below[p].gained)
-    inside = {p: g for p, g in below.items() if ways[p][:1] == ways[largest]}
-    for point in accumulation_points(table, inside):
-        alike = [p for p, way in ways.items() if len(way) > 1 and way[1:] == ways[point][1:]]
-        gained = sum(below[p].gained for p in alike)
-        if len(alike) < 2 or gained < policy.MAIN_SHARE * whole.gained:
-            continue
-        row, its = latest[point], latest[whole.path]
-        names = {latest[p].name for p in alike}
-        way = _written(ways[point][1:])
-        name = row.name if len(names) == 1 else f"{its.name}[*]{way}"
-        named = msgspec.structs.replace(row, name=name, host_bytes=its.host_bytes)
-        latest[whole.path] = msgspec.structs.replace(named, path=its.path, parent=its.parent)
-        table.entries[whole.path] = msgspec.structs.replace(named, path=f"{its.path}[*]{way}")
-        return
+        return []
+    largest = max(entries, key=lambda p: inside[p].gained)
+    of_largest = {p: g for p, g in inside.items() if ways[p][:1] == ways[largest]}
+    for point in accumulation_points(table, of_largest):
+        others = [p for p in inside if p != point and ways[p][1:] == ways[point][1:]]
+        gained = sum(inside[p].gained for p in (point, *others))
+        is_attribute = len(ways[point]) > 1 and others
+        if is_attribute and gained >= policy.MAIN_SHARE * whole.gained:
+            return [point, *others]
+    return []
+
+
+def _in_each_item(table: RowTable, whole: Grower, ways: Mapping[int, Steps]) -> list[int]:
+    """Return the path of the attribute that all items have, if it is most of the container by now:
+    while each was small none had a row, and so it isn't known how they grew.
+    """
+    row = table.latest[whole.path]
+    for path in sorted(ways, key=lambda p: len(ways[p])):
+        its = table.latest[path]
+        is_of_each = len(ways[path]) > 1 and ways[path][0].kind == "any" and its.count == row.length
+        if is_of_each and its.length and its.host_bytes >= policy.MAIN_SHARE * row.host_bytes:
+            return [path]
+    return []
 
 
 def _written(steps: Steps) -> str:
