@@ -155,13 +155,17 @@ def rested_since(case: RunContext, grower: Grower) -> Figure | None:
     # By how much it rose at most beyond its line between two looks.
     step = float((np.diff(y) - grower.per_boundary * worked).max(initial=0.0))
     part = unseen / float(np.ptp(x))
-    is_long = part > 1 - policy.MAIN_SHARE and due >= max(policy.GAUGE_NOISE_BYTES, step)
+    is_long = part > policy.CONSIDERABLE_SHARE and due >= max(policy.GAUGE_NOISE_BYTES, step)
     is_much = part > policy.LITTLE_SHARE and due >= policy.NOTED_BYTES + 2 * step
     if not (is_long or is_much):
         return None
     at = case.working[np.isfinite(case.private[case.working])]
-    in_use = private - np.interp(x, read, free) - garbage_at(case, at)
-    gained = float(in_use[-1] - np.interp(seen, x, in_use))
+    # What becomes garbage as the work ends was in use while it went on.
+    with_garbage = private - np.interp(x, read, free)
+    gained = max(
+        float(in_use[-1] - np.interp(seen, x, in_use))
+        for in_use in (with_garbage, with_garbage - garbage_at(case, at))
+    )
     if x[-1] - read[-1] > policy.CONSIDERABLE_SHARE * unseen:  # it may be in use since
         gained += float(free[-1])
     mapped, shared = case.gauge_series(gauge.SHM)

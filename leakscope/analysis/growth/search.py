@@ -381,6 +381,8 @@ def find_carriers(case: RunContext, trends: dict[int, Trend]) -> dict[tuple[int,
         rises = np.diff(y)
         if not len(rises) or (rises < -policy.ROW_NOISE_BYTES).any():
             continue
+        if is_user and _rests_at_last(case.track.work[at[columns]], rises):
+            continue
         # Read by time, in two looks: memory between them shows no jump.
         is_steady = case.track.is_timed and len(rises) == 1 and pool.reason is Reason.STEADY
         if is_user and not is_steady and _jumps(rises, np.diff(case.track.work[at[columns]])):
@@ -431,6 +433,21 @@ def _grew_without(whole: FloatArray, y: FloatArray, work: IntArray) -> bool:
     rested = (work[-1] - work[first]) / max(int(work[-1] - work[0]), 1)
     least = policy.LITTLE_SHARE * rested * float(whole[-1] - whole[0])
     return bool(whole[-1] - whole[first] >= max(least, policy.GAUGE_NOISE_BYTES))
+
+
+def _rests_at_last(work: IntArray, rises: FloatArray) -> bool:
+    """Return whether a path rests in its last readings, for longer than it ever did between two
+    rises: what comes in steps rests as long before each.
+    """
+    least = max(policy.ROW_NOISE_BYTES, policy.STEP_SHARE * float(rises.sum()))
+    rose = np.flatnonzero(rises > least)
+    if not len(rose) or len(rises) - 1 - rose[-1] < policy.FEWEST_READINGS - 1:
+        return False
+    begins = np.append(0, rose[:-1] + 1)
+    longest = float((work[rose] - work[begins]).max())
+    rest = float(work[-1] - work[rose[-1] + 1])
+    span = float(work[-1] - work[0])
+    return rest > max(policy.REST_FACTOR * longest, policy.LITTLE_SHARE * span)
 
 
 def _jumps(rises: FloatArray, work: IntArray) -> bool:
