@@ -73,3 +73,18 @@ def test_a_rest_is_longer_than_those_before(kept: tuple[int, ...], rests: bool) 
     work = np.array([100 * time_s for time_s in LOOKS], dtype=np.int64)
     rises = np.diff(np.array(kept, dtype=float)) * MIB
     assert _rests_at_last(work, rises) is rests
+
+
+SETTLES = (1.48, 1.81, 2.17, 2.48, 2.82, 2.98, 3.19, 3.19, 3.19)
+
+
+@pytest.mark.parametrize(
+    ("part", "verdict"), [(1.0, RunVerdict.INCONCLUSIVE), (0.5, RunVerdict.CLEAN)]
+)
+def test_a_small_open_rise_counts_where_it_is_most_of_what_memory_gained(
+    part: float, verdict: RunVerdict
+) -> None:
+    kept = tuple(SETTLES[0] + part * (mib - SETTLES[0]) for mib in SETTLES)
+    found = read_by_time(kept, later=0.05)
+    assert found.verdict is verdict
+    assert ("main.registry grew by 1.7 MiB" in found.headline) is (part == 1.0)

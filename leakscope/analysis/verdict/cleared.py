@@ -257,7 +257,16 @@ def may_leak(case: RunContext, path: int, trend: Trend | None) -> bool:
         least = 0.0 if only_rose else policy.MOST_SHARE * highest
         if _gained_little(case, policy.MOST_SHARE * gained):
             return False
-    return gained >= max(policy.LITTLE_BYTES, least) and highest >= policy.LITTLE_BYTES
+    little = policy.GAUGE_NOISE_BYTES if _is_the_growth(case, row, gained) else policy.LITTLE_BYTES
+    return gained >= max(little, least) and highest >= policy.LITTLE_BYTES
+
+
+def _is_the_growth(case: RunContext, row: CensusRow, gained: float) -> bool:
+    """Return whether a name of the user's gained most of what memory did, which may go on."""
+    _, private = case.pool_series()
+    if not row.user or case.pool.is_bounded or not len(private):
+        return False
+    return gained >= policy.MOST_SHARE * float(private[-1] - private[0]) > 0
 
 
 def _began_late(trend: Trend) -> bool:
