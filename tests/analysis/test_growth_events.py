@@ -413,6 +413,7 @@ def test_growth_of_a_program_without_steps_is_reported_by_the_passes_of_its_loop
     assert rate.bytes_each == EXACT(20 * KIB, rel=0.02)
     assert "20 KiB per iteration (" in found.headline
     assert "iterations of the loop at my.program.py:12" in culprit.per_event.text
+    assert "loop my.program.py:12" in [each.metric for each in found.overhead.gauged]
 
 
 def test_a_note_of_each_pass_through_a_loop_is_no_leak() -> None:

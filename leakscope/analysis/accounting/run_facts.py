@@ -204,9 +204,11 @@ def _gauged(case: RunContext) -> list[Gauged]:
         if not len(values):
             continue
         unit, meaning = gauge.describe(name)
+        place = gauge.place_of_loop(name)
+        where = case.sources.location(*place) if place else ""
         found.append(
             Gauged(
-                metric=name,
+                metric=f"{gauge.LOOP} {where}" if where else name,
                 unit=unit,
                 meaning=meaning,
                 readings=len(values),

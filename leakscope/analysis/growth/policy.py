@@ -127,8 +127,8 @@ COUNT_NOISE = 0.5
 # Steps of bytes: from each on, something more is reported.
 
 LITTLE_BYTES = float(2 << 20)
-"""What rose by less than this leaves no run undecided, and what a phase gathers up to it is not
-worth a note."""
+"""What rose by less than this leaves no run undecided, unless a name of the program's is most of
+what memory gained; what a phase gathers up to it is not worth a note."""
 HARMLESS_BYTES = float(4 << 20)
 """Growth of less than this, over the horizon, disturbs nobody, and without a name it is no leak:
 libraries warm up by as much, several processes move by as much."""
