@@ -293,6 +293,8 @@ class _RecordingDraft:
         """Return the recording; censuses go to the boundaries they were taken at."""
         if self._header is None:
             self.lose(0, "the first record, which says what process wrote this, is missing")
+        # They lie in any order in a journal that was put together from pieces.
+        self._boundaries.sort(key=lambda record: record.boundary.index)
         self._recording.measurements = [
             Measurement(
                 record.boundary,

@@ -171,6 +171,13 @@ def test_a_census_whose_boundary_is_lost_is_noted(tmp_path):
     assert "census at boundary 1" in recording.damage[0].reason
 
 
+def test_measurements_come_in_order_however_a_journal_was_put_together(tmp_path):
+    write_run(tmp_path, [HeaderRecord(), census(1), boundary(2), boundary(0), boundary(1)])
+    measurements = open_run(tmp_path).main.measurements
+    assert [m.boundary.index for m in measurements] == [0, 1, 2]
+    assert [m.census is not None for m in measurements] == [False, True, False]
+
+
 def test_records_of_unknown_kinds_are_skipped_and_named(tmp_path):
     journal = write_run(tmp_path, [boundary(0)])
     with journal.open("ab") as stream:
