@@ -183,6 +183,13 @@ def test_allocations_that_do_not_account_for_the_growth_are_not_blamed(
     assert found.fed_at == []
 
 
+def test_a_site_of_less_than_a_leak_is_named_where_it_is_most_of_one() -> None:
+    report = report_with(lambda step: [site(step * MIB / 160, 31)], lambda s: s.step * MIB / 110)
+    found = finding(report, "unexplained")
+    assert found.title == "Native memory grows in libdecoder.so, called at train.py:31"
+    assert "open_frame at train.py:31 3." in found.text
+
+
 def test_an_estimate_from_few_samples_is_noise() -> None:
     def sites(step: int) -> list[NativeSite]:
         return [site(step * MIB, 31, deviation_bytes=400 * MIB)]

@@ -176,7 +176,7 @@ def _types(case: RunContext, but: tuple[str, ...]) -> str:
 
 def _leak(case: RunContext, term: Term, ledger: Ledger) -> Finding:
     left = term.trend.net_bytes
-    native = [n for n in growing_allocations(case) if n.gained_bytes >= policy.HARMLESS_BYTES]
+    native = growing_allocations(case)
     if sum(n.gained_bytes for n in native) >= policy.MOST_SHARE * left:
         return _native(case, term, native, ledger)
     objects = growing_allocations(case, _OF_OBJECTS)
