@@ -292,7 +292,7 @@ def _little_without_name(case: RunContext, growth: SearchResult) -> str:
         f"per {case.unit.name}"
     )
     is_between = slack is not None and not (slack.trend.is_bounded or slack.excluded_by)
-    if slack is not None and is_between and not case.pool.is_bounded:
+    if slack is not None and is_between and slack.trend.net_bytes > 0 and not case.pool.is_bounded:
         cost = unnamed.trend.net_bytes + slack.trend.net_bytes
         between = f"{kept}, and free memory lies between them"
         further = _further(case, case.pool.more_work)
