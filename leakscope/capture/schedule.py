@@ -305,10 +305,12 @@ class Schedule:
         return can and key.fulls < policy.FULL_AT_KEY
 
     def _is_late_look(self, kind: BoundaryKind, phase: Phase | None, key: _Key) -> bool:
-        """Whether a phase of training, or one named by hand, was last looked at long ago."""
+        """Whether a phase of the program's work was last looked at long ago: of training, one named
+        by hand, or any where nothing is trained.
+        """
         if kind is not BoundaryKind.PHASE_BEGIN or phase is None:
             return False
-        if not (phase.training or phase.explicit):
+        if not (phase.training or phase.explicit) and (self._trained or self.serves):
             return False
         cheap = self._expected() <= policy.LATE_CHEAP_SECONDS * self._costs.slowed
         rises = self._resident - key.resident >= policy.LATE_RISE_BYTES

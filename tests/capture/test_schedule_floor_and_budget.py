@@ -221,6 +221,17 @@ def test_quick_tasks_of_a_worker_are_looked_at_throughout_its_run():
     assert run.spent <= 0.05 * run.elapsed
 
 
+def test_passes_are_looked_at_throughout_a_run_that_trains_nothing():
+    run = FakeSession()
+    run.fast.seconds = 0.0022  # gauges alone take more than the floor has
+    for _ in range(150):
+        run.validation_pass(24, 0.003)
+    seen = {b.occurrence for b in run.censuses(Kind.PHASE_BEGIN, "validation")}
+    assert len([occurrence for occurrence in seen if occurrence > 30]) >= 4
+    assert max(seen) > 100
+    assert run.spent <= 0.08 * run.elapsed
+
+
 @pytest.mark.parametrize("focused", [0.01, 0.025, 0.08])
 def test_a_busy_machine_costs_a_short_run_few_of_its_censuses(focused):
     seen = []

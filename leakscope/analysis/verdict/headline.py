@@ -319,7 +319,8 @@ def _unaccounted(case: RunContext, growth: SearchResult, ledgers: list[Ledger]) 
             float(sizes[-1] - sizes[0]) if len(sizes) else 0.0
             for _, sizes in (case.pool_series(), unexplained_series(case, growth.growers))
         )
-        is_little = left < max(policy.NOTEWORTHY_BYTES, policy.MOST_SHARE * grown)
+        least = policy.NOTED_BYTES if case.pool.is_growing else policy.NOTEWORTHY_BYTES
+        is_little = left < max(least, policy.MOST_SHARE * grown)
         if term.trend.is_bounded or is_little:
             return ""
         left = min(left, grown)
