@@ -466,6 +466,36 @@ def test_what_torch_has_in_c_plus_plus_for_each_tensor_is_its_containers() -> No
     assert not [c for c in others.culprits if c.native is not None]
 
 
+def test_what_grows_with_an_event_does_so_with_all_that_its_items_keep() -> None:
+    """One save in 20 steps, with 20 MiB."""
+
+    def saved(state: State) -> int:
+        return state.step // 20
+
+    thing = Thing(
+        "__main__·dataset.readers",
+        lambda s: 20_000 + 6000 * saved(s),
+        length=saved,
+        owner=READERS,
+        name="Frames.readers",
+        holds=(Content(type="__main__.Reader", count=100, bytes=6000),),
+    )
+    program = Program(epochs=14).plant(thing).swell(lambda s: saved(s) * 20 * MIB)
+    run = program.event("save", saved).build()
+    run.main.sources["/project/train.py"] = SOURCE
+    for measurement in run.main.measurements[::4]:
+        boundary = measurement.boundary
+        sites = [site(boundary.step // 20 * 20 * MIB, IN_CLASS)]
+        run.main.native_allocations.append(
+            NativeAllocationsRecord(boundary=boundary.index, interval_bytes=1 << 19, sites=sites)
+        )
+    (culprit,) = analyse(run).culprits
+    assert culprit.per_event is not None
+    (rate,) = culprit.per_event.rates
+    assert rate.event == "save"
+    assert rate.bytes_each == pytest.approx(20 * MIB, rel=0.1)
+
+
 def test_what_several_lines_allocate_for_the_items_adds_up() -> None:
     thing = Thing(
         "__main__·dataset.readers",

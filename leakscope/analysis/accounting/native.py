@@ -212,9 +212,13 @@ def _growth(
 def contents_of_growers(case: RunContext, growers: Sequence[Grower]) -> dict[int, NativeGrowth]:
     """Return the native memory that growing containers keep through their items, by path.
 
-    What is live is no growth of memory while its pages aren't resident: private memory has to grow.
+    What is live is no growth of memory while its pages aren't resident: private memory has to grow,
+    or not to rest while malloc hands out more and more.
     """
-    native = growing_allocations(case) if growers and case.pool.is_growing else []
+    grows = case.pool.is_growing or (
+        case.pool.is_open and case.gauge_trend(gauge.MALLOC_IN_USE).is_growing
+    )
+    native = growing_allocations(case) if growers and grows else []
     found: dict[int, NativeGrowth] = {}
     for each in native:
         # By the census, with the items.
@@ -280,7 +284,7 @@ def _together(first: NativeGrowth, more: NativeGrowth) -> NativeGrowth:
 
 def with_contents(case: RunContext, grower: Grower, more: Trend | None) -> Grower:
     """Return a grower with what more of memory it keeps, by the boundary, in its rate and gain."""
-    if more is None or grower.per_boundary <= 0:
+    if more is None or min(grower.per_boundary, grower.trend.bytes_per_unit) <= 0:
         return grower
     units_per_boundary = _units_per_boundary(case)
     # Boundaries to one unit of the container's, by its own rate in both.
@@ -297,6 +301,7 @@ def with_contents(case: RunContext, grower: Grower, more: Trend | None) -> Growe
         trend=trend,
         gained=grower.gained + more.net_bytes,
         per_boundary=grower.per_boundary + more.bytes_per_unit * units_per_boundary,
+        with_contents=grower.with_contents * trend.bytes_per_unit / grower.trend.bytes_per_unit,
     )
 
 

@@ -269,6 +269,11 @@ def _counted_by_malloc(case: RunContext, unexplained: Term, growers: Sequence[Gr
     in_use = case.track.gauge(gauge.MALLOC_IN_USE)[at]
     left = _without_known(case, at, in_use, growers)
     trend = case.trend_of(case.work_done[at], left, policy.GAUGE_NOISE_BYTES)
+    if trend.is_open and case.trend_of(*garbage_series(case)).is_bounded:
+        # How much garbage there was between two looks is an estimate, and what the collector frees
+        # is no growth for the model.
+        left = left + garbage_at(case, at)
+        trend = case.trend_of(case.work_done[at], left, policy.GAUGE_NOISE_BYTES)
     handed_out = in_use[case.work_done[at] >= trend.tail_from]
     if not trend.is_growing or handed_out[-1] <= handed_out[0]:
         return unexplained

@@ -61,6 +61,8 @@ class Grower:
     """Occurrences of the phase in which growth within was seen."""
     falls_back: bool = True
     """Within: whether it was seen to be released; a single passage may last to the end."""
+    with_contents: float = 1.0
+    """Bytes that its rate counts for each that censuses saw: native memory that its items keep."""
 
 
 class Observations:
