@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -183,3 +185,43 @@ def test_a_parameter_in_a_circle_through_its_gradient_keeps_its_own(
         size for o, root, size in holding if id(o) == name and root == graph.NATIVE
     )
     assert 80_000 <= retained_by_it < 81_000
+
+
+VIEWS_OF_WHAT_IS_WRITTEN_TO = """
+import ctypes, gc, sys
+import torch
+from leakscope.heap.census import CensusTaker
+from leakscope.model.census import CensusScope
+
+def main():
+    gc.disable()
+    # Lines are looked up, for which samples of what is new are kept.
+    taker = CensusTaker(project_root=".", blocks=lambda *_: {})
+    taker.take(CensusScope.FOCUSED)
+    bases = [torch.ones(4, requires_grad=True).clone() for _ in range(500)]
+    circle = [[(base, base[:2]) for base in bases]]
+    circle.append(circle)
+    address = id(circle)
+    del bases, circle
+    for _ in range(4):
+        with torch.no_grad():
+            for base, view in ctypes.cast(address, ctypes.py_object).value[0]:
+                base.mul_(2)
+        if sys.argv[1] == "unreached":
+            del base, view
+        print(taker.take(CensusScope.FOCUSED).garbage_bytes)
+
+main()
+"""
+
+
+@pytest.mark.parametrize("way", ["named", "unreached"])
+def test_views_whose_memory_is_written_to_between_censuses_are_walked(way: str) -> None:
+    """torch drops the node of such a view, and with it its Python object, as soon as it is asked
+    for the view's node; the walk may have met that object before.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", VIEWS_OF_WHAT_IS_WRITTEN_TO, way], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(set(done.stdout.split())) == 1, done.stdout

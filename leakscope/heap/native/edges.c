@@ -27,6 +27,23 @@ static int stays_known(const Walk *w, PyObject *object) {
            type == &PyFunction_Type || type == &PyCode_Type || type == &PyTuple_Type;
 }
 
+/* Keep an object alive until the walk is over; steals the reference. */
+static void keep_owned(Walk *w, PyObject *object) {
+    if (w->n_owned == w->cap_owned) {
+        size_t capacity = w->cap_owned ? w->cap_owned * 2 : 256;
+        PyObject **owned = resized(w, w->owned, capacity * 8);
+        if (owned == NULL)
+            return; /* leaks one reference rather than freeing what a node points at */
+        w->owned = owned;
+        w->cap_owned = capacity;
+    }
+    w->owned[w->n_owned++] = object;
+}
+
+/* Keep the Python object of one of autograd's nodes alive. torch alone may hold it, and drops that of a view whose
+ * memory was written to since, to make another, as soon as the view is asked for it, or whether it is a leaf. */
+void hold(Walk *w, PyObject *object) { keep_owned(w, Py_NewRef(object)); }
+
 /* Return the new node of an object that was not met before; NONE where the way to it is cut. */
 static uint32_t meet(Walk *w, uint32_t source, PyObject *object) {
     int cuts = w->phase == PHASE_USER || w->phase == PHASE_HIDDEN;
@@ -51,6 +68,8 @@ static uint32_t meet(Walk *w, uint32_t source, PyObject *object) {
         return NONE;
     }
     uint32_t target = add_node(w, (uintptr_t)object, type, source, w->nodes[source].root, w->phase);
+    if (target != NONE && rank == RANK_GRAPH)
+        hold(w, object);
     return target == NONE || enqueue(w, target, rank) < 0 ? NONE : target;
 }
 
@@ -246,15 +265,7 @@ static uint32_t settle_owned(Walk *w, uint32_t source, PyObject *object) {
         Py_DECREF(object);
         return target;
     }
-    if (w->n_owned == w->cap_owned) {
-        size_t capacity = w->cap_owned ? w->cap_owned * 2 : 256;
-        PyObject **owned = resized(w, w->owned, capacity * 8);
-        if (owned == NULL)
-            return NONE; /* leaks one reference rather than freeing what a node points at */
-        w->owned = owned;
-        w->cap_owned = capacity;
-    }
-    w->owned[w->n_owned++] = object;
+    keep_owned(w, object);
     return target;
 }
 

@@ -180,8 +180,12 @@ static void uncount_payload(Unreached *u, PyObject *object, const TypeFacts *fac
 
 static void count_references(Unreached *u, size_t count) {
     Walk *w = u->walk;
-    for (size_t i = 0; i < count; i++)
-        u->references[i] = Py_REFCNT((PyObject *)w->nodes[u->base + i].key);
+    for (size_t i = 0; i < count; i++) {
+        PyObject *object = (PyObject *)w->nodes[u->base + i].key;
+        u->references[i] = Py_REFCNT(object);
+        if (w->types[w->nodes[u->base + i].type].rank == RANK_GRAPH)
+            hold(w, object);
+    }
     for (size_t i = 0; i < count; i++) {
         if (w->nodes[u->base + i].phase != PHASE_UNREACHED)
             continue;

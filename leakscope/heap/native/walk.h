@@ -508,6 +508,7 @@ void group_parcels(Walk *w, const Choice *c);
 
 /* edges.c: following edges, breadth first. */
 int root_of_phase(int phase);
+void hold(Walk *w, PyObject *object);
 uint32_t follow_owned(Walk *w, uint32_t source, PyObject *object);
 void reserve_edge(Walk *w, uint32_t source);
 void follow_reserved(Walk *w, uint32_t source, PyObject *object);
