@@ -142,14 +142,29 @@ def rested_since(case: RunContext, grower: Grower) -> Figure | None:
     """Return whether memory in use rested since a path could be seen last, long before the end.
 
     What malloc holds free would take up growth unseen: without its account nothing is known. Nor is
-    where memory fell: something else was released. What grows in steps may have none due yet.
+    where memory fell by another amount than the path held: something else was released. What grows
+    in steps may have none due yet.
+    """
+    if grower.growth != "across" or grower.device != HOST:
+        return None
+    last = int(case.table.at[grower.observed[-1]])
+    figure, fell, fallen_at = _rest_from(case, grower, last)
+    held = float(grower.y[-1])
+    if figure is None and fell >= policy.MAIN_SHARE * held:
+        figure, _, _ = _rest_from(case, grower, fallen_at)
+    return figure
+
+
+def _rest_from(case: RunContext, grower: Grower, begin: int) -> tuple[Figure | None, float, int]:
+    """Return whether memory in use rested from a measurement to the end of the work, by how much it
+    fell in between, and the measurement at which it had fallen.
     """
     (x, private), (read, free) = case.pool_series(), case.gauge_series(gauge.MALLOC_FREE)
-    last, end = int(case.table.at[grower.observed[-1]]), case.track.last_work
-    if grower.growth != "across" or grower.device != HOST or not len(x) or not len(read):
-        return None
-    seen, unseen = float(case.work_done[last]), float(case.work_done[end] - case.work_done[last])
-    due = grower.per_boundary * float(case.track.work[end] - case.track.work[last])
+    end = case.track.last_work
+    if not len(x) or not len(read):
+        return None, 0.0, begin
+    seen, unseen = float(case.work_done[begin]), float(case.work_done[end] - case.work_done[begin])
+    due = grower.per_boundary * float(case.track.work[end] - case.track.work[begin])
     columns, y, _ = case.observations.series(grower.path, grower.device)
     worked = np.diff(case.track.work[case.table.at[columns]])
     # By how much it rose at most beyond its line between two looks.
@@ -158,14 +173,14 @@ def rested_since(case: RunContext, grower: Grower) -> Figure | None:
     is_long = part > policy.CONSIDERABLE_SHARE and due >= max(policy.GAUGE_NOISE_BYTES, step)
     is_much = part > policy.LITTLE_SHARE and due >= policy.NOTED_BYTES + 2 * step
     if not (is_long or is_much):
-        return None
+        return None, 0.0, begin
     at = case.working[np.isfinite(case.private[case.working])]
     # What becomes garbage as the work ends was in use while it went on.
     with_garbage = private - np.interp(x, read, free)
-    gained = max(
-        float(in_use[-1] - np.interp(seen, x, in_use))
-        for in_use in (with_garbage, with_garbage - garbage_at(case, at))
-    )
+    in_use_each = (with_garbage, with_garbage - garbage_at(case, at))
+    gained = max(float(in_use[-1] - np.interp(seen, x, in_use)) for in_use in in_use_each)
+    later = with_garbage[x >= seen]
+    fallen_at = int(at[x >= seen][np.argmin(later)]) if len(later) else begin
     if x[-1] - read[-1] > policy.CONSIDERABLE_SHARE * unseen:  # it may be in use since
         gained += float(free[-1])
     mapped, shared = case.gauge_series(gauge.SHM)
@@ -174,7 +189,8 @@ def rested_since(case: RunContext, grower: Grower) -> Figure | None:
     share = gained / due
     is_fall = gained < -max(policy.LITTLE_BYTES, policy.CONSIDERABLE_SHARE * due)
     is_rest = not is_fall and share < policy.CONSIDERABLE_SHARE
-    return Figure(share, policy.CONSIDERABLE_SHARE) if is_rest else None
+    figure = Figure(share, policy.CONSIDERABLE_SHARE) if is_rest else None
+    return figure, -gained if is_fall else 0.0, fallen_at
 
 
 def as_many_items(case: RunContext, grower: Grower) -> Figure | None:
