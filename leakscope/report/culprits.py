@@ -270,20 +270,16 @@ def path_steps(culprit: Culprit) -> list[PathStep]:
         between[half:-half] = [left_out]
     most = f"at most {humane_bytes(culprit.total_bytes)}"
     boxes = [*between, PathStep("culprit", culprit.type, culprit.name, most)]
-    if pattern.root:
-        boxes.insert(0, PathStep("root", _root_words(pattern.root), pattern.root))
+    if root := pattern.root:
+        caption = "running function" if root.endswith(")") else "module or class"
+        caption = "without a name" if root.startswith("<") else caption
+        boxes.insert(0, PathStep("root", caption, root))
     if culprit.holds:
         content = max(culprit.holds, key=lambda content: content.bytes)
         text = f"{humane_number(content.count)} × {content.type}"
         caption = content.detail or "contents"
         boxes.append(PathStep("contents", caption, text, humane_bytes(content.bytes)))
     return boxes
-
-
-def _root_words(root: str) -> str:
-    if root.startswith("<"):
-        return "without a name"
-    return "running function" if root.endswith(")") else "module or class"
 
 
 _PYTHON = re.compile(

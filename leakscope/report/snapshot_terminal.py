@@ -11,7 +11,6 @@ from leakscope.model.explanation import (
     DeviceFinding,
     DeviceGrowth,
     Explanation,
-    Fault,
     SiteRow,
     SnapshotComparison,
 )
@@ -41,7 +40,10 @@ def render_snapshot_text(
 def _explained(explanation: Explanation, paper: Paper) -> list[str]:
     kind, label = words.verdict_of(explanation)
     lines = paper.titled(f"{_MARKS[kind]} {label}", kind, explanation.headline)
-    lines += [paper.clip(_context(explanation), "  ")]
+    version = f" · torch {explanation.version}" if explanation.version else ""
+    entries = sum(d.trace.entries for d in explanation.devices if d.trace is not None)
+    history = f"{plural(entries, 'entry')} of history" if entries else "no history"
+    lines.append(paper.clip(f"{one_line(explanation.name)}{version} · {history}", "  "))
     for finding in explanation.findings:
         lines += _finding(finding, paper)
     for device in words.devices_in_order(explanation):
@@ -64,15 +66,6 @@ def _side_by_side(comparison: SnapshotComparison, paper: Paper) -> list[str]:
     return lines + spaced([line for note in comparison.notes for line in paper.wrap(f"! {note}")])
 
 
-def _context(explanation: Explanation) -> str:
-    parts = [one_line(explanation.name)]
-    if explanation.version:
-        parts.append(f"torch {explanation.version}")
-    entries = sum(d.trace.entries for d in explanation.devices if d.trace is not None)
-    parts.append(f"{plural(entries, 'entry')} of history" if entries else "no history")
-    return " · ".join(parts)
-
-
 def _device(device: DeviceExplanation, paper: Paper) -> list[str]:
     shown = device.figures if device.fault is None else device.fault.figures
     title = paper.paint(f"cuda:{device.device}", "name")
@@ -83,7 +76,11 @@ def _device(device: DeviceExplanation, paper: Paper) -> list[str]:
     if shown.pending:
         terms.append(f"{humane_bytes(shown.pending)} pending free")
     lines += paper.wrap(" · ".join(terms), "  ")
-    lines += _fault(device.fault, paper) if device.fault is not None else []
+    if fault := device.fault:
+        lines += ["", *paper.wrap(fault.sentence, "  ")]
+        if fault.operation:
+            lines += [paper.clip(f"requested by {fault.operation} at {fault.place}", "  ")]
+        lines += ["  what would have made it fit:", *advice_lines(fault.fits_if, paper)]
     lines += _curve(device, paper)
     lines += _classes(device.classes, paper)
     lines += _sites(device.sites, paper)
@@ -95,13 +92,6 @@ def _device(device: DeviceExplanation, paper: Paper) -> list[str]:
     for finding in device.findings:
         lines += _finding(finding, paper)
     return lines
-
-
-def _fault(fault: Fault, paper: Paper) -> list[str]:
-    lines = ["", *paper.wrap(fault.sentence, "  ")]
-    if fault.operation:
-        lines += [paper.clip(f"requested by {fault.operation} at {fault.place}", "  ")]
-    return [*lines, "  what would have made it fit:", *advice_lines(fault.fits_if, paper)]
 
 
 def _curve(device: DeviceExplanation, paper: Paper) -> list[str]:

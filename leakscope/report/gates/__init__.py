@@ -124,21 +124,17 @@ def _markdown_growth(growth: Checked) -> str:
     head = f"**{growth.severity.value}** {_markdown_code(growth.name)}"
     head += f": {_markdown_text(rate)}" if rate else ""
     head += f", {_markdown_code(growth.place)}" if growth.place else ""
+    known = ""
+    if culprit := growth.recognised:
+        known = f"{_markdown_text(known_words(culprit))}: {_markdown_text(culprit.title)}"
+        known += f", <{one_line(culprit.link)}>" if is_address(culprit.link) else ""
     details = [
-        _markdown_known(growth),
+        known,
         _markdown_text(why_of(growth)),
         f"→ {_markdown_text(growth.remedy)}",
     ]
     kept = details if growth.standing is CheckReason.FAILED and growth.remedy else details[:2]
     return "\n".join([head, *(f"  <br>{text}" for text in kept if text)])
-
-
-def _markdown_known(growth: Checked) -> str:
-    known = growth.recognised
-    if known is None:
-        return ""
-    text = f"{_markdown_text(known_words(known))}: {_markdown_text(known.title)}"
-    return f"{text}, <{one_line(known.link)}>" if is_address(known.link) else text
 
 
 def _markdown_code(text: str) -> str:
