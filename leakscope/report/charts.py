@@ -125,10 +125,8 @@ def draw_timeline(
         ]
         for i, points in enumerate(finite(line.points) for line in timeline.lines)
     ]
-    view = _canvas(
-        size, _TIMELINE, [t.points for tracks in lines for t in tracks], timeline.limit_bytes
-    )
-    view.moments(clock_ticks(view.x, _wanted(size)))
+    drawn = [track.points for tracks in lines for track in tracks]
+    view = _canvas(size, _TIMELINE, drawn, clock_ticks, limit=timeline.limit_bytes)
     _shade_phases(view, timeline.spans, shown_stretch(timeline.lines))
     _mark_epochs(view, epoch_starts(timeline))
     for tracks in reversed(lines):
@@ -162,9 +160,8 @@ def draw_overlay(
         for points, name in ((before, "before"), (after, "after"))
         if points
     ]
-    view = _canvas(size, _TIMELINE, [track.points for track in tracks])
     ticks_of = ticks or (clock_ticks if axis == CLOCK else count_ticks)
-    view.moments(ticks_of(view.x, _wanted(size)))
+    view = _canvas(size, _TIMELINE, [track.points for track in tracks], ticks_of)
     _shade_phases(view, spans, view.x)
     _mark_epochs(view, epochs)
     for track in tracks:
@@ -180,8 +177,7 @@ def draw_ranks(courses: Sequence[Points], key: str, size: tuple[int, int]) -> Dr
         PlotLine(finite(points), series_shade(i), series_dash(i))
         for i, points in enumerate(courses)
     ]
-    view = _canvas(size, _MARKED, [track.points for track in tracks])
-    view.moments(count_ticks(view.x, _wanted(size)))
+    view = _canvas(size, _MARKED, [track.points for track in tracks], count_ticks)
     for track in reversed(tracks):
         _draw_track(view, track)
     return view.finish(key, "Memory of ranks by step")
@@ -190,9 +186,8 @@ def draw_ranks(courses: Sequence[Points], key: str, size: tuple[int, int]) -> Dr
 def draw_series(culprit: Culprit, key: str, spans: Sequence[PhaseSpan]) -> Drawing:
     """Return a culprit's bytes at each census: its fitted rate, or the phases it climbs in."""
     points = finite((point.x, point.y) for point in culprit.chart)
-    view = _canvas(SMALL, _SERIES, [points])
     over_time = culprit.chart_unit == SECONDS
-    view.moments((clock_ticks if over_time else count_ticks)(view.x, 6))
+    view = _canvas(SMALL, _SERIES, [points], clock_ticks if over_time else count_ticks, most=6)
     if over_time:
         within = [span for span in spans if span.phase == culprit.phase]
         _shade_phases(view, within, colour="phase-2")
@@ -208,9 +203,9 @@ def draw_series(culprit: Culprit, key: str, spans: Sequence[PhaseSpan]) -> Drawi
 def draw_course(course: DeviceCourse, key: str, size: tuple[int, int]) -> Drawing:
     """Return live and reserved bytes along a history, its peak and its failure marked."""
     live, reserved = finite(course.live), finite(course.reserved)
-    view = _canvas(size, _MARKED, [live, reserved, [course.fault] if course.fault else []])
     ticks_of = second_ticks if course.unit == SECONDS else count_ticks
-    view.moments(ticks_of(view.x, _wanted(size)))
+    fault = [course.fault] if course.fault else []
+    view = _canvas(size, _MARKED, [live, reserved, fault], ticks_of)
     _shade_phases(view, course.spans)
     view.line(_stepped(reserved), "series-2")
     view.line(_stepped(live), "series-1", area=True)
@@ -294,9 +289,18 @@ def limit_in_sight(top: float, limit: int | None) -> bool:
 
 
 def _canvas(
-    size: tuple[int, int], margins: Margins, tracks: Sequence[Points], limit: int | None = None
+    size: tuple[int, int],
+    margins: Margins,
+    tracks: Sequence[Points],
+    ticks_of: TicksOf,
+    *,
+    limit: int | None = None,
+    most: int = 0,
 ) -> Canvas:
-    """Return a chart that shows all these points, from zero up, its amounts named."""
+    """Return a chart that shows all these points, from zero up, its amounts and moments named.
+
+    ``most`` is how many ticks its foot has room for; 0 is by its size.
+    """
     points = [point for track in tracks for point in finite(track)]
     top = max((y for _, y in points), default=0.0)
     if limit_in_sight(top, limit):
@@ -308,12 +312,8 @@ def _canvas(
     levels = byte_levels(top)
     view = Canvas(size, margins, (left, right if right > left else left + 1), (0, levels.ceiling))
     view.levels(levels.ticks)
+    view.moments(ticks_of(view.x, most or (7 if size == WIDE else 4)))
     return view
-
-
-def _wanted(size: tuple[int, int]) -> int:
-    """Return how many ticks the foot of a chart has room for."""
-    return 7 if size == WIDE else 4
 
 
 def _shade_phases(

@@ -9,7 +9,9 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from keyword import kwlist
+from operator import itemgetter
 from types import SimpleNamespace
 from typing import Any
 
@@ -56,8 +58,6 @@ class SuspectView:
     share: str
     share_label: str
     device: str
-    place: str
-    falsifier_result: str
     remedy: SimpleNamespace
     is_code: bool = False
     """Whether the name stands in the program."""
@@ -87,7 +87,14 @@ def culprit_views(
 def finding_views(findings: Iterable[Finding]) -> list[SuspectView]:
     """Return the findings in rank order, each with an anchor of its own."""
     taken: set[str] = set()
-    return [_finding_view(f, anchor_of("finding", f.signature, taken)) for f in findings]
+    return [
+        SuspectView(
+            **_shared(f, anchor_of("finding", f.signature, taken)),
+            name=f.title,
+            sentence=pieces_of(f.text),
+        )
+        for f in findings
+    ]
 
 
 def _culprit_view(culprit: Culprit, anchor: str, spans: Sequence[PhaseSpan]) -> CulpritView:
@@ -105,16 +112,12 @@ def _culprit_view(culprit: Culprit, anchor: str, spans: Sequence[PhaseSpan]) -> 
     )
 
 
-def _finding_view(finding: Finding, anchor: str) -> SuspectView:
-    return SuspectView(
-        **_shared(finding, anchor), name=finding.title, sentence=pieces_of(finding.text)
-    )
-
-
 def _shared(suspect: Culprit | Finding, anchor: str) -> dict[str, Any]:
     is_ending = isinstance(suspect, Finding) and suspect.kind in ENDINGS
     # What lies outside the process, or grows by no part of it, is no share of its growth.
     has_share = isinstance(suspect, Culprit) or (suspect.share > 0 and not is_ending)
+    in_worker = isinstance(suspect, Culprit) and suspect.workers
+    seen_in = ", in one worker when last looked at"
     return {
         "anchor": anchor,
         "subject": suspect,
@@ -129,9 +132,8 @@ def _shared(suspect: Culprit | Finding, anchor: str) -> dict[str, Any]:
         "rate": _rate(suspect),
         "share": humane_share(suspect.share) if has_share else "",
         "share_label": words.SHARES.get(suspect.growth, "Share"),
-        "device": _device_text(suspect),
-        "place": words.source_place(suspect),
-        "falsifier_result": words.tried_words(suspect.falsifier),
+        # Of a worker's memory only what its last census saw is known.
+        "device": f"on {suspect.device}{seen_in if in_worker else ''}",
         "remedy": remedy_view(suspect.remedy),
     }
 
@@ -153,8 +155,9 @@ def remedy_view(remedy: Remedy) -> SimpleNamespace:
 
 def first_sentences(text: str, most: int) -> str:
     """Return the whole sentences that fit into so many characters, at least the first."""
-    whole = words.sentence_ends(text)
-    return text[: max([end for end in whole if end <= most], default=whole[0])]
+    ends = [m.start() for m in re.finditer(r"(?<=[.!?]) (?=[A-Z`])", text)]
+    outside_code = [end for end in ends if text.count("`", 0, end) % 2 == 0] + [len(text)]
+    return text[: max((end for end in outside_code if end <= most), default=outside_code[0])]
 
 
 def pieces_of(text: str) -> list[Piece]:
@@ -179,12 +182,6 @@ def _rate(suspect: Culprit | Finding) -> SimpleNamespace | None:
         is_by_event_alone=suspect.per_event is not None and suspect.per_event.says_it_all,
         unit_meaning=words.TERMS["pass"] if in_workers and suspect.unit == "pass" else "",
     )
-
-
-def _device_text(suspect: Culprit | Finding) -> str:
-    """Return where it held what is shown: of a worker's only what its last census saw is known."""
-    in_worker = isinstance(suspect, Culprit) and suspect.workers
-    return f"on {suspect.device}{', in one worker when last looked at' if in_worker else ''}"
 
 
 def _items(culprit: Culprit) -> str:
@@ -266,33 +263,23 @@ def path_steps(culprit: Culprit) -> list[PathStep]:
         between.append(PathStep("step", caption, form.format(step.value)))
     if not pattern.root or not between:
         between = [PathStep("step", "holder", name) for name in (*culprit.held_by, culprit.name)]
-    own = PathStep(
-        "culprit", culprit.type, culprit.name, f"at most {humane_bytes(culprit.total_bytes)}"
-    )
-    root = [PathStep("root", _root_words(pattern.root), pattern.root)] if pattern.root else []
-    return [*root, *_shortened(between[:-1]), own, *_contents(culprit)]
-
-
-def _shortened(boxes: Sequence[PathStep]) -> list[PathStep]:
-    if len(boxes) <= MOST_STEPS:
-        return [*boxes]
-    half = MOST_STEPS // 2
-    left_out = len(boxes) - 2 * half
-    return [*boxes[:half], PathStep("step", f"{left_out} more", "…"), *boxes[-half:]]
-
-
-def _contents(culprit: Culprit) -> list[PathStep]:
-    if not culprit.holds:
-        return []
-    most = max(culprit.holds, key=lambda content: content.bytes)
-    text = f"{humane_number(most.count)} × {most.type}"
-    return [PathStep("contents", most.detail or "contents", text, humane_bytes(most.bytes))]
-
-
-def _root_words(root: str) -> str:
-    if root.startswith("<"):
-        return "without a name"
-    return "running function" if root.endswith(")") else "module or class"
+    between.pop()  # the culprit itself
+    if len(between) > MOST_STEPS:
+        half = MOST_STEPS // 2
+        left_out = PathStep("step", f"{len(between) - 2 * half} more", "…")
+        between[half:-half] = [left_out]
+    most = f"at most {humane_bytes(culprit.total_bytes)}"
+    boxes = [*between, PathStep("culprit", culprit.type, culprit.name, most)]
+    if root := pattern.root:
+        caption = "running function" if root.endswith(")") else "module or class"
+        caption = "without a name" if root.startswith("<") else caption
+        boxes.insert(0, PathStep("root", caption, root))
+    if culprit.holds:
+        content = max(culprit.holds, key=lambda content: content.bytes)
+        text = f"{humane_number(content.count)} × {content.type}"
+        caption = content.detail or "contents"
+        boxes.append(PathStep("contents", caption, text, humane_bytes(content.bytes)))
+    return boxes
 
 
 _PYTHON = re.compile(
@@ -338,7 +325,9 @@ class DiffLine:
 def excerpt_view(excerpt: Excerpt) -> SimpleNamespace:
     """Return an excerpt with numbered, coloured lines."""
     marked = set(excerpt.marked)
-    numbered = enumerate(coloured(_outdented(excerpt.lines)), excerpt.first_line)
+    indents = [len(line) - len(line.lstrip(" ")) for line in excerpt.lines if line.strip()]
+    outdented = [line[min(indents, default=0) :] for line in excerpt.lines]
+    numbered = enumerate(coloured(outdented), excerpt.first_line)
     lines = [
         SimpleNamespace(number=number, tokens=tokens, marked=number in marked)
         for number, tokens in numbered
@@ -352,21 +341,21 @@ def diff_lines(diff: str | None) -> list[DiffLine]:
     return [_diff_line(line) for line in (diff or "").splitlines()]
 
 
-def tokens_of(line: str) -> list[Token]:
-    """Return a line of Python cut into coloured pieces; joined they are the line again."""
-    return coloured([line])[0]
-
-
 def coloured(lines: list[str]) -> list[list[Token]]:
     """Return the coloured pieces of each line; a string over several lines is taken as a whole."""
-    cut: list[list[Token]] = [[]]
+    cut: list[list[tuple[str, str]]] = [[]]
     for text, style in _pieces("\n".join(lines)):
-        first, *others = text.split("\n")
-        _append(cut[-1], first, style)
-        for other in others:
-            cut.append([])
-            _append(cut[-1], other, style)
-    return cut if len(cut) == len(lines) else [[Token(line)] for line in lines]
+        for place, part in enumerate(text.split("\n")):
+            if place:
+                cut.append([])
+            if part:
+                cut[-1].append((part, style))
+    if len(cut) != len(lines):
+        return [[Token(line)] for line in lines]
+    return [
+        [Token("".join(text for text, _ in alike), style) for style, alike in parted]
+        for parted in (groupby(line, itemgetter(1)) for line in cut)
+    ]
 
 
 def _pieces(text: str) -> Iterator[tuple[str, str]]:
@@ -396,23 +385,9 @@ def _with_insertions(string: str) -> Iterator[tuple[str, str]]:
     yield string[at:], "string"
 
 
-def _append(tokens: list[Token], text: str, style: str) -> None:
-    if not text:
-        return
-    if tokens and tokens[-1].style == style:
-        tokens[-1] = Token(tokens[-1].text + text, style)
-    else:
-        tokens.append(Token(text, style))
-
-
-def _outdented(lines: list[str]) -> list[str]:
-    indents = [len(line) - len(line.lstrip(" ")) for line in lines if line.strip()]
-    return [line[min(indents, default=0) :] for line in lines]
-
-
 def _diff_line(line: str) -> DiffLine:
     if line.startswith(("+++", "---", "@@")):
         return DiffLine("hunk" if line[0] == "@" else "file", "", [Token(line)])
     signs = {"+": ("added", "+"), "-": ("removed", "\N{MINUS SIGN}")}
     kind, sign = signs.get(line[:1], ("same", " "))
-    return DiffLine(kind, sign, tokens_of(line[1:]))
+    return DiffLine(kind, sign, coloured([line[1:]])[0])

@@ -7,9 +7,10 @@ a class. Only numbers and the keys of the classes enter it; the page says what t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
-from itertools import groupby
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, groupby
+from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +19,7 @@ from leakscope.model.explanation import BlockClass, DeviceCourse
 from leakscope.report.charts import NARROW, WIDE, draw_course, phase_shades
 from leakscope.report.svg import Drawing, PlotFrame
 from leakscope.report.text import humane_bytes, size_of
-from leakscope.report.timeline import LegendEntry, TimelineView
+from leakscope.report.timeline import LegendEntry, TimelineView, chart_data
 from leakscope.report.words import group_words
 
 HOLE, CACHE = "hole", "cache"
@@ -54,31 +55,27 @@ SEAM = 1.2
 _FLAT = PlotFrame(0, 1, 0, 1, (0, 1), (0, 1))
 
 
-def map_entry(label: str, kind: str, amount: int) -> LegendEntry:
-    """Return the entry of a class of blocks in the legend."""
-    return LegendEntry(label, SHADES.get(kind, "map-other"), size_of(amount), key=key_of(kind))
-
-
 def key_of(kind: str) -> str:
     """Return what the script knows a class by; one without a colour of its own is as any other."""
     return kind if kind in SHADES else "other"
 
 
-def free_entries(figures: Figures) -> list[LegendEntry]:
-    """Return the entries of what is free: in segments that are used in part, and in whole ones."""
-    return [
-        map_entry("holes", HOLE, figures.stuck),
-        map_entry("free segments", CACHE, figures.cached),
-    ]
-
-
 def map_view(
     segments: Sequence[MapSegment],
     key: str,
-    legend: list[LegendEntry],
+    classes: Iterable[tuple[str, str, int]],
+    figures: Figures,
     label_of: Callable[[str], str],
 ) -> SimpleNamespace:
-    """Return the map at both widths; ``label_of`` says what a class of blocks is called."""
+    """Return the map at both widths; ``label_of`` says what a class of blocks is called.
+
+    ``classes`` are the label, the kind and the bytes of what is live.
+    """
+    free = [("holes", HOLE, figures.stuck), ("free segments", CACHE, figures.cached)]
+    legend = [
+        LegendEntry(label, SHADES.get(kind, "map-other"), size_of(amount), key=key_of(kind))
+        for label, kind, amount in (*classes, *free)
+    ]
     return SimpleNamespace(
         key=key,
         wide=draw_map(segments, f"{key}-wide", MAP_WIDE),
@@ -150,10 +147,9 @@ def _fill(kind: str, key: str) -> str:
     return f"url(#{key}-hole)" if kind == HOLE else f"var(--{SHADES.get(kind, 'map-other')})"
 
 
-def _groups(segments: Iterable[MapSegment]) -> Iterable[tuple[str, Iterable[MapSegment]]]:
-    for (stream, pool, is_small), inside in groupby(
-        segments, key=lambda segment: (segment.stream, segment.pool, segment.is_small)
-    ):
+def _groups(segments: Iterable[MapSegment]) -> Iterator[tuple[str, Iterator[MapSegment]]]:
+    parted = groupby(segments, attrgetter("stream", "pool", "is_small"))
+    for (stream, pool, is_small), inside in parted:
         yield group_words(stream, pool, is_small=is_small), inside
 
 
@@ -163,20 +159,12 @@ def _map_data(segments: Sequence[MapSegment], label_of: Callable[[str], str]) ->
     A segment is its blocks in order, each as its size and the place of its class in ``kinds``.
     """
     kinds: dict[str, int] = {}
-    groups = [
-        [
-            words,
-            [
-                [
-                    value
-                    for b in s.blocks
-                    for value in (b.size, kinds.setdefault(b.kind, len(kinds)))
-                ]
-                for s in inside
-            ],
-        ]
-        for words, inside in _groups(segments)
-    ]
+
+    def packed(segment: MapSegment) -> list[int]:
+        blocks = ((b.size, kinds.setdefault(b.kind, len(kinds))) for b in segment.blocks)
+        return [*chain.from_iterable(blocks)]
+
+    groups = [[words, [*map(packed, inside)]] for words, inside in _groups(segments)]
     labels = [{HOLE: "hole", CACHE: "free segment"}.get(kind) or label_of(kind) for kind in kinds]
     shades = [SHADES.get(kind, "map-other") for kind in kinds]
     return {
@@ -194,15 +182,18 @@ def curve_view(course: DeviceCourse | None, key: str) -> TimelineView | None:
     """Return the curve drawn for wide and for narrow pages; None where there is no history."""
     if course is None:
         return None
-    last = {"live": course.live[-1][1], "reserved": course.reserved[-1][1]}
+    live = [amount for _, amount in course.live]
+    first, peak, last = map(humane_bytes, (live[0], max(live), live[-1]))
     return TimelineView(
         key=key,
         wide=draw_course(course, f"{key}-wide", WIDE),
         narrow=draw_course(course, f"{key}-narrow", NARROW),
-        lines=[LegendEntry(label, shade, size_of(last[label])) for label, shade in LINES],
+        lines=[
+            LegendEntry(name, shade, size_of(getattr(course, name)[-1][1])) for name, shade in LINES
+        ],
         phases=[LegendEntry(phase, shade) for phase, shade in phase_shades(course.spans).items()],
         note=_curve_note(course),
-        summary=_curve_summary(course),
+        summary=f"Live bytes begin at {first}, peak at {peak} and end at {last}.",
     )
 
 
@@ -210,20 +201,10 @@ def curve_data(view: TimelineView | None, course: DeviceCourse | None) -> dict[s
     """Return what the read-out of the curve needs, as plain values."""
     if view is None or course is None:
         return {}
-    frames = {"wide": asdict(view.wide.frame), "narrow": asdict(view.narrow.frame)}
-    points = {"live": course.live, "reserved": course.reserved}
-    lines = [{"label": label, "points": points[label]} for label, _ in LINES]
+    lines = [{"label": label, "points": getattr(course, label)} for label, _ in LINES]
     spans = [[span.phase, None, span.start_s, span.end_s] for span in course.spans]
     x = "second" if course.unit == "s" else course.unit
-    return {view.key: {"frames": frames, "x": x, "lines": lines, "spans": spans}}
-
-
-def _curve_summary(course: DeviceCourse) -> str:
-    live = [amount for _, amount in course.live]
-    return (
-        f"Live bytes begin at {humane_bytes(live[0])}, peak at {humane_bytes(max(live))} and end "
-        f"at {humane_bytes(live[-1])}."
-    )
+    return {view.key: chart_data(x, lines, spans, wide=view.wide, narrow=view.narrow)}
 
 
 def _curve_note(course: DeviceCourse) -> str:

@@ -66,7 +66,9 @@ def explain_run(
     out whole, and parts behind it that do are included. Commands that read a recording come only
     where it lies at ``run_path`` too: that may be a ``report.json``.
     """
-    parts, last = [*_parts(report)], _next(report, run_path if is_recorded else "")
+    step = next_steps(report, run_path if is_recorded else "")[0]
+    last = _part(PartKind.NEXT, f"{step.aim}: {step.command}", command=step.command)
+    parts = [*_parts(report)]
     whole = sum(part.tokens for part in (*parts, last))
     command = _command("explain", run_path, "--budget", str(whole))
     spent = sum(part.tokens for part in (*parts, last) if part.kind in _ALWAYS)
@@ -111,8 +113,9 @@ def next_steps(report: Report, run_path: str) -> list[NextStep]:
     steps: list[tuple[str, str]] = []
     compared = _command("compare", run_path, "NEW-RUN")
     if isinstance(suspect, Culprit) and suspect.remedy.diff:
-        number = report.culprits.index(suspect) + 1
-        choice = () if number == _first_with_diff(report) else ("--remedy", str(number))
+        first = next(culprit for culprit in report.culprits if culprit.remedy.diff)
+        number = str(report.culprits.index(suspect) + 1)
+        choice = () if suspect is first else ("--remedy", number)
         steps.append(("try that change in a copy", _command("verify", run_path, *choice)))
     if suspect is not None or report.verdict is RunVerdict.OUT_OF_MEMORY:
         steps.append(("change it, run again, then", compared))
@@ -148,10 +151,6 @@ def _command(*arguments: str) -> str:
     return shlex.join(["leakscope", *(one_line(text) or "RUN" for text in arguments)])
 
 
-def _first_with_diff(report: Report) -> int:
-    return next(n for n, culprit in enumerate(report.culprits, 1) if culprit.remedy.diff)
-
-
 def _labelled(kind: PartKind, text: str) -> str:
     label = _LABELS.get(kind, "")
     if kind is PartKind.DIFF:
@@ -176,7 +175,9 @@ def _part(kind: PartKind, text: str, **figures: object) -> ExplainedPart:
 def _parts(report: Report) -> Iterator[ExplainedPart]:
     """Yield all parts but the next command, the most valuable first."""
     suspect = words.leading_suspect(report)
-    yield _verdict(report)
+    name = words.verdict_words(report.verdict, ran_out=report.out_of_memory is not None)
+    text = f"{words.MARKS[report.verdict.value]} {name} · {report.headline}"
+    yield _part(PartKind.VERDICT, one_line(f"{text} {words.ending_words(report)}".strip()))
     yield from _shortage(report)
     yield from _leading(report, suspect)
     yield from _lines(PartKind.MISSING, words.further_evidence(report))
@@ -203,27 +204,14 @@ def _lines(kind: PartKind, texts: Iterable[str]) -> Iterator[ExplainedPart]:
     return (_part(kind, one_line(text)) for text in texts if text)
 
 
-def _verdict(report: Report) -> ExplainedPart:
-    name = words.verdict_words(report.verdict, ran_out=report.out_of_memory is not None)
-    ended = words.ending_words(report)
-    text = f"{words.MARKS[report.verdict.value]} {name} · {report.headline} {ended}"
-    return _part(PartKind.VERDICT, one_line(text.strip()))
-
-
 def _shortage(report: Report) -> Iterator[ExplainedPart]:
     ended = report.out_of_memory
     if ended is None:
         return
-    names = [f"{row.name} {humane_bytes(row.bytes)}" for row in ended.names[:SHOWN_NAMES]]
-    live = [f"{row.name} {humane_bytes(row.bytes)}" for row in ended.components[:SHOWN_NAMES]]
-    yield from _lines(
-        PartKind.SHORTAGE,
-        [
-            ended.evidence,
-            f"memory was held by: {', '.join(names)}" if names else "",
-            f"live as: {', '.join(live)}" if live else "",
-        ],
-    )
+    yield from _lines(PartKind.SHORTAGE, [ended.evidence])
+    for title, rows in (("memory was held by", ended.names), ("live as", ended.components)):
+        listed = ", ".join(f"{r.name} {humane_bytes(r.bytes)}" for r in rows[:SHOWN_NAMES])
+        yield from _lines(PartKind.SHORTAGE, [f"{title}: {listed}"] if listed else [])
     for way in ended.fits_if:
         answer = "would have made it fit" if way.helps else "would not have been enough"
         yield _part(PartKind.SHORTAGE, one_line(f"{way.title}: {answer}. {way.evidence}"))
@@ -256,7 +244,7 @@ def _leading(report: Report, suspect: Culprit | Finding | None) -> Iterator[Expl
 
 def _culprit_text(culprit: Culprit, place: str) -> str:
     """Return name, rate, share, evidence and line of a culprit, with who else holds it."""
-    rate = f"{words.rate_words(culprit)}{_on(culprit)}"
+    rate = words.rate_words(culprit) + words.on_device(culprit.device)
     share = words.share_words(culprit.share, culprit.growth)
     growth = words.growth_words(
         culprit.growth, culprit.phase, culprit.unit, falls_back=culprit.falls_back
@@ -273,10 +261,6 @@ def _culprit_text(culprit: Culprit, place: str) -> str:
         f"Also held by {', '.join(culprit.also_held_by)}." if culprit.also_held_by else "",
     ]
     return " ".join(filter(None, texts))
-
-
-def _on(culprit: Culprit) -> str:
-    return "" if culprit.device == "host" else f" on {culprit.device}"
 
 
 def _suspect(suspect: Culprit | Finding, text: str) -> ExplainedPart:
@@ -296,7 +280,9 @@ def _suspect(suspect: Culprit | Finding, text: str) -> ExplainedPart:
     )
 
 
-def _name(suspect: Culprit | Finding) -> str:
+def _name(suspect: Culprit | Finding | None) -> str:
+    if suspect is None:
+        return ""
     return one_line(suspect.name if isinstance(suspect, Culprit) else suspect.title)
 
 
@@ -305,7 +291,7 @@ def _brief(suspect: Culprit | Finding) -> ExplainedPart:
     place = words.source_place(suspect)
     rate = ""
     if isinstance(suspect, Culprit):
-        rate = words.rate_words(suspect) + _on(suspect)
+        rate = words.rate_words(suspect) + words.on_device(suspect.device)
     details = [
         rate,
         words.share_words(suspect.share, suspect.growth) if rate and suspect.share else "",
@@ -321,8 +307,7 @@ def _falsifier(report: Report, suspect: Culprit | Finding | None) -> Iterator[Ex
     doubt = assurance_view(report, "")
     if doubt.falsifier:
         tried = f" Tried: {doubt.tried}" if doubt.tried else ""
-        name = _name(suspect) if suspect is not None else ""
-        yield _part(PartKind.FALSIFIER, one_line(doubt.falsifier + tried), name=name)
+        yield _part(PartKind.FALSIFIER, one_line(doubt.falsifier + tried), name=_name(suspect))
 
 
 def _growth(report: Report) -> Iterator[ExplainedPart]:
@@ -378,8 +363,3 @@ def _measuring(report: Report) -> Iterator[ExplainedPart]:
         f"{plural(overhead.censuses, 'census')}, longest pause "
         f"{humane_duration(overhead.longest_pause_s)}",
     )
-
-
-def _next(report: Report, run_path: str) -> ExplainedPart:
-    step = next_steps(report, run_path)[0]
-    return _part(PartKind.NEXT, f"{step.aim}: {step.command}", command=step.command)

@@ -31,51 +31,11 @@ from leakscope.model.documents import GrowthReport, RunList
 from leakscope.model.explanation import Explanation, SnapshotComparison
 from leakscope.model.report import Report
 from leakscope.model.text import printable
-from leakscope.report.measuring import gauged_size, scope_words
+from leakscope.report import measuring, processes, tables, text, words
+from leakscope.report.json import with_texts
 from leakscope.report.page import report_page
-from leakscope.report.processes import process_course, process_detail, process_verdict
-from leakscope.report.sections import effect_words, shade_of
+from leakscope.report.sections import shade_of
 from leakscope.report.svg import Drawing
-from leakscope.report.tables import (
-    bar_of,
-    cell_of,
-    direction_of,
-    mapping_words,
-    most_bytes,
-    peak_note,
-    peak_title,
-    percent_of,
-    raised_words,
-)
-from leakscope.report.text import (
-    clock,
-    exact_bytes,
-    exact_interval,
-    humane_bytes,
-    humane_duration,
-    humane_interval,
-    humane_number,
-    humane_rate,
-    humane_share,
-    size_of,
-)
-from leakscope.report.words import (
-    ANSWERS,
-    BLOCK_CLASSES,
-    CAUSES,
-    GROWTH_KINDS,
-    KIND_MEANINGS,
-    SEVERITIES,
-    SEVERITY_MEANINGS,
-    SLACKS,
-    bookkeeper_words,
-    evidence,
-    is_address,
-    known_words,
-    metric_words,
-    owner_words,
-    role_words,
-)
 
 AMOUNT = re.compile(r"(?<=\d) (?=(?:[KMGTP]i)?B\b|%|m?s\b|min\b)")
 """The space between a number and its unit, where no line may end."""
@@ -150,57 +110,34 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        amount=size_of,
-        answer=ANSWERS.__getitem__,
-        bar=bar_of,
-        block_class=BLOCK_CLASSES.__getitem__,
-        cause=CAUSES.__getitem__,
-        cell=cell_of,
-        clock=clock,
-        direction=direction_of,
-        duration=humane_duration,
-        effect=effect_words,
-        ends=humane_interval,
-        evidence=evidence,
-        exact=exact_bytes,
-        exact_interval=exact_interval,
-        gauged=gauged_size,
-        growth_kind=GROWTH_KINDS.__getitem__,
-        growth_meaning=KIND_MEANINGS.__getitem__,
-        holder=owner_words,
-        in_bytes=humane_bytes,
-        known=known_words,
-        mapping=mapping_words,
-        metric=metric_words,
-        most=most_bytes,
-        number=humane_number,
-        owner=bookkeeper_words,
-        peak_note=peak_note,
-        peak_title=peak_title,
-        percent=percent_of,
-        process_course=process_course,
-        process_detail=process_detail,
-        process_verdict=process_verdict,
-        raised=raised_words,
-        rate=humane_rate,
-        role=role_words,
-        scope=scope_words,
-        severity=SEVERITIES.__getitem__,
-        severity_meaning=SEVERITY_MEANINGS.__getitem__,
+        amount=text.size_of,
+        bar=tables.bar_of,
+        cell=tables.cell_of,
+        clock=text.clock,
+        duration=text.humane_duration,
+        ends=text.humane_interval,
+        exact=text.exact_bytes,
+        exact_interval=text.exact_interval,
+        metric=words.metric_words,
+        most=tables.most_bytes,
+        number=text.humane_number,
+        rate=text.humane_rate,
         shade=shade_of,
-        share=humane_share,
-        slack=SLACKS.__getitem__,
+        share=text.humane_share,
     )
-    environment.tests["address"] = is_address
     environment.globals.update(
-        path_parts=path_parts,
-        name_parts=name_parts,
-        verbatim=verbatim,
-        inline_svg=inline_svg,
-        stylesheet=stylesheet,
-        script=script,
         content_security_policy=content_security_policy,
         embed_json=embed_json,
+        inline_svg=inline_svg,
+        measuring=measuring,
+        name_parts=name_parts,
+        path_parts=path_parts,
+        processes=processes,
+        script=script,
+        stylesheet=stylesheet,
+        tables=tables,
+        verbatim=verbatim,
+        words=words,
     )
     return environment
 
@@ -212,41 +149,15 @@ def _visible(value: Any) -> Any:
 
 TEMPLATES = Path(__file__).parent / "templates"
 STYLES = (
-    "colours",
-    "page",
-    "answer",
-    "assurance",
-    "charts",
-    "timeline",
-    "cards",
-    "code",
-    "chain",
-    "icicle",
-    "tables",
-    "ledger",
-    "comparison",
-    "cuda",
-    "runs",
-    "small-print",
-    "measuring",
-    "widths",
-    "print",
-)
+    "colours", "page", "answer", "assurance", "charts", "timeline", "cards", "code", "chain",
+    "icicle", "tables", "ledger", "comparison", "cuda", "runs", "small-print", "measuring",
+    "widths", "print",
+)  # fmt: skip
 """Parts of the style sheet, in their order: what comes later wins."""
 SCRIPTS = (
-    "page",
-    "amounts",
-    "theme",
-    "copying",
-    "sorting",
-    "readings",
-    "map",
-    "axes",
-    "window",
-    "drawing",
-    "timeline",
-    "icicle",
-)
+    "page", "amounts", "theme", "copying", "sorting", "readings", "map", "axes", "window",
+    "drawing", "timeline", "icicle",
+)  # fmt: skip
 """Parts of the script, in their order: a part may use what those before it define."""
 _ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&'\u2028\u2029"}
 
@@ -280,36 +191,28 @@ def content_security_policy() -> str:
 
 def embed_json(value: Any) -> Markup:
     """Return a value as JSON in plain ASCII for a script element that is never executed."""
-    text = _dumped(value)
-    if _may_be_unseen(text):
-        text = _dumped(_printable(value))
-    return Markup(text.translate(_ESCAPES))  # noqa: S704
+    encoded = _dumped(value)
+    if _may_be_unseen(encoded):
+        encoded = _dumped(with_texts(value, printable))
+    return Markup(encoded.translate(_ESCAPES))  # noqa: S704
 
 
 def _dumped(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
-def _may_be_unseen(text: str) -> bool:
+def _may_be_unseen(encoded: str) -> bool:
     """Return whether JSON in ASCII may hold characters that can't be seen: mostly it holds none,
     and then the thousands of values in it needn't be gone through.
     """
-    codes = {int(code, 16) for code in re.findall(r"\\u([0-9a-f]{4})", text)}
-    others = "\x7f" in text or re.search(r"\\[bfr]", text) is not None
+    codes = {int(code, 16) for code in re.findall(r"\\u([0-9a-f]{4})", encoded)}
+    others = "\x7f" in encoded or re.search(r"\\[bfr]", encoded) is not None
     return others or any(printable(chr(code)) != chr(code) for code in codes)
 
 
 def _joined(folder: str, names: Sequence[str], ending: str) -> str:
     files = (TEMPLATES / folder / f"{name}{ending}" for name in names)
     return "".join(file.read_text(encoding="utf-8") for file in files)
-
-
-def _printable(value: Any) -> Any:
-    if isinstance(value, str):
-        return printable(value)
-    if isinstance(value, dict):
-        return {_printable(key): _printable(item) for key, item in value.items()}
-    return [_printable(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 class TemplateCache(BytecodeCache):

@@ -94,37 +94,22 @@ def _event(boundary: Boundary, by_epoch: bool, process: RetainedProcess) -> str:
     return pattern.format(way=way, batch=boundary.batch)
 
 
-def node_label(node: RetainedNode) -> str:
-    """Return what a box says; the whole is named by the census."""
-    if node.kind is NodeKind.SMALLER:
-        return plural(node.count, "smaller one")
-    return node.label
-
-
 def type_words(node: RetainedNode) -> str:
     """Return the type of a row, and whether it keeps a graph."""
     return f"{node.type}, keeps an autograd graph" if node.keeps_graph else node.type
 
 
-def short_type(node: RetainedNode) -> str:
-    """Return the last part of a type's name: ``ndarray``."""
-    return type_words(node).rpartition(".")[2]
-
-
 def notes(retained: Retained, processes: int = 1, choosable: int = 1) -> list[str]:
     """Return what a reader must know of censuses of one of so many processes."""
-    count, taken = len(retained.censuses), f"{retained.taken:,}"
-    kept = (
-        f"{count} of {taken} censuses are kept, spread over the run. "
-        if count < retained.taken
-        else ""
-    )
+    count, text = len(retained.censuses), ""
+    if processes > 1:
+        name = process_words(retained.process, processes)
+        others = f"; {plural(choosable - 1, 'other')} can be chosen" if choosable > 1 else ""
+        text = f"Of {processes:,} processes this is {THE_MAIN if name == MAIN else name}{others}. "
+    if count < retained.taken:
+        text += f"{count} of {retained.taken:,} censuses are kept, spread over the run. "
     cutoff = humane_bytes(max(census.cutoff_bytes for census in retained.censuses))
-    name = process_words(retained.process, processes)
-    others = f"; {plural(choosable - 1, 'other')} can be chosen" if choosable > 1 else ""
-    alone = f"Of {processes:,} processes this is {THE_MAIN if name == MAIN else name}{others}. "
-    alone = alone if processes > 1 else ""
-    return [f"{alone}{kept}What holds less than {cutoff} has no box of its own.", *doubts(retained)]
+    return [f"{text}What holds less than {cutoff} has no box of its own.", *doubts(retained)]
 
 
 def doubts(retained: Retained) -> list[str]:
@@ -165,20 +150,14 @@ class IcicleBox:
     """How many nodes it stands for, where it stands for several small ones."""
 
 
-def children_of(nodes: Sequence[RetainedNode]) -> list[list[int]]:
-    """Return the children of each node."""
-    found: list[list[int]] = [[] for _ in nodes]
-    for place, node in enumerate(nodes[1:], 1):
-        found[node.parent].append(place)
-    return found
-
-
 def lay_out(nodes: Sequence[RetainedNode], weights: Weights) -> list[IcicleBox]:
     """Return the boxes of the whole tree, row by row and widest first."""
     whole = weights.widths[0]
     if whole <= 0:
         return []
-    below = children_of(nodes)
+    below: list[list[int]] = [[] for _ in nodes]
+    for place, node in enumerate(nodes[1:], 1):
+        below[node.parent].append(place)
     boxes = [IcicleBox(0, NodeKind.WHOLE.value, 0.0, 1.0, 0, weights.bytes[0] or 0, whole)]
     at = 0
     while at < len(boxes):
@@ -290,42 +269,36 @@ def table_of(subject: IcicleSubject, change: str) -> SimpleNamespace:
 
     ``change`` is what the picture of growth is called.
     """
-    retained, moments = subject.retained, subject.moments
-    shown = [] if retained.shown == retained.last else [moments[retained.shown]]
-    columns = [*shown, *(moments[place] for place in subject.ends), change]
-    return SimpleNamespace(process=subject.process, columns=columns, rows=_rows(subject))
-
-
-def _rows(subject: IcicleSubject) -> list[SimpleNamespace]:
     retained, device = subject.retained, subject.device
-    first, last = (retained_weights(retained, device, place).bytes for place in subject.ends)
+    ends = [*subject.ends] if retained.shown == retained.last else [retained.shown, *subject.ends]
+    sizes = [retained_weights(retained, device, place).bytes for place in ends]
     shown = retained_weights(retained, device, retained.shown).bytes
-    change = grown_weights(retained, device, *subject.ends)
+    first, last = sizes[-2:]
+    grown = grown_weights(retained, device, *subject.ends)
     rows = [place for place, node in enumerate(retained.nodes) if node.kind is NodeKind.ROW]
-    rows.sort(key=lambda p: (-max(shown[p] or 0, last[p] or 0, change.widths[p]), p))
-    return [
-        SimpleNamespace(
-            name=retained.nodes[place].name,
-            sizes=[
-                *([] if retained.shown == retained.last else [_size_text(shown[place])]),
-                _size_text(first[place]),
-                _size_text(last[place]),
-                _change_size(first[place], last[place], change.bytes[place]),
-            ],
-            mark=subject.marks.get(place),
-        )
-        for place in rows[:TABLE_ROWS]
-    ]
+    rows.sort(key=lambda p: (-max(shown[p] or 0, last[p] or 0, grown.widths[p]), p))
+
+    def change_at(place: int) -> Size:
+        if first[place] == last[place] == 0:
+            return Size(UNKNOWN, f"both times {ABSENT}")
+        return size_of(grown.bytes[place], signed=True)
+
+    return SimpleNamespace(
+        process=subject.process,
+        columns=[*(subject.moments[place] for place in ends), change],
+        rows=[
+            SimpleNamespace(
+                name=retained.nodes[place].name,
+                sizes=[*(_size_text(size[place]) for size in sizes), change_at(place)],
+                mark=subject.marks.get(place),
+            )
+            for place in rows[:TABLE_ROWS]
+        ],
+    )
 
 
 def _size_text(size: int | None) -> Size:
     return Size(UNKNOWN, ABSENT) if size == 0 else size_of(size)
-
-
-def _change_size(first: int | None, last: int | None, change: int | None) -> Size:
-    if first == last == 0:
-        return Size(UNKNOWN, f"both times {ABSENT}")
-    return size_of(change, signed=True)
 
 
 CONTENTS, GROWTH = "held", "growth"
@@ -386,7 +359,7 @@ def _view(subjects: Sequence[IcicleSubject], mode: str) -> SimpleNamespace:
     """Return the icicle of several processes, the first of them drawn."""
     drawn, retained = subjects[0], subjects[0].retained
     change = "Growth" if mode == CONTENTS else "Difference"
-    figures = [_size_figure(drawn), _growth_figure(drawn, change)]
+    figures = _figures(drawn, change)
     boxes = next(figure.boxes for figure in figures if figure.mode == mode)
     return SimpleNamespace(
         key="memory",
@@ -398,10 +371,8 @@ def _view(subjects: Sequence[IcicleSubject], mode: str) -> SimpleNamespace:
             for place, item in enumerate(subjects)
         },
         figures=figures,
+        retained=retained,
         moments=[*drawn.moments],
-        first=retained.first,
-        last=retained.last,
-        shown=retained.shown,
         devices=[*dict.fromkeys(device for item in subjects for device in item.devices)],
         device=drawn.device,
         tables=[table_of(subject, change) for subject in subjects],
@@ -412,20 +383,19 @@ def _view(subjects: Sequence[IcicleSubject], mode: str) -> SimpleNamespace:
     )
 
 
-def _size_figure(subject: IcicleSubject) -> SimpleNamespace:
-    retained = subject.retained
-    weights = retained_weights(retained, subject.device, retained.shown)
-    whole, moment = WHOLE[retained.censuses[retained.shown].scope], subject.moments[retained.shown]
-    return _figure(subject, weights, CONTENTS, "Held", moment, whole)
-
-
-def _growth_figure(subject: IcicleSubject, title: str) -> SimpleNamespace:
-    first, last = subject.ends
-    scopes = [subject.retained.censuses[place].scope for place in (first, last)]
-    whole = WHOLE[scopes[0]] if scopes[0] is scopes[1] else BOTH
-    moment = f"{subject.moments[first]} → {subject.moments[last]}"
-    weights = grown_weights(subject.retained, subject.device, first, last)
-    return _figure(subject, weights, GROWTH, title, moment, whole)
+def _figures(subject: IcicleSubject, change: str) -> list[SimpleNamespace]:
+    """Return the picture of what is shown, and that of the growth."""
+    retained, device, (first, last) = subject.retained, subject.device, subject.ends
+    shown, moments = retained.shown, subject.moments
+    wholes = [WHOLE[census.scope] for census in retained.censuses]
+    size = retained_weights(retained, device, shown)
+    grown = grown_weights(retained, device, first, last)
+    both = wholes[first] if wholes[first] == wholes[last] else BOTH
+    span = f"{moments[first]} → {moments[last]}"
+    return [
+        _figure(subject, size, CONTENTS, "Held", moments[shown], wholes[shown]),
+        _figure(subject, grown, GROWTH, change, span, both),
+    ]
 
 
 def _figure(
@@ -459,7 +429,7 @@ def _box(subject: IcicleSubject, box: IcicleBox, whole: str, mode: str) -> Simpl
         row=box.row,
         tint=f"{_FAINT + (_DEEP - _FAINT) * abs(box.bytes) / max(box.changed, 1):.0f}%",
         label=label,
-        type=short_type(node) if own else "",
+        type=type_words(node).rpartition(".")[2] if own else "",
         title=f"{(own and node.name) or label}: {size.text} ({size.exact})",
         size=size,
         mark=subject.marks.get(box.node) if own else None,
@@ -476,7 +446,10 @@ def _data(subject: IcicleSubject, mode: str) -> dict[str, Any]:
         "devices": subject.devices,
         "parents": [node.parent for node in nodes],
         "kinds": [node.kind.value for node in nodes],
-        "labels": [node_label(node) for node in nodes],
+        "labels": [
+            plural(node.count, "smaller one") if node.kind is NodeKind.SMALLER else node.label
+            for node in nodes
+        ],
         "names": [node.name for node in nodes],
         "types": [type_words(node) for node in nodes],
         "counts": [node.count for node in nodes],

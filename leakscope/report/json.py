@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-import math
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -24,7 +24,11 @@ def render_json(document: msgspec.Struct | dict[str, Any]) -> str:
     try:
         encoded = msgspec.json.encode(document)
     except UnicodeEncodeError:  # a name that is no Unicode: half of a surrogate pair
-        encoded = msgspec.json.encode(_representable(msgspec.to_builtins(document)))
+        plain = with_texts(
+            msgspec.to_builtins(document),
+            lambda text: text.encode("utf-8", "backslashreplace").decode(),
+        )
+        encoded = msgspec.json.encode(plain)
     return msgspec.json.format(encoded, indent=1).decode() + "\n"
 
 
@@ -45,14 +49,13 @@ def json_schema() -> dict[str, Any]:
     return result
 
 
-def _representable(value: Any) -> Any:
+def with_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """Return plain values with all their texts changed, keys included."""
     if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode()
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        return change(value)
     if isinstance(value, dict):
-        return {_representable(key): _representable(item) for key, item in value.items()}
-    return [_representable(item) for item in value] if isinstance(value, (list, tuple)) else value
+        return {with_texts(key, change): with_texts(item, change) for key, item in value.items()}
+    return [with_texts(v, change) for v in value] if isinstance(value, (list, tuple)) else value
 
 
 def _normalized(schema: Any) -> Any:

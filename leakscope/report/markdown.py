@@ -9,9 +9,14 @@ from leakscope.model.known import Recognised
 from leakscope.model.report import Culprit, Finding, HeldLine, Remedy, RunFacts, Severity
 from leakscope.model.text import one_line, plural, printable
 from leakscope.report import words
-from leakscope.report.comparison.tables import same_work_words
-from leakscope.report.text import humane_bytes, humane_interval, humane_rate
-from leakscope.report.words import is_address, known_words, share_words, whole_rate_words
+from leakscope.report.text import humane_bytes, humane_interval
+from leakscope.report.words import (
+    is_address,
+    known_words,
+    rate_with_interval,
+    share_words,
+    whole_rate_words,
+)
 
 MOST_ROWS, MOST_CONTENTS = 12, 2
 _MARKUP = re.compile(r"([\\`*\[\]<>|~])")
@@ -22,8 +27,6 @@ def suspect_markdown(suspect: Culprit | Finding, run: RunFacts | None = None) ->
     if isinstance(suspect, Culprit):
         title, text = f"{_title(suspect)}: {code_span(suspect.name)}", one_line(suspect.sentence)
         facts = [
-            ("rate", _rate_with_interval(suspect)),
-            ("share", share_words(suspect.share, suspect.growth)),
             ("retained at most when looked at", humane_bytes(suspect.total_bytes)),
             ("known", _known(suspect.known)),
             ("forecast", one_line(suspect.forecast.text) if suspect.forecast else ""),
@@ -35,18 +38,17 @@ def suspect_markdown(suspect: Culprit | Finding, run: RunFacts | None = None) ->
         ]
     else:
         title, text = _running(suspect.title), _running(suspect.text)
-        facts = [
-            ("rate", _rate_with_interval(suspect) if suspect.unit else ""),
-            ("share", share_words(suspect.share, suspect.growth) if suspect.unit else ""),
-            ("bytes at most", humane_bytes(suspect.total_bytes) if suspect.total_bytes else ""),
-        ]
-        processes = []
+        most = humane_bytes(suspect.total_bytes) if suspect.total_bytes else ""
+        facts, processes = [("bytes at most", most)], []
         details = [("allocated at", ", ".join(map(code_span, suspect.allocated_at)))]
     meaning = words.SEVERITY_MEANINGS[suspect.severity]
     severity = f"{suspect.severity.value}: {meaning[0].lower()}{meaning[1:].rstrip('.')}"
-    falsifier = suspect.falsifier
+    falsifier, has_rate = suspect.falsifier, suspect.unit or isinstance(suspect, Culprit)
+    rate = f"{whole_rate_words(suspect)} (95 % interval {humane_interval(suspect.interval)})"
     rows = [
         ("severity", severity),
+        ("rate", rate if has_rate else ""),
+        ("share", share_words(suspect.share, suspect.growth) if has_rate else ""),
         *facts,
         ("evidence", words.evidence(suspect)),
         ("falsifier", _running(falsifier.text) if falsifier else ""),
@@ -72,9 +74,9 @@ def _of_run(run: RunFacts | None) -> list[tuple[str, str]]:
     """Return what was run, and with which versions: what maintainers ask for first."""
     if run is None:
         return []
-    versions = {"leakscope": run.leakscope_version}
-    versions |= {name: run.environment.get(name, "") for name in ("python", "torch", "cuda")}
-    parts = [_running(f"{name} {version}") for name, version in versions.items() if version]
+    versions = run.environment | {"leakscope": run.leakscope_version}
+    names = [n for n in ("leakscope", "python", "torch", "cuda") if versions.get(n)]
+    parts = [_running(f"{name} {versions[name]}") for name in names]
     command = " ".join(run.command)
     return [("run", code_span(command) if command else ""), ("versions", ", ".join(parts))]
 
@@ -89,13 +91,13 @@ def _title(culprit: Culprit) -> str:
     return f"Memory {'peak in' if culprit.falls_back else 'climbs through'} {through}"
 
 
-def _rate_with_interval(suspect: Culprit | Finding) -> str:
-    return f"{whole_rate_words(suspect)} (95 % interval {humane_interval(suspect.interval)})"
-
-
 def _remedy(remedy: Remedy) -> list[str]:
     lines = ["", f"**{one_line(remedy.title)}** {one_line(remedy.text)}"]
-    return lines + (["", _fenced(printable(remedy.diff).rstrip("\n"))] if remedy.diff else [])
+    if remedy.diff:
+        diff = printable(remedy.diff).rstrip("\n")
+        fence = "`" * max(3, _longest_run(diff) + 1)
+        lines += ["", f"{fence}diff\n{diff}\n{fence}"]
+    return lines
 
 
 def render_comparison_markdown(comparison: Comparison) -> str:
@@ -153,31 +155,24 @@ def _culprit_table(changes: list[CulpritChange]) -> list[str]:
 
 
 def _rates(change: CulpritChange) -> tuple[str, str]:
+    unit, missing = one_line(change.unit), words.missing_rate(change)
     before, after = change.before_bytes_per_unit, change.after_bytes_per_unit
     return (
-        _rate(change, before, change.before_interval),
-        _rate(change, after, change.after_interval),
+        missing if before is None else rate_with_interval(before, unit, change.before_interval),
+        missing if after is None else rate_with_interval(after, unit, change.after_interval),
     )
 
 
-def _rate(change: CulpritChange, rate: float | None, interval: tuple[float, float] | None) -> str:
-    if rate is None:
-        return words.missing_rate(change)
-    text = humane_rate(rate, one_line(change.unit))
-    return f"{text} ({humane_interval(interval)})" if interval else text
-
-
 def _peak(peak: ValueChange) -> str:
-    on = "" if peak.device == "host" else f" on {_running(peak.device)}"
     sizes = f"{humane_bytes(peak.before_bytes)} → {humane_bytes(peak.after_bytes)}"
-    return f"{_running(peak.name)}{on} {sizes}"
+    return f"{_running(peak.name + words.on_device(peak.device))} {sizes}"
 
 
 def _same_work(comparison: Comparison) -> list[str]:
     if comparison.work_differences:
         parts = [f"  - {_running(text)}" for text in comparison.work_differences]
         return ["- **Not the same work**, so read the numbers with care:", *parts]
-    alike = _running(same_work_words(comparison.work))
+    alike = _running(words.same_work_words(comparison.work))
     return [f"- **Same work:** {alike}" if alike else "- **Same work**"]
 
 
@@ -206,11 +201,6 @@ def code_span(text: str) -> str:
     fence = "`" * (_longest_run(text) + 1)
     pad = " " if text.startswith("`") or text.endswith("`") else ""
     return f"{fence}{pad}{text}{pad}{fence}"
-
-
-def _fenced(text: str) -> str:
-    fence = "`" * max(3, _longest_run(text) + 1)
-    return f"{fence}diff\n{text}\n{fence}"
 
 
 def _longest_run(text: str) -> int:

@@ -116,17 +116,25 @@ def precise_share(share: float) -> str:
 
 
 def _facts(overhead: Overhead, errors: int) -> list[Fact]:
+    coverage = overhead.census_coverage
+    seen = "none" if coverage.taken else ""
+    if coverage.full:
+        seen = f"{coverage.full:,}, {coverage.whole:,} of them object by object"
+    others = coverage.taken - coverage.full
+    weighed = f"{coverage.weighed:,} of {others:,}"
+    longest = humane_duration(overhead.longest_pause_s)
+    kind = _PAUSES.get(overhead.longest_pause, "")
     facts = [
         Fact("Share of wall time", precise_share(overhead.wall_share)),
         Fact("Budget", precise_share(overhead.budget) if overhead.budget is not None else ""),
         Fact("In longer runs", budget_words(overhead)),
         *size_facts([("Own memory at most", overhead.peak_bytes)]),
         Fact("Censuses", humane_number(overhead.censuses)),
-        Fact("of them of the whole heap", _seen(overhead.census_coverage)),
-        Fact("of the others, weighed all that is new", _weighed(overhead.census_coverage)),
-        Fact("Longest pause", _longest(overhead)),
+        Fact("of them of the whole heap", seen),
+        Fact("of the others, weighed all that is new", weighed if others else ""),
+        Fact("Longest pause", f"{longest}{f', {kind}' if kind else ''}"),
         Fact("Left out for their pause", _left_out(overhead)),
-        Fact("Held against a whole walk", _drift(overhead.census_coverage)),
+        Fact("Held against a whole walk", _drift(coverage)),
         Fact("Heap walker", wording.walker_words(overhead.walker)),
         Fact("Boundaries", humane_number(overhead.boundaries)),
         Fact("of them recorded", humane_number(overhead.recorded_boundaries)),
@@ -134,22 +142,6 @@ def _facts(overhead: Overhead, errors: int) -> list[Fact]:
         Fact("Errors suppressed", humane_number(errors)),
     ]
     return [fact for fact in facts if fact.value]
-
-
-def _seen(coverage: CensusCoverage) -> str:
-    if not coverage.full:
-        return "none" if coverage.taken else ""
-    return f"{coverage.full:,}, {coverage.whole:,} of them object by object"
-
-
-def _weighed(coverage: CensusCoverage) -> str:
-    others = coverage.taken - coverage.full
-    return f"{coverage.weighed:,} of {others:,}" if others else ""
-
-
-def _longest(overhead: Overhead) -> str:
-    kind = _PAUSES.get(overhead.longest_pause, "")
-    return humane_duration(overhead.longest_pause_s) + (f", {kind}" if kind else "")
 
 
 def _left_out(overhead: Overhead) -> str:
@@ -205,20 +197,13 @@ def _strip(taken: Sequence[Taken], duration_s: float) -> SimpleNamespace | None:
     if not ends > 0:
         return None
     width, height = STRIP
-    lines: dict[bool, list[str]] = {True: [], False: []}
+    lines = {True: "", False: ""}
     for census in taken:
         share = census.pause_s / longest if longest > 0 else 0.0
         tall = _LEAST_HEIGHT + (height - _LEAST_HEIGHT) * share
-        lines[census.scope == "full"].append(
-            f"M{census.time_s / ends * width:.1f} {height}v-{tall:.1f}"
-        )
+        lines[census.scope == "full"] += f"M{census.time_s / ends * width:.1f} {height}v-{tall:.1f}"
     return SimpleNamespace(
-        full="".join(lines[True]),
-        focused="".join(lines[False]),
-        width=width,
-        height=height,
-        first="0:00",
-        last=clock(ends),
+        full=lines[True], focused=lines[False], width=width, height=height, last=clock(ends)
     )
 
 

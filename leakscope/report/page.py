@@ -10,8 +10,9 @@ from pathlib import PurePath
 from types import SimpleNamespace
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
+from leakscope.model.gauge import CHILDREN_PSS
 from leakscope.model.report import Culprit, Report, RunFacts, Severity, Work
 from leakscope.model.text import plural
 from leakscope.report import words
@@ -25,22 +26,20 @@ from leakscope.report.sections import compiled_view, device_views, kinds_view, s
 from leakscope.report.tables import (
     Fact,
     component_phases,
-    component_rows,
-    growth_rows,
     ledger_view,
-    phase_rows,
     size_facts,
+    with_scale,
 )
 from leakscope.report.text import humane_duration, humane_moment
 from leakscope.report.timeline import (
     beginning_note,
     chart_data,
+    compact,
     exploring_data,
     from_first_phase,
     overlaid_culprits,
     timeline_view,
 )
-from leakscope.report.words import together_words
 
 OTHERS = 5
 """So many more suspects are named on the first screen."""
@@ -53,7 +52,10 @@ LONG_WORD = 24
 
 def report_page(report: Report) -> SimpleNamespace:
     """Return the whole page for a report."""
-    report, beginning = _from_first_phase(report)
+    whole, beginning = report.timeline, ""
+    if whole is not None:
+        shown = from_first_phase(whole)
+        report, beginning = replace(report, timeline=shown), beginning_note(whole, shown)
     spans = report.timeline.spans if report.timeline else []
     culprits, findings = culprit_views(report.culprits, spans), finding_views(report.findings)
     laid = overlaid_culprits(report, culprits)
@@ -77,10 +79,8 @@ def report_page(report: Report) -> SimpleNamespace:
         headline=headline,
         names_leading=any(piece.code for piece in headline),
         context=run_context(report.run, report.work),
-        ended=words.ending_words(report),
         leading=leading,
         deadline=deadline_words(report),
-        together=together_words(report),
         assurance=assurance_view(report, leading.anchor if leading else ""),
         kinds=kinds_view(report, anchors),
         others=[suspect for suspect in suspects if suspect is not leading][:OTHERS],
@@ -89,27 +89,30 @@ def report_page(report: Report) -> SimpleNamespace:
         shortage=shortage_view(report.out_of_memory),
         devices=devices,
         culprits=culprits,
-        culprits_count=words.count_words(report.culprits),
         findings=findings,
-        growth=growth_rows(report.growth, in_workers),
+        # Each with what is known of its growth by name all the same.
+        growth=[
+            (row, in_workers if row.metric == CHILDREN_PSS else words.event_words(row))
+            for row in report.growth
+        ],
         noise=noise_words(report),
         ledgers=[ledger_view(ledger, in_workers) for ledger in report.ledgers],
-        phases=phase_rows(report.phases),
+        phases=with_scale(report.phases, "metric", "before_bytes", "peak_bytes", "after_bytes"),
         has_long_words=_has_long_words(report),
         of_rank=f"rank {report.rank}" if report.rank is not None else report.process,
         ranks=ranks,
         workers=worker_rows(report.workers, places),
         processes=processes_view(report),
         compiled=compiled_view(report.compiled_code),
-        components=component_rows(report.components),
+        components=with_scale(
+            report.components, "device", "start_bytes", "peak_bytes", "end_bytes"
+        ),
         component_phases=component_phases(report.components),
         decisions=decision_rows(report.decisions),
-        missing=words.further_evidence(report),
         problems=_problems(report),
         measuring=measuring_view(report.overhead, report.work.duration_s, len(report.errors)),
         environment=environment_facts(report.run),
         command=" ".join(report.run.command),
-        terms=words.TERMS,
         words=words.words_for(report),
         data=_data(culprits, findings, exploring_data(timeline, report, laid), ranks, report)
         | {"icicles": {icicle.key: icicle.data} if icicle else {}}
@@ -123,23 +126,14 @@ def _has_long_words(report: Report) -> bool:
     return any(len(word) > LONG_WORD for name in named for word in name.split())
 
 
-def _from_first_phase(report: Report) -> tuple[Report, str]:
-    """Return the report with what is shown of its timeline, and a sentence about the rest."""
-    whole = report.timeline
-    if whole is None:
-        return report, ""
-    shown = from_first_phase(whole)
-    return msgspec.structs.replace(report, timeline=shown), beginning_note(whole, shown)
-
-
 def run_context(run: RunFacts, work: Work | None = None) -> list[Fact]:
     """Return the line under the title: which run, when, how long, how it ended."""
-    facts = [Fact("Run", _program(run), run.path)]
-    if run.created > 0:
-        facts.append(Fact("Started", humane_moment(run.created)))
-    if work is not None:
-        facts.append(Fact("Work", work_words(work)))
-    facts.append(Fact("Ended", run.ended))
+    facts = [
+        Fact("Run", _program(run), run.path),
+        Fact("Started", humane_moment(run.created) if run.created > 0 else ""),
+        Fact("Work", work_words(work) if work is not None else ""),
+        Fact("Ended", run.ended),
+    ]
     return [fact for fact in facts if fact.value]
 
 
@@ -170,7 +164,7 @@ def environment_facts(run: RunFacts) -> list[Fact]:
     """Return what the run ran on."""
     facts = [Fact(name.replace("_", " "), value) for name, value in sorted(run.environment.items())]
     if run.limit_bytes is not None:
-        facts = [*size_facts([("memory limit", run.limit_bytes)]), *facts]
+        facts[:0] = size_facts([("memory limit", run.limit_bytes)])
     if elsewhere := words.platform_words(run.environment):
         facts.append(Fact("not measured here", elsewhere))
     return facts
@@ -201,9 +195,9 @@ def _problems(report: Report) -> list[Fact]:
         Fact(where, message if count == 1 else f"{message} ({count:,} times)")
         for (where, message), count in counted.items()
     ]
-    left_out = [Fact("and more", f"{len(facts) - MOST_PROBLEMS:,} others, all in report.json")]
-    gaps = [Fact("so", f"{words.GAPS}.")] if words.has_gaps(report) else []
-    return [*facts[:MOST_PROBLEMS], *(left_out if len(facts) > MOST_PROBLEMS else []), *gaps]
+    if (left := len(facts) - MOST_PROBLEMS) > 0:
+        facts[MOST_PROBLEMS:] = [Fact("and more", f"{left:,} others, all in report.json")]
+    return [*facts, *([Fact("so", f"{words.GAPS}.")] if words.has_gaps(report) else [])]
 
 
 def _data(
@@ -214,7 +208,9 @@ def _data(
     report: Report,
 ) -> dict[str, Any]:
     charts |= {ranks.chart.key: ranks.chart.data} if ranks and ranks.chart else {}
-    charts |= {c.chart.key: chart_data(c.chart) for c in culprits if c.chart}
+    for chart in (c.chart for c in culprits if c.chart):
+        lines = [{"label": "retained", "points": compact(chart.points)}]
+        charts[chart.key] = chart_data(chart.unit or "x", lines, only=chart.drawing)
     suspects: list[SuspectView] = [*culprits, *findings]
     run = report.run
     copies = {f"{c.anchor}-markdown": suspect_markdown(c.subject, run) for c in culprits}

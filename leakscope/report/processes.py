@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from statistics import median, quantiles
 from types import SimpleNamespace
 
@@ -17,7 +16,7 @@ from leakscope.model.report import (
     WorkerMemory,
 )
 from leakscope.model.text import human_bytes, plural
-from leakscope.report.charts import NARROW, WIDE, draw_ranks, finite, series_dash, series_shade
+from leakscope.report.charts import NARROW, WIDE, draw_ranks, finite
 from leakscope.report.tables import Cell, cell_of
 from leakscope.report.text import (
     humane_bytes,
@@ -26,12 +25,14 @@ from leakscope.report.text import (
     humane_rate,
     sparkline,
 )
-from leakscope.report.timeline import LegendEntry, compact, peak_of
+from leakscope.report.timeline import chart_data, compact, line_entry
 
 FEW = 16
 """Ranks of which each has a row at once."""
 COLUMNS = 4
 """Ranks that have a column each in the table of what grows."""
+SPREAD = ["grows in", "least", "half below", "most", "in rank"]
+"""The columns of that table for more of them."""
 MOST_ROWS = 1024
 MOST_CULPRITS = 12
 EXTREME = 3
@@ -48,28 +49,25 @@ def ranks_view(
     ranks = report.ranks
     if not ranks:
         return None
+    is_few, known = len(ranks) <= FEW, places or {}
     odd = report.odd_rank.rank if report.odd_rank else None
     top = max((rank.peak_bytes or 0 for rank in ranks), default=0)
-    first = sorted(ranks, key=lambda item: (item.rank != odd, item.rank))
-    badges = {} if len(ranks) <= FEW else _standing_out(ranks)
+    badges = {} if is_few else _standing_out(ranks)
     badges |= {odd: "differs first"} if odd is not None else {}
-    shown = first if len(ranks) <= FEW else [item for item in first if item.rank in badges]
-    others = [] if len(ranks) <= FEW else list(ranks)
-    known = places or {}
     rows = [
         _rank_row(rank, top, badges.get(rank.rank, ""), known.get((rank.rank, rank.pid), ""))
-        for rank in shown
+        for rank in sorted(ranks, key=lambda item: (item.rank != odd, item.rank))
+        if is_few or rank.rank in badges
     ]
+    left = 0 if is_few else len(ranks) - MOST_ROWS
     return SimpleNamespace(
         count=humane_number(len(ranks)),
         sentence=report.odd_rank.sentence if report.odd_rank else "",
         chart=_chart(report.rank_courses),
-        rows=rows if not others else [*_middle(ranks, top), *rows],
-        others=[_rank_row(rank, top, "") for rank in others[:MOST_ROWS]],
-        left_out=f"{len(others) - MOST_ROWS:,} more, all in report.json"
-        if len(others) > MOST_ROWS
-        else "",
-        columns=_columns(ranks),
+        rows=rows if is_few else [*_middle(ranks, top), *rows],
+        others=[] if is_few else [_rank_row(rank, top, "") for rank in ranks[:MOST_ROWS]],
+        left_out=f"{left:,} more, all in report.json" if left > 0 else "",
+        columns=[f"rank {rank.rank}" for rank in ranks] if len(ranks) <= COLUMNS else SPREAD,
         culprits=[_rates(c, ranks) for c in report.culprits if c.rates_by_rank][:MOST_CULPRITS],
     )
 
@@ -99,18 +97,15 @@ def _middle(ranks: Sequence[RankMemory], top: int) -> list[SimpleNamespace]:
         [size for rank in ranks if (size := getattr(rank, name)) is not None]
         for name in ("first_bytes", "peak_bytes", "last_bytes")
     ]
-    units = {rank.unit for rank in ranks}
     rates = [rank.bytes_per_unit for rank in ranks]
     steps = [rank.steps for rank in ranks]
-    unit = units.pop() if len(units) == 1 else ""
+    unit = ranks[0].unit if len({rank.unit for rank in ranks}) == 1 else ""
     return [
         SimpleNamespace(
             name=name,
             detail=f"of {len(ranks):,} ranks, in each column",
             steps=humane_number(int(quantiles(steps, n=10)[place])),
-            first=at(columns[0], place),
-            peak=at(columns[1], place),
-            last=at(columns[2], place),
+            cells=[at(column, place) for column in columns],
             rate=humane_rate(quantiles(rates, n=10)[place], unit) if unit else "",
             grows=[],
             badge="",
@@ -121,16 +116,13 @@ def _middle(ranks: Sequence[RankMemory], top: int) -> list[SimpleNamespace]:
 
 
 def _rank_row(rank: RankMemory, top: int, badge: str, memory: str = "") -> SimpleNamespace:
-    cells = (rank.first_bytes, rank.peak_bytes, rank.last_bytes)
-    first, peak, last = (None if size is None else cell_of(size, top, "peak") for size in cells)
+    sizes = (rank.first_bytes, rank.peak_bytes, rank.last_bytes)
     late = f", began {humane_duration(rank.late_s)} after the first" if rank.late_s else ""
     return SimpleNamespace(
         name=f"rank {rank.rank}",
         detail=f"{rank.host}, process {rank.pid}, {rank.ended}{late}",
         steps=humane_number(rank.steps),
-        first=first,
-        peak=peak,
-        last=last,
+        cells=[None if size is None else cell_of(size, top, "peak") for size in sizes],
         rate=humane_rate(rank.bytes_per_unit, rank.unit) if rank.unit else "",
         grows=rank.grows,
         badge=badge,
@@ -146,35 +138,21 @@ def _chart(courses: Sequence[RankCourse]) -> SimpleNamespace | None:
         draw_ranks(points, "ranks-wide", WIDE),
         draw_ranks(points, "ranks-narrow", NARROW),
     )
-    entries = [
-        LegendEntry(
-            course.label, series_shade(place), dash=series_dash(place), peak=peak_of(course.points)
-        )
-        for place, course in enumerate(courses)
-    ]
+    entries = [line_entry(n, course.label, course.points) for n, course in enumerate(courses)]
     lines = [
         {"label": e.label, "shade": e.shade, "dash": e.dash, "points": compact(course)}
         for e, course in zip(entries, points, strict=True)
     ]
-    frames = {"wide": asdict(wide.frame), "narrow": asdict(narrow.frame)}
-    data = {"frames": frames, "x": "step", "lines": lines, "spans": []}
+    data = chart_data("step", lines, wide=wide, narrow=narrow)
     return SimpleNamespace(wide=wide, narrow=narrow, lines=entries, data=data, key="ranks")
-
-
-def _columns(ranks: Sequence[RankMemory]) -> list[str]:
-    if len(ranks) <= COLUMNS:
-        return [f"rank {rank.rank}" for rank in ranks]
-    return ["grows in", "least", "half below", "most", "in rank"]
 
 
 def _rates(culprit: Culprit, ranks: Sequence[RankMemory]) -> SimpleNamespace:
     rates = culprit.rates_by_rank
     name = f"{culprit.name} per {culprit.unit}"
     if len(ranks) <= COLUMNS:
-        parts = (rates.get(str(rank.rank)) for rank in ranks)
-        return SimpleNamespace(
-            name=name, rates=["–" if rate is None else humane_bytes(rate) for rate in parts]
-        )
+        parts = [humane_bytes(rates.get(str(rank.rank))) for rank in ranks]
+        return SimpleNamespace(name=name, rates=parts)
     values = list(rates.values())
     least, middle, most = (humane_bytes(v) for v in (min(values), median(values), max(values)))
     at = max(rates, key=lambda rank: rates[rank])
@@ -208,30 +186,27 @@ def worker_rows(
     """
     sizes = (s for w in workers for s in (w.pss_bytes, w.private_first_bytes, w.private_last_bytes))
     top = max((size for size in sizes if size), default=0)
-    known = places or {}
     return [
-        _worker_row(worker, top, known.get((worker.rank, worker.pid), "")) for worker in workers
+        SimpleNamespace(
+            worker=worker,
+            name=f"{f'rank {worker.rank}, ' if worker.rank else ''}loader {worker.loader}, "
+            f"worker {worker.worker}",
+            detail=_worker_detail(worker),
+            top=top,
+            memory=(places or {}).get((worker.rank, worker.pid), ""),
+        )
+        for worker in workers
     ]
 
 
-def _worker_row(worker: WorkerMemory, top: int, memory: str) -> SimpleNamespace:
-    rank = f"rank {worker.rank}, " if worker.rank else ""
+def _worker_detail(worker: WorkerMemory) -> str:
     started = _STARTED.get(worker.start_method, "started")
     again = f" in its loader's pass {worker.generation + 1}" if worker.generation else ""
-    return SimpleNamespace(
-        worker=worker,
-        name=f"{rank}loader {worker.loader}, worker {worker.worker}",
-        detail=f"{started}{again}, process {worker.pid}{_ahead(worker)}",
-        top=top,
-        memory=memory,
-    )
-
-
-def _ahead(worker: WorkerMemory) -> str:
-    if not worker.prefetch or not worker.batch_bytes:
-        return ""
-    batches = plural(worker.prefetch, "batch")
-    return f", {batches} of {human_bytes(worker.batch_bytes)} ahead at most"
+    ahead = ""
+    if worker.prefetch and worker.batch_bytes:
+        batches = plural(worker.prefetch, "batch")
+        ahead = f", {batches} of {human_bytes(worker.batch_bytes)} ahead at most"
+    return f"{started}{again}, process {worker.pid}{ahead}"
 
 
 COURSE = 24
@@ -264,8 +239,8 @@ def processes_view(report: Report) -> SimpleNamespace | None:
 
 def process_detail(process: ProcessMemory) -> str:
     """Return what a process runs, which it is, and how it began and ended."""
-    how = "os.fork" if process.start_method == "os.fork" else process.start_method
-    parts = [process.name, process.runs, f"process {process.pid}" if process.pid else "", how]
+    number = f"process {process.pid}" if process.pid else ""
+    parts = [process.name, process.runs, number, process.start_method]
     if process.began_s >= 1:
         parts.append(f"recorded from {humane_duration(process.began_s)} on")
     return ", ".join(dict.fromkeys(filter(None, [*parts, process.ended])))

@@ -6,10 +6,12 @@ What it says of each run is taken from its ``report.json`` without reading all o
 from __future__ import annotations
 
 import os
+import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from html.parser import HTMLParser
+from collections.abc import Sequence
+from contextlib import suppress
+from html import unescape
 from pathlib import Path, PurePath
 from statistics import median_low
 from types import SimpleNamespace
@@ -37,6 +39,7 @@ from leakscope.report import words
 from leakscope.report.culprits import pieces_of
 from leakscope.report.text import (
     MOMENT,
+    course_words,
     humane_bytes,
     humane_duration,
     humane_moment,
@@ -84,6 +87,12 @@ class _GrowthFields(msgspec.Struct):
 class _Line(msgspec.Struct):
     metric: str = ""
     points: list[tuple[float | None, float | None]] = []
+
+    @property
+    def plausible(self) -> _Points:
+        """What can be readings, in order."""
+        known = [(x, y) for x, y in self.points if x is not None and y is not None]
+        return sorted((x, y) for x, y in known if 0 <= y < _PLAUSIBLE)
 
 
 class _Rank(msgspec.Struct):
@@ -136,7 +145,8 @@ def read_listed(report: Path, *, name: str, path: str, page: str) -> ListedRun:
 
     """
     seen = _read_head(report)
-    points = _memory(seen.timeline.lines) if seen.timeline else []
+    lines = seen.timeline.lines if seen.timeline else []
+    points = _memory(lines)
     growth, unit = _growth(seen.growth)
     if growth is not None:
         growing = [r.bytes_per_unit for r in seen.ranks if r.grows and r.unit == unit]
@@ -161,7 +171,9 @@ def read_listed(report: Path, *, name: str, path: str, page: str) -> ListedRun:
         growth_bytes_per_unit=growth,
         growth_unit=unit,
         peak_bytes=max([*points, *peaks], default=None),
-        has_children=seen.timeline is not None and _has_children(seen.timeline.lines),
+        has_children=any(
+            y > 0 for line in lines if line.metric == CHILDREN_PSS for _, y in line.plausible
+        ),
         course=peaks_of(points, COURSE_POINTS),
     )
 
@@ -169,19 +181,13 @@ def read_listed(report: Path, *, name: str, path: str, page: str) -> ListedRun:
 def _read_head(report: Path) -> _ReportHead:
     try:
         data = report.read_bytes()
-        if _decoded(data, _Version).schema_version > REPORT_SCHEMA_VERSION:
+        if msgspec.json.decode(data, type=_Version).schema_version > REPORT_SCHEMA_VERSION:
             raise UnreadableReportError("was written by a newer leakscope; update this one")
-        seen = _decoded(data, _ReportHead)
+        return msgspec.json.decode(data, type=_ReportHead)
     except OSError as fault:
         raise UnreadableReportError(f"can't be read: {fault.strerror or fault}") from fault
     except (ValueError, RecursionError) as fault:
         raise UnreadableReportError(f"is damaged: {fault}") from fault
-    assert isinstance(seen, _ReportHead)
-    return seen
-
-
-def _decoded(data: bytes, kind: type) -> Any:
-    return msgspec.json.decode(data, type=kind)
 
 
 _MOST_SUSPECTS = 20
@@ -189,8 +195,6 @@ _MOST_SUSPECTS = 20
 
 def _grave(seen: _ReportHead) -> list[ListedCulprit]:
     """Return what makes a run a leak, the gravest first."""
-    named = [(suspect, True) for suspect in seen.culprits]
-    titled = [(suspect, False) for suspect in seen.findings]
     return [
         ListedCulprit(
             name=suspect.name or suspect.title,
@@ -200,7 +204,8 @@ def _grave(seen: _ReportHead) -> list[ListedCulprit]:
             workers=suspect.workers,
             signature=suspect.signature,
         )
-        for suspect, is_code in named + titled
+        for suspects, is_code in ((seen.culprits, True), (seen.findings, False))
+        for suspect in suspects
         if suspect.severity is not Severity.NOTE
     ][:_MOST_SUSPECTS]
 
@@ -223,19 +228,13 @@ def _growth(growth: list[_GrowthFields]) -> tuple[float | None, str]:
 
 def _memory(lines: list[_Line]) -> list[float]:
     """Return memory over the run by the first line that has any, with that of child processes."""
-    known = [(line.metric, _plausible(line.points)) for line in lines]
+    known = [(line.metric, line.plausible) for line in lines]
     first = next((points for _, points in known if any(y > 0 for _, y in points)), [])
     by_metric = dict(known)
     beyond = _children_beyond(by_metric.get(CHILDREN_PSS, []), by_metric.get(PSS, []), first)
     times = [at for at, _ in beyond]
     added = [0.0, *(size for _, size in beyond)]
     return [size + added[bisect_right(times, at)] for at, size in first]
-
-
-def _has_children(lines: list[_Line]) -> bool:
-    return any(
-        y > 0 for line in lines if line.metric == CHILDREN_PSS for _, y in _plausible(line.points)
-    )
 
 
 def _children_beyond(children: _Points, shares: _Points, own: _Points) -> _Points:
@@ -254,11 +253,6 @@ def _children_beyond(children: _Points, shares: _Points, own: _Points) -> _Point
     return found
 
 
-def _plausible(points: list[tuple[float | None, float | None]]) -> _Points:
-    known = [(x, y) for x, y in points if x is not None and y is not None and 0 <= y < _PLAUSIBLE]
-    return sorted(known)
-
-
 MOST_PAGES = 20
 """More aren't linked: the newest of them are."""
 _HEAD = 8192
@@ -268,22 +262,13 @@ _MOST_LOOKED_AT = 500
 
 def comparisons_in(folders: Sequence[Path]) -> list[RunLink]:
     """Return the comparison pages that lie in some folders, the newest first."""
-    pages = [page for folder in folders for page in _pages_in(folder)]
-    found = [
-        (made, link)
-        for made, page in sorted(pages, reverse=True)
-        if (link := _link_of(page)) is not None
-    ]
-    return [link for _, link in found[:MOST_PAGES]]
-
-
-def _pages_in(folder: Path) -> Iterable[tuple[float, Path]]:
-    try:
-        return [
-            (page.stat().st_mtime, page) for page in sorted(folder.glob("*.html")) if page.is_file()
-        ][:_MOST_LOOKED_AT]
-    except OSError:
-        return []
+    pages: list[tuple[float, Path]] = []
+    for folder in folders:
+        with suppress(OSError):
+            files = [page for page in sorted(folder.glob("*.html")) if page.is_file()]
+            pages += [(page.stat().st_mtime, page) for page in files][:_MOST_LOOKED_AT]
+    links = (_link_of(page) for _, page in sorted(pages, reverse=True))
+    return [link for link in links if link is not None][:MOST_PAGES]
 
 
 def _link_of(page: Path) -> RunLink | None:
@@ -293,31 +278,12 @@ def _link_of(page: Path) -> RunLink | None:
             head = stream.read(_HEAD).decode("utf-8", "replace")
     except OSError:
         return None
-    parsed = _PageHead()
-    try:
-        parsed.feed(head)
-    except AssertionError:  # how the parser refuses what is no markup
+    found = re.findall(r'<meta name="([^"]*)" content="([^"]*)">', head)
+    metas = {name: unescape(content) for name, content in reversed(found)}
+    runs = metas.get("leakscope-comparison")
+    if metas.get("generator") != "leakscope" or not runs:
         return None
-    runs = parsed.metas.get("leakscope-comparison", "")
-    if parsed.metas.get("generator") != "leakscope" or not runs:
-        return None
-    return RunLink(
-        label=f"{runs}, compared", page=str(page), sentence=parsed.metas.get("description", "")
-    )
-
-
-class _PageHead(HTMLParser):
-    """What the head of a page says of it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.metas: dict[str, str] = {}
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Keep what a ``meta`` says, the first of each name."""
-        attributes = dict(attrs)
-        if tag == "meta" and attributes.get("name"):
-            self.metas.setdefault(str(attributes["name"]), attributes.get("content") or "")
+    return RunLink(label=f"{runs}, compared", page=str(page), sentence=metas.get("description", ""))
 
 
 def live_leak_of(report: Report, now: float) -> LiveLeak | None:
@@ -422,12 +388,11 @@ def bounds_by_run(listed: RunList) -> list[Bounds]:
     Runs of one script share them, so that their lines compare; so do all forms of one program.
     """
     keys = ["" if listed.are_alike else PurePath(run.script).name for run in listed.runs]
-    courses: dict[str, list[Sequence[float]]] = {}
+    courses: dict[str, list[Sequence[float]]] = {key: [] for key in keys}
     for key, run in zip(keys, listed.runs, strict=True):
-        courses.setdefault(key, []).append(settled(run.course))
-    bounds = {
-        key: _bounds_of([course for course in some if course]) for key, some in courses.items()
-    }
+        if course := settled(run.course):
+            courses[key].append(course)
+    bounds = {key: _bounds_of(some) for key, some in courses.items()}
     return [bounds[key] for key in keys]
 
 
@@ -495,14 +460,8 @@ def histories_of(runs: Sequence[ListedRun]) -> list[RunHistory]:
 
 
 def _history(script: str, runs: Sequence[ListedRun]) -> RunHistory | None:
-    culprit = next(
-        (
-            run.top_culprit
-            for run in reversed(runs)
-            if run.top_culprit and run.top_culprit.bytes_per_unit
-        ),
-        None,
-    )
+    leading = (run.top_culprit for run in reversed(runs))
+    culprit = next((c for c in leading if c and c.bytes_per_unit), None)
     if culprit is None:
         return None
     steps = [
@@ -526,11 +485,9 @@ def _history(script: str, runs: Sequence[ListedRun]) -> RunHistory | None:
 
 def _rate_in(run: ListedRun, culprit: ListedCulprit) -> float | None:
     """Return how fast a culprit grew in a run; 0 where it didn't, None where unknown."""
-    suspects = [run.top_culprit, *run.others] if run.top_culprit else []
-    known = culprit.signature, culprit.name
-    for suspect in suspects:
-        is_same = suspect.signature == known[0] if known[0] else suspect.name == known[1]
-        if is_same:
+    trait = "signature" if culprit.signature else "name"
+    for suspect in [run.top_culprit, *run.others] if run.top_culprit else []:
+        if getattr(suspect, trait) == getattr(culprit, trait):
             return suspect.bytes_per_unit if suspect.unit == culprit.unit else None
     return 0.0 if run.verdict in _TELLS else None
 
@@ -644,11 +601,8 @@ def spark_of(course: Sequence[float], bounds: Bounds) -> SimpleNamespace | None:
         for i, y in enumerate(course)
     ]
     line = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
-    label = (
-        f"Memory begins at {humane_bytes(course[0])}, peaks at {humane_bytes(max(course))} and "
-        f"ends at {humane_bytes(course[-1])}"
-    )
-    return SimpleNamespace(line=line, area=f"{line}L{_WIDTH} {_HEIGHT}L0 {_HEIGHT}Z", label=label)
+    area = f"{line}L{_WIDTH} {_HEIGHT}L0 {_HEIGHT}Z"
+    return SimpleNamespace(line=line, area=area, label=course_words("Memory", course))
 
 
 def href_of(page: str, folder: PurePath) -> str:
@@ -729,12 +683,6 @@ def _about(run: ListedRun, room: int) -> str:
     if run.top_culprit is None:
         return ending_of(run)
     grown = f"all memory {growth_words(run)}" if run.growth_bytes_per_unit else ""
-    text = one_line(
-        " · ".join(
-            filter(
-                None,
-                [run.top_culprit.name, rate_of_leading_culprit(run.top_culprit), ending_of(run)],
-            )
-        )
-    )
+    parts = [run.top_culprit.name, rate_of_leading_culprit(run.top_culprit), ending_of(run)]
+    text = one_line(" · ".join(filter(None, parts)))
     return f"{text} · {grown}" if grown and len(f"{text} · {grown}") <= room else text

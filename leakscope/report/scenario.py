@@ -22,7 +22,15 @@ def growth_page(report: GrowthReport) -> SimpleNamespace:
         introduction=(
             f"Called {report.calls:,} times. Allowed: {human_bytes(report.allow_bytes)} per call."
         ),
-        growths=[_view(growth) for growth in found],
+        growths=[
+            SimpleNamespace(
+                growth=growth,
+                rows=[*_facts(growth), *_further(growth)],
+                excerpts=[excerpt_view(excerpt) for excerpt in growth.excerpts],
+                diff=diff_lines(growth.diff),
+            )
+            for growth in found
+        ],
         data={"charts": {}, "copies": {}},
         version=report.leakscope_version,
     )
@@ -32,11 +40,9 @@ def render_growth_text(report: GrowthReport) -> str:
     """Return what grows as lines for a terminal, the headline first."""
     lines = [headline(report), f"Seen over {report.calls:,} calls of {one_line(report.scenario)}."]
     for growth in report.growths:
-        lines += ["", f"  {one_line(growth.sentence)}"]
-        lines += [f"    {one_line(line)}" for line in _marked_lines(growth)]
-        lines += [f"    {label}: {one_line(value)}" for label, value in _facts(growth)]
-        if growth.advice:
-            lines.append(f"    change: {one_line(growth.advice)}")
+        texts = [*_marked_lines(growth), *(f"{label}: {value}" for label, value in _facts(growth))]
+        texts += [f"change: {growth.advice}"] if growth.advice else []
+        lines += ["", f"  {one_line(growth.sentence)}", *(f"    {one_line(t)}" for t in texts)]
     return "\n".join(lines)
 
 
@@ -49,32 +55,16 @@ def headline(report: GrowthReport) -> str:
     return f"{one_line(first.sentence)}{more}"
 
 
-def _view(growth: Growth) -> SimpleNamespace:
-    return SimpleNamespace(
-        growth=growth,
-        rows=[*_facts(growth), *_further(growth)],
-        excerpts=[excerpt_view(excerpt) for excerpt in growth.excerpts],
-        diff=diff_lines(growth.diff),
-    )
-
-
 def _facts(growth: Growth) -> list[tuple[str, str]]:
-    objects = human_count(growth.objects_per_call)
-    facts = [("path", growth.path), ("type", growth.type)]
-    if growth.objects_per_call:
-        facts.append(("objects per call", objects))
-    if growth.holds:
-        facts.append(("holds", ", ".join(growth.holds[:3])))
-    return facts
+    objects = human_count(growth.objects_per_call) if growth.objects_per_call else ""
+    more = [("objects per call", objects), ("holds", ", ".join(growth.holds[:3]))]
+    return [("path", growth.path), ("type", growth.type), *(fact for fact in more if fact[1])]
 
 
 def _further(growth: Growth) -> list[tuple[str, str]]:
     facts = [("bytes per call", human_count(growth.bytes_per_call)), ("device", growth.device)]
-    if growth.feeding:
-        facts.append(("fed by", ", ".join(growth.feeding)))
-    if growth.defined_at:
-        facts.append(("made at", growth.defined_at))
-    return facts
+    more = [("fed by", ", ".join(growth.feeding)), ("made at", growth.defined_at)]
+    return [*facts, *(fact for fact in more if fact[1])]
 
 
 def _marked_lines(growth: Growth) -> list[str]:

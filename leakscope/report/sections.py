@@ -12,14 +12,13 @@ from leakscope.model.report import (
     Answer,
     CompiledCode,
     CompiledEntry,
-    Effect,
     KindAnswer,
     Report,
     ShownIn,
 )
 from leakscope.model.text import plural
 from leakscope.report import words
-from leakscope.report.device_map import SHADES, free_entries, map_entry, map_view
+from leakscope.report.device_map import SHADES, map_view
 from leakscope.report.snapshot import figure_facts, parts_of, pool_views
 from leakscope.report.tables import Fact, size_facts
 from leakscope.report.text import humane_number, size_of
@@ -34,12 +33,10 @@ def kinds_view(report: Report, anchors: Mapping[str, str]) -> SimpleNamespace | 
     if not report.kinds:
         return None
     shown = (Answer.YES, Answer.UNDECIDED)
+    others = words.other_kinds(report.kinds)
     return SimpleNamespace(
         rows=[_kind_row(kind, anchors) for kind in report.kinds if kind.answer in shown],
-        others=[
-            Fact(answer, ", ".join(names))
-            for answer, names in words.other_kinds(report.kinds).items()
-        ],
+        others=[Fact(answer, ", ".join(names)) for answer, names in others.items()],
     )
 
 
@@ -55,19 +52,24 @@ def _kind_row(kind: KindAnswer, anchors: Mapping[str, str]) -> SimpleNamespace:
 
 def device_views(devices: Sequence[DeviceMemory]) -> list[SimpleNamespace]:
     """Return one view a device, in the order given."""
-    return [_device(device, f"device-{place}") for place, device in enumerate(devices)]
-
-
-def _device(device: DeviceMemory, anchor: str) -> SimpleNamespace:
-    return SimpleNamespace(
-        anchor=anchor,
-        memory=device,
-        facts=[*figure_facts(device.figures), *_device_facts(device)],
-        bars=parts_of(device.figures, device.figures.reserved),
-        memory_map=_map(device, anchor),
-        remarks=_remarks(device),
-        pools=pool_views(device.pools),
-    )
+    return [
+        SimpleNamespace(
+            anchor=f"device-{place}",
+            memory=device,
+            facts=[*figure_facts(device.figures), *_device_facts(device)],
+            bars=parts_of(device.figures, device.figures.reserved),
+            memory_map=map_view(
+                device.memory_map,
+                f"device-{place}-blocks",
+                ((role_words(row.role), _kind(row.role), row.bytes) for row in device.roles),
+                device.figures,
+                role_words,
+            ),
+            remarks=_remarks(device),
+            pools=pool_views(device.pools),
+        )
+        for place, device in enumerate(devices)
+    ]
 
 
 def _device_facts(device: DeviceMemory) -> list[Fact]:
@@ -77,12 +79,6 @@ def _device_facts(device: DeviceMemory) -> list[Fact]:
         ("Page-locked on the host", device.pinned_bytes),
     ]
     return size_facts((label, amount) for label, amount in sizes if amount)
-
-
-def _map(device: DeviceMemory, anchor: str) -> SimpleNamespace:
-    legend = [map_entry(role_words(row.role), _kind(row.role), row.bytes) for row in device.roles]
-    legend += free_entries(device.figures)
-    return map_view(device.memory_map, f"{anchor}-blocks", legend, role_words)
 
 
 def shade_of(role: str) -> str:
@@ -149,18 +145,6 @@ def _shortage_facts(ended: OutOfMemory) -> list[Fact]:
 MIN_TENSOR_BYTES = 64 << 10
 MOST_FORMS = 8
 
-_EFFECTS = {
-    Effect.HELPS: "helps",
-    Effect.LITTLE: "helps little",
-    Effect.USELESS: "cannot help",
-    Effect.UNDECIDED: "too few trials",
-}
-
-
-def effect_words(effect: Effect) -> str:
-    """Return whether a cleaning call helps."""
-    return _EFFECTS[effect]
-
 
 def compiled_view(kept: CompiledCode | None) -> SimpleNamespace | None:
     """Return the section; None where nothing was compiled."""
@@ -172,14 +156,13 @@ def compiled_view(kept: CompiledCode | None) -> SimpleNamespace | None:
         sentence=f"Dynamo keeps at most {humane_number(kept.limit)} entries per code object "
         f"(recompile_limit{raised}); then {then}.",
         rows=[_compiled_row(entry, kept) for entry in kept.functions],
-        remarks=[*_about_workers(kept), *_about_graphs(kept)],
+        remarks=[text for text in (_about_workers(kept), _about_graphs(kept)) if text],
     )
 
 
 def _compiled_row(entry: CompiledEntry, kept: CompiledCode) -> SimpleNamespace:
-    is_many = entry.codes > 1
     limit = f"of {humane_number(kept.limit)}"
-    if is_many:
+    if entry.codes > 1:
         limit = f"in {humane_number(entry.codes)} code objects, no limit together"
     elif entry.hit_limit:
         limit = f"{limit}: reached"
@@ -201,32 +184,30 @@ def _compiled_row(entry: CompiledEntry, kept: CompiledCode) -> SimpleNamespace:
     )
 
 
-def _about_workers(kept: CompiledCode) -> list[str]:
+def _about_workers(kept: CompiledCode) -> str:
     if not kept.workers:
-        return []
+        return ""
     ends = (
         "they end when they have been idle for a while (quiesce_async_compile_pool)"
         if kept.ends_idle_workers
         else "they stay until the program ends"
     )
-    text = (
+    return (
         f"Inductor compiles in {plural(kept.workers, 'process')} of its own, "
         f"{size_of(kept.worker_bytes).text} resident together; {ends}. "
         "TORCHINDUCTOR_COMPILE_THREADS=1 does without them."
     )
-    return [text]
 
 
-def _about_graphs(kept: CompiledCode) -> list[str]:
+def _about_graphs(kept: CompiledCode) -> str:
     count = sum(each.graphs for each in kept.graphs)
     if not count:
-        return []
+        return ""
     forms = "; ".join(
         f"{each.shapes or 'no tensors'} on {each.device} ({humane_number(each.graphs)})"
         for each in kept.graphs[:MOST_FORMS]
     )
-    text = (
+    return (
         f"{plural(count, 'CUDA graph')} captured, by the shapes of what they return: {forms}. "
         "Their memory lies in private pools."
     )
-    return [text]

@@ -14,11 +14,12 @@ from leakscope.model.explanation import (
     DeviceExplanation,
     DevicePeak,
     Explanation,
+    Fault,
     SnapshotComparison,
 )
 from leakscope.model.text import plural
 from leakscope.report import words
-from leakscope.report.device_map import curve_data, curve_view, free_entries, map_entry, map_view
+from leakscope.report.device_map import curve_data, curve_view, map_view
 from leakscope.report.tables import Bar, Fact, size_facts
 from leakscope.report.text import humane_bytes, humane_duration, humane_number
 
@@ -96,7 +97,7 @@ def _device_view(device: DeviceExplanation) -> SimpleNamespace:
         bars=parts_of(figures, figures.reserved),
         curve=curve_view(device.course, f"{key}-curve"),
         memory_map=_map(device, key, figures),
-        fault=_fault(device),
+        fault_facts=_fault_facts(device.fault),
         peak=_peak_words(device.peak) if device.peak else "",
         settings=device.settings if device.fault is None else [],
         pools=pool_views(device.pools),
@@ -113,33 +114,25 @@ def _moments(device: DeviceExplanation) -> list[Fact]:
 def _map(device: DeviceExplanation, key: str, figures: Figures) -> SimpleNamespace | None:
     if not device.memory_map:
         return None
-    legend = [
-        map_entry(words.BLOCK_CLASSES[row.kind], row.kind.value, row.bytes)
-        for row in device.classes
-    ]
-    legend += free_entries(figures)
     return map_view(
         device.memory_map,
         f"{key}-blocks",
-        legend,
+        ((words.BLOCK_CLASSES[row.kind], row.kind.value, row.bytes) for row in device.classes),
+        figures,
         lambda kind: words.BLOCK_CLASSES[BlockClass(kind)],
     )
 
 
-def _fault(device: DeviceExplanation) -> SimpleNamespace | None:
-    fault = device.fault
-    if fault is None:
-        return None
+def _fault_facts(fault: Fault | None) -> list[Fact]:
+    if fault is None or fault.request is None:
+        return []
     sizes = [
         ("Asked for", fault.request),
         ("Left on the device", fault.device_free),
         ("Missing", fault.missing),
     ]
     facts = [*size_facts(sizes), Fact("Asked by", fault.operation)]
-    known = [fact for fact in facts if fact.value and fault.request is not None]
-    return SimpleNamespace(
-        sentence=fault.sentence, facts=known, place=fault.place, ways=fault.fits_if
-    )
+    return [fact for fact in facts if fact.value]
 
 
 def _peak_words(peak: DevicePeak) -> str:
@@ -207,11 +200,9 @@ def _compared_device(device: DeviceComparison, names: Sequence[str]) -> SimpleNa
     top = max((figures.reserved for figures in device.figures), default=0)
     sums = [
         SimpleNamespace(
-            name=name,
-            parts=parts_of(figures, top),
-            sums=[*words.sums_of(figures), device.peaks[number]],
+            name=name, parts=parts_of(figures, top), sums=[*words.sums_of(figures), peak]
         )
-        for number, (name, figures) in enumerate(zip(names, device.figures, strict=True))
+        for name, figures, peak in zip(names, device.figures, device.peaks, strict=True)
     ]
     tables = [
         (BY_CLASS, device.classes),

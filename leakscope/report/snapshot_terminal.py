@@ -11,7 +11,6 @@ from leakscope.model.explanation import (
     DeviceFinding,
     DeviceGrowth,
     Explanation,
-    Fault,
     SiteRow,
     SnapshotComparison,
 )
@@ -41,7 +40,10 @@ def render_snapshot_text(
 def _explained(explanation: Explanation, paper: Paper) -> list[str]:
     kind, label = words.verdict_of(explanation)
     lines = paper.titled(f"{_MARKS[kind]} {label}", kind, explanation.headline)
-    lines += [paper.clip(_context(explanation), "  ")]
+    version = f" · torch {explanation.version}" if explanation.version else ""
+    entries = sum(d.trace.entries for d in explanation.devices if d.trace is not None)
+    history = f"{plural(entries, 'entry')} of history" if entries else "no history"
+    lines.append(paper.clip(f"{one_line(explanation.name)}{version} · {history}", "  "))
     for finding in explanation.findings:
         lines += _finding(finding, paper)
     for device in words.devices_in_order(explanation):
@@ -64,30 +66,21 @@ def _side_by_side(comparison: SnapshotComparison, paper: Paper) -> list[str]:
     return lines + spaced([line for note in comparison.notes for line in paper.wrap(f"! {note}")])
 
 
-def _context(explanation: Explanation) -> str:
-    parts = [one_line(explanation.name)]
-    if explanation.version:
-        parts.append(f"torch {explanation.version}")
-    entries = sum(d.trace.entries for d in explanation.devices if d.trace is not None)
-    parts.append(f"{plural(entries, 'entry')} of history" if entries else "no history")
-    return " · ".join(parts)
-
-
 def _device(device: DeviceExplanation, paper: Paper) -> list[str]:
     shown = device.figures if device.fault is None else device.fault.figures
     title = paper.paint(f"cuda:{device.device}", "name")
     lines = [f"{title}, {words.subject_words(device)}"]
-    terms = [
-        f"{humane_bytes(shown.reserved)} reserved",
-        f"{humane_bytes(shown.active)} live",
-        f"{humane_bytes(shown.cached + shown.releasable)} cache",
-        f"{humane_bytes(shown.stuck - shown.releasable)} stuck in holes",
-        f"largest free block {humane_bytes(shown.largest_hole)}",
-    ]
+    *sums, largest = map(humane_bytes, words.sums_of(shown))
+    terms = [f"{size} {name.lower()}" for size, name in zip(sums, words.SUMS, strict=False)]
+    terms.append(f"largest free block {largest}")
     if shown.pending:
         terms.append(f"{humane_bytes(shown.pending)} pending free")
     lines += paper.wrap(" · ".join(terms), "  ")
-    lines += _fault(device.fault, paper) if device.fault is not None else []
+    if fault := device.fault:
+        lines += ["", *paper.wrap(fault.sentence, "  ")]
+        if fault.operation:
+            lines += [paper.clip(f"requested by {fault.operation} at {fault.place}", "  ")]
+        lines += ["  what would have made it fit:", *advice_lines(fault.fits_if, paper)]
     lines += _curve(device, paper)
     lines += _classes(device.classes, paper)
     lines += _sites(device.sites, paper)
@@ -101,20 +94,12 @@ def _device(device: DeviceExplanation, paper: Paper) -> list[str]:
     return lines
 
 
-def _fault(fault: Fault, paper: Paper) -> list[str]:
-    lines = ["", *paper.wrap(fault.sentence, "  ")]
-    if fault.operation:
-        lines += [paper.clip(f"requested by {fault.operation} at {fault.place}", "  ")]
-    return [*lines, "  what would have made it fit:", *advice_lines(fault.fits_if, paper)]
-
-
 def _curve(device: DeviceExplanation, paper: Paper) -> list[str]:
     if device.course is None:
         return []
     values = [live for _, live in device.course.live]
-    ends = (
-        f"{humane_bytes(values[0])} → {humane_bytes(values[-1])}, peak {humane_bytes(max(values))}"
-    )
+    first, last, peak = map(humane_bytes, (values[0], values[-1], max(values)))
+    ends = f"{first} → {last}, peak {peak}"
     room = max(10, min(60, paper.width - len(ends) - 10))
     return [paper.clip(f"live {sparkline(values, room)} {ends}", "  ")]
 
@@ -131,7 +116,8 @@ def _classes(rows: Sequence[ClassRow], paper: Paper) -> list[str]:
             f"{words.BLOCK_CLASSES[row.kind]:<28}{humane_bytes(row.bytes):>10}{row.count:>8,}"
             f"{humane_share(row.share):>7}  {row.evidence}"
         )
-        lines.append("  " + _cut(text, paper.width - 2))
+        text, room = one_line(text), paper.width - 2
+        lines.append("  " + (text if len(text) <= room else text[: max(0, room - 1)] + "…"))
     return lines
 
 
@@ -216,12 +202,6 @@ def _growth(title: str, rows: Sequence[DeviceGrowth], paper: Paper) -> list[str]
 def _amounts(label: str, amounts: Sequence[int | None], paper: Paper) -> str:
     cells = "".join(f"{humane_bytes(amount):>12}" for amount in amounts)
     return paper.clip(f"{label:<28}{cells}", "  ")
-
-
-def _cut(text: str, width: int) -> str:
-    """Return one line, its end left out where it is too long."""
-    text = one_line(text)
-    return text if len(text) <= width else text[: max(0, width - 1)] + "…"
 
 
 def _tail(text: str, width: int) -> str:

@@ -274,8 +274,8 @@ def byte_levels(top: float) -> Levels:
         step = max(1.0, step)
     step *= scale
     count = max(1, math.ceil(top * HEADROOM / step))
-    ticks = [Tick(step * i, _amount(step * i / scale, scale)) for i in range(count + 1)]
-    return Levels(step * count, ticks)
+    amounts = (f"{step * i / scale:,g} {unit_name(scale)}" if i else "0" for i in range(count + 1))
+    return Levels(step * count, [Tick(step * i, text) for i, text in enumerate(amounts)])
 
 
 def clock_ticks(shown: tuple[float, float], most: int) -> list[Tick]:
@@ -323,10 +323,6 @@ def _between(shown: tuple[float, float], step: float) -> list[float]:
     return [
         number * step for number in range(math.ceil(first - _SLIP), math.floor(last + _SLIP) + 1)
     ]
-
-
-def _amount(number: float, scale: int) -> str:
-    return f"{number:,g} {unit_name(scale)}" if number else "0"
 
 
 def _moment(seconds: float, decimals: int) -> str:

@@ -6,22 +6,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
-from leakscope.model.gauge import CHILDREN_PSS
 from leakscope.model.report import (
     Component,
     Ledger,
     LedgerEntry,
     MappingTerm,
-    MetricGrowth,
     PeakMemory,
     PhaseMemory,
 )
 from leakscope.model.trend import TrendVerdict
 from leakscope.report.text import Size, clock, humane_bytes, humane_rate, humane_share, size_of
-from leakscope.report.words import event_words, metric_words
+from leakscope.report.words import metric_words
 
 _MOST_PHASES = 4
 """Columns that a table of components has for phases."""
@@ -52,6 +51,9 @@ class Bar:
     """The style; ``none`` draws nothing."""
 
 
+NO_BAR = Bar("0%", "0%", "none")
+
+
 @dataclass(frozen=True)
 class Cell:
     """An amount and its bar."""
@@ -61,10 +63,18 @@ class Cell:
     order: str
 
 
-def phase_rows(phases: Sequence[PhaseMemory]) -> list[tuple[PhaseMemory, int]]:
-    """Return phases, each with the amount that fills a bar: one scale per gauge."""
-    tops = _tops((p.metric, max(p.before_bytes, p.peak_bytes, p.after_bytes)) for p in phases)
-    return [(phase, tops[phase.metric]) for phase in phases]
+Row = TypeVar("Row", PhaseMemory, Component)
+
+
+def with_scale(rows: Sequence[Row], scale: str, *amounts: str) -> list[tuple[Row, int]]:
+    """Return rows, each with the amount that fills a bar: of those with the same ``scale``, the
+    largest of the ``amounts``.
+    """
+    tops: dict[str, int] = {}
+    for row in rows:
+        key = getattr(row, scale)
+        tops[key] = max(tops.get(key, 1), *(getattr(row, name) for name in amounts))
+    return [(row, tops[getattr(row, scale)]) for row in rows]
 
 
 def raised_words(phase: PhaseMemory) -> str:
@@ -73,31 +83,10 @@ def raised_words(phase: PhaseMemory) -> str:
     return humane_bytes(phase.raised_bytes, signed=True) if is_device and phase.raised_bytes else ""
 
 
-def component_rows(components: Sequence[Component]) -> list[tuple[Component, int]]:
-    """Return components, each with the amount that fills a bar: one scale per device."""
-    tops = _tops((c.device, max(c.start_bytes, c.peak_bytes, c.end_bytes)) for c in components)
-    return [(component, tops[component.device]) for component in components]
-
-
 def component_phases(components: Sequence[Component]) -> list[str]:
     """Return the phases that have a column of their own, in the order of training."""
     named = dict.fromkeys(phase for c in components for phase in c.by_phase)
     return list(named)[:_MOST_PHASES] if len(named) > 1 else []
-
-
-def growth_rows(growth: Sequence[MetricGrowth], in_workers: str) -> list[tuple[MetricGrowth, str]]:
-    """Return gauges, each with what is known of its growth by name all the same.
-
-    ``in_workers`` is what grows by name in child processes.
-    """
-    return [(g, in_workers if g.metric == CHILDREN_PSS else event_words(g)) for g in growth]
-
-
-def _tops(amounts: Iterable[tuple[str, int]]) -> dict[str, int]:
-    tops: dict[str, int] = {}
-    for key, amount in amounts:
-        tops[key] = max(tops.get(key, 1), amount)
-    return tops
 
 
 def cell_of(amount: float | None, top: float, kind: str = "") -> Cell:
@@ -108,7 +97,7 @@ def cell_of(amount: float | None, top: float, kind: str = "") -> Cell:
 def bar_of(amount: float | None, top: float, kind: str) -> Bar:
     """Return a bar from the left edge; nothing is drawn for what isn't there."""
     if amount is None or not amount > 0 or not top > 0:
-        return Bar("0%", "0%", "none")
+        return NO_BAR
     return Bar("0%", percent_of(amount, top), kind)
 
 
@@ -144,6 +133,7 @@ _GROUPS = {
 """Kinds of entries by how well they are known, the one whose style they have first; what none
 lists was measured otherwise.
 """
+_GROUP_OF = {kind: group for group, kinds in _GROUPS.items() for kind in kinds}
 
 
 @dataclass(frozen=True)
@@ -163,7 +153,7 @@ def ledger_view(ledger: Ledger, in_workers: str = "") -> SimpleNamespace:
 
     ``in_workers`` is what grows by name in child processes.
     """
-    ends = _running(ledger.entries)
+    ends = [*accumulate((entry.bytes for entry in ledger.entries), initial=0)]
     low, high = _scale(ledger, ends)
     bar = _bars(low, high)
     rows = [
@@ -179,28 +169,24 @@ def ledger_view(ledger: Ledger, in_workers: str = "") -> SimpleNamespace:
     ]
     before = ledger.before_bytes
     begins_late = before is not None and low > -before
+
+    def end(label: str, boundary: int, seconds: float | None, change: int) -> LedgerRow | None:
+        if before is None:
+            return None
+        moment = _moment(boundary, seconds, ledger.recorded_s)
+        picture = bar(low, change, "total torn" if begins_late else "total")
+        return LedgerRow(label, "total", moment, size_of(before + change), "", picture)
+
     return SimpleNamespace(
         metric=metric_words(ledger.metric),
         total=size_of(abs(ledger.total_bytes)),
         change="fell by" if ledger.total_bytes < 0 else "grew by",
         total_bar=bar(0, ledger.total_bytes, "total"),
-        before=_end(
-            "Before",
-            _moment(ledger.from_boundary, ledger.from_s, ledger.recorded_s),
-            before,
-            bar(low, 0, _torn(begins_late)),
-        ),
+        before=end("Before", ledger.from_boundary, ledger.from_s, 0),
         rows=rows,
-        after=_end(
-            "After",
-            _moment(ledger.to_boundary, ledger.to_s, ledger.recorded_s),
-            None if before is None else before + ledger.total_bytes,
-            bar(low, ledger.total_bytes, _torn(begins_late)),
-        ),
+        after=end("After", ledger.to_boundary, ledger.to_s, ledger.total_bytes),
         parts=_parts(ledger.entries) if ledger.total_bytes >= TELLING_BYTES else [],
-        scale=f"The bars begin at {humane_bytes(before + low)}."
-        if before is not None and begins_late
-        else "",
+        scale=f"The bars begin at {humane_bytes((before or 0) + low)}." if begins_late else "",
         advice=ledger.advice,
         unexplained=_part(abs(unexplained_of(ledger)), ledger.total_bytes),
     )
@@ -208,9 +194,9 @@ def ledger_view(ledger: Ledger, in_workers: str = "") -> SimpleNamespace:
 
 def mapping_words(term: MappingTerm) -> str:
     """Return whether a kind of mapping goes on growing."""
-    if term.verdict is TrendVerdict.GROWING:
-        return f"grows, {humane_rate(term.bytes_per_unit, term.unit)}"
-    return _MAPPING_VERDICTS[term.verdict]
+    rests = {TrendVerdict.BOUNDED: "rests", TrendVerdict.INCONCLUSIVE: "more work would tell"}
+    rate = humane_rate(term.bytes_per_unit, term.unit)
+    return rests.get(term.verdict, f"grows, {rate}")
 
 
 def peak_moment(peak: PeakMemory) -> str:
@@ -234,12 +220,6 @@ def peak_note(peak: PeakMemory) -> str:
         "Estimates from sampled allocations since the recording began, "
         f"{humane_bytes(peak.sampled_bytes)} together.{missed}"
     )
-
-
-_MAPPING_VERDICTS = {
-    TrendVerdict.BOUNDED: "rests",
-    TrendVerdict.INCONCLUSIVE: "more work would tell",
-}
 
 
 def ledger_words(ledger: Ledger, most: int) -> str:
@@ -276,21 +256,10 @@ def _bars(low: float, high: float) -> Callable[[float, float, str], Bar]:
     span = (high - low) or 1
 
     def bar(start: float, stop: float, kind: str) -> Bar:
-        return Bar(
-            percent_of(min(start, stop) - low, span), percent_of(abs(stop - start), span), kind
-        )
+        left = percent_of(min(start, stop) - low, span)
+        return Bar(left, percent_of(abs(stop - start), span), kind)
 
     return bar
-
-
-def _torn(begins_late: bool) -> str:
-    return "total torn" if begins_late else "total"
-
-
-def _end(label: str, moment: str, amount: int | None, bar: Bar) -> LedgerRow | None:
-    if amount is None:
-        return None
-    return LedgerRow(label, "total", moment, size_of(amount), "", bar)
 
 
 def _moment(boundary: int, seconds: float | None, recorded: float | None) -> str:
@@ -305,29 +274,15 @@ def _parts(entries: Sequence[LedgerEntry]) -> list[SimpleNamespace]:
     """Return how well the growth is known, as a row of bars that fill the width."""
     amounts = dict.fromkeys(_GROUPS, 0)
     for entry in entries:
-        amounts[_group(entry.kind)] += entry.bytes
+        amounts[_GROUP_OF.get(entry.kind, "measured otherwise")] += entry.bytes
     grown = {group: amount for group, amount in amounts.items() if amount > 0}
     whole, parts, so_far = sum(grown.values()), list[SimpleNamespace](), 0
     for group, amount in grown.items():
         bar = Bar(percent_of(so_far, whole), percent_of(amount, whole), _GROUPS[group][0])
-        parts.append(
-            SimpleNamespace(
-                label=group, share=humane_share(amount / whole), size=size_of(amount), bar=bar
-            )
-        )
+        share = humane_share(amount / whole)
+        parts.append(SimpleNamespace(label=group, share=share, size=size_of(amount), bar=bar))
         so_far += amount
     return parts
-
-
-def _group(kind: str) -> str:
-    return next((g for g, kinds in _GROUPS.items() if kind in kinds), "measured otherwise")
-
-
-def _running(entries: Sequence[LedgerEntry]) -> list[int]:
-    ends = [0]
-    for entry in entries:
-        ends.append(ends[-1] + entry.bytes)
-    return ends
 
 
 def _part(part: int, whole: int) -> str:

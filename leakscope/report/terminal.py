@@ -17,13 +17,11 @@ from leakscope.model.report import (
     Cures,
     Effect,
     Finding,
-    Forecast,
     PeakMemory,
     Point,
     ProcessMemory,
     Report,
     Severity,
-    Work,
 )
 from leakscope.model.text import clipped, one_line, plural, printable
 from leakscope.report import words as wording
@@ -39,7 +37,7 @@ from leakscope.report.text import (
     humane_share,
     sparkline,
 )
-from leakscope.report.words import device_line, rate_together
+from leakscope.report.words import rate_together
 
 LINES = 30
 """A report has so many, where there is nothing out of the ordinary."""
@@ -77,7 +75,7 @@ def render_text(report: Report, *, width: int = 100, color: bool = False) -> str
     """
     paper = paper_of(width, color)
     suspect = wording.leading_suspect(report)
-    head = [*_verdict(report, paper), *_ending(report, paper), *_curve(report, paper)]
+    head = [*_verdict(report, paper), *_curve(report, paper)]
     head += [*_processes(report, paper), *_shortage(report.out_of_memory, paper)]
     leading, remedy = _leading(report, suspect, paper), _remedy(suspect, paper)
     foot = _foot(report, suspect, paper)
@@ -125,8 +123,11 @@ def render_summary(
     """
     paper = paper_of(width, color)
     suspect = wording.leading_suspect(report)
-    lines = [*_verdict(report, paper), *_ending(report, paper)]
-    lines += _first_way(report.out_of_memory, paper)
+    lines = _verdict(report, paper)
+    if report.out_of_memory is not None and report.out_of_memory.fits_if:
+        way = report.out_of_memory.fits_if[0]
+        enough = "" if way.helps else " (not enough by itself)"
+        lines.append(paper.clip(f"to make it fit: {way.title}{enough}", "  "))
     lines += _processes(report, paper, "  ")
     lines += _noted(report, paper, "  ")
     for culprit in report.culprits[:SHOWN_IN_SUMMARY]:
@@ -161,9 +162,12 @@ def advice_lines(advice: Sequence[Advice], paper: Paper) -> list[str]:
 
 
 def _verdict(report: Report, paper: Paper) -> list[str]:
+    """Return the verdict, and how the program ended if not by itself."""
     verdict = report.verdict.value
     name = wording.verdict_words(report.verdict, ran_out=report.out_of_memory is not None)
-    return paper.titled(f"{wording.MARKS[verdict]} {name}", verdict, report.headline)
+    lines = paper.titled(f"{wording.MARKS[verdict]} {name}", verdict, report.headline)
+    ended = wording.ending_words(report)
+    return [*lines, *(paper.wrap(ended, "  ") if ended else [])]
 
 
 def _curve(report: Report, paper: Paper) -> list[str]:
@@ -200,9 +204,9 @@ def _process(process: ProcessMemory, room: int) -> str:
     if left < _SHORTEST_NAME:
         peak, left = "", left + len(peak)
     what = one_line(process.runs or process.name)
-    number = (
-        f", {process.pid}" if process.pid and left - len(what) > len(f", {process.pid}") else ""
-    )
+    number = f", {process.pid}"
+    if not process.pid or left - len(what) <= len(number):
+        number = ""
     fits = what and left >= _SHORTEST_NAME and process.is_recorded
     which = f" ({clipped(what, left - len(number) - 1)}{number})" if fits else ""
     return f"{process.label}{which}{course}{verdict}{grows}{peak}"
@@ -220,26 +224,12 @@ def _shortage(ended: OutOfMemory | None, paper: Paper) -> list[str]:
     return lines
 
 
-def _ending(report: Report, paper: Paper) -> list[str]:
-    """Return how the program ended if not by itself, unless the headline says that already."""
-    text = wording.ending_words(report)
-    return paper.wrap(text, "  ") if text else []
-
-
-def _first_way(ended: OutOfMemory | None, paper: Paper) -> list[str]:
-    if ended is None or not ended.fits_if:
-        return []
-    way = ended.fits_if[0]
-    enough = "" if way.helps else " (not enough by itself)"
-    return [paper.clip(f"to make it fit: {way.title}{enough}", "  ")]
-
-
 def _leading(report: Report, suspect: Culprit | Finding | None, paper: Paper) -> list[str]:
     """Return what makes the run a leak: how fast, where, until when, and how sure that is."""
     if suspect is None:
         return []
+    place = wording.source_place(suspect)
     if isinstance(suspect, Finding):
-        place = wording.source_place(suspect)
         return [
             _finding(suspect, paper),
             *paper.wrap(suspect.text, "   ", SHOWN_TEXT_LINES),
@@ -248,29 +238,29 @@ def _leading(report: Report, suspect: Culprit | Finding | None, paper: Paper) ->
         ]
     severity = suspect.severity.value
     name = paper.paint(clipped(suspect.name, paper.width - 16), "name")
-    device = f" on {suspect.device}" if suspect.device != "host" else ""
-    rate = f"{wording.whole_rate_words(suspect)}{device}"
+    rate = wording.whole_rate_words(suspect) + wording.on_device(suspect.device)
     share = wording.share_words(suspect.share, suspect.growth)
-    texts = [f"{rate}, 95 % interval {humane_interval(suspect.interval)}; {share}"]
-    texts.append(_course(suspect, paper))
+    grows = wording.GROWTHS.get(suspect.growth, suspect.growth).lower()
+    course = _course(suspect, min(30, paper.width // 3))
+    most = humane_bytes(suspect.total_bytes)
+    texts = [
+        f"{rate}, 95 % interval {humane_interval(suspect.interval)}; {share}",
+        f"{course}{most} at most when looked at, grows {grows}",
+    ]
     if native := suspect.native:
         size = humane_bytes(native.gained_bytes)
         at = f"{native.library} at {native.allocated_at}"
         texts.append(f"items keep {size} of native memory: {at}")
-    if place := wording.source_place(suspect):
+    if place:
         texts.append(f"{_fed(suspect)}{place}")
     lines = [f"{suspect.rank}. {name}  {paper.paint(severity, severity)}"]
     lines += [paper.clip(text, "   ") for text in texts]
     lines += known_lines(suspect.known, paper, "   ")
-    if suspect.forecast:
-        lines.append(paper.clip(_forecast(suspect.forecast, report.work, paper), "   "))
+    if forecast := suspect.forecast:
+        wait = wording.wait_words(forecast, report.work)
+        whole = f"{forecast.text}, {wait}" if wait else forecast.text
+        lines.append(paper.clip(whole if len(whole) <= paper.width - 3 else forecast.text, "   "))
     return lines
-
-
-def _forecast(forecast: Forecast, work: Work, paper: Paper) -> str:
-    """Return when memory runs out, as a time too where that fits."""
-    whole = f"{forecast.text}, {wording.wait_words(forecast, work)}"
-    return whole if len(whole) <= paper.width - 3 and whole[-2:] != ", " else forecast.text
 
 
 def _doubt(suspect: Culprit | Finding | None, paper: Paper, room: int) -> list[str]:
@@ -308,12 +298,10 @@ def _even(points: Sequence[Point], width: int) -> list[float]:
     return highest
 
 
-def _course(culprit: Culprit, paper: Paper) -> str:
-    width = min(30, paper.width // 3)
+def _course(culprit: Culprit, width: int) -> str:
+    """Return a culprit's curve and a blank; nothing where it has no two points."""
     points = _even(culprit.chart, width)
-    curve = f"{sparkline(points, width)} " if len(points) > 1 else ""
-    grows = wording.GROWTHS.get(culprit.growth, culprit.growth).lower()
-    return f"{curve}{humane_bytes(culprit.total_bytes)} at most when looked at, grows {grows}"
+    return f"{sparkline(points, width)} " if len(points) > 1 else ""
 
 
 def _remedy(
@@ -323,7 +311,8 @@ def _remedy(
     if suspect is None or not suspect.remedy.title:
         return []
     remedy = suspect.remedy
-    changed = _changed_lines(remedy.diff or "")
+    diff = (line for line in printable(remedy.diff or "").splitlines() if line[1:].strip())
+    changed = [line for line in diff if line[0] in "+-" and line[:3] not in ("---", "+++")]
     lines = [paper.clip(f"→ {remedy.title}")]
     if not changed:
         return [*lines, *paper.wrap(wording.advice_of(remedy), "  ", SHOWN_TEXT_LINES)]
@@ -333,18 +322,12 @@ def _remedy(
     return [*lines, *(["    …"] if len(changed) > most else [])]
 
 
-def _changed_lines(diff: str) -> list[str]:
-    """Return what a diff takes away and adds; blank lines and the names of files aside."""
-    lines = (line for line in printable(diff).splitlines() if line[1:].strip())
-    return [line for line in lines if line[:1] in "+-" and line[:3] not in ("---", "+++")]
-
-
 def _what_next(suspect: Culprit | Finding, paper: Paper, indent: str) -> list[str]:
     """Return when memory runs out, where that is near, and what to change, in a line each."""
-    is_near = suspect.severity is Severity.CRITICAL
-    forecast = getattr(suspect, "forecast", None) if is_near else None
-    remedy = f"→ {suspect.remedy.title}" if suspect.remedy.title else ""
-    texts = [forecast.text if forecast else "", remedy]
+    forecast = suspect.forecast if isinstance(suspect, Culprit) else None
+    is_near = forecast is not None and suspect.severity is Severity.CRITICAL
+    texts = [forecast.text] if forecast and is_near else []
+    texts += [f"→ {suspect.remedy.title}"] if suspect.remedy.title else []
     return [paper.clip(text, indent) for text in texts if text]
 
 
@@ -356,15 +339,12 @@ def _noted(report: Report, paper: Paper, indent: str = "") -> list[str]:
 
 def _short(culprit: Culprit, paper: Paper, indent: str = "", *, has_room: bool = True) -> list[str]:
     """Return a culprit in two lines: name and rate, then its course, its share and its line."""
-    rate = wording.whole_rate_words(culprit)
-    if culprit.device != "host":
-        rate += f" on {one_line(culprit.device)}"
+    rate = wording.whole_rate_words(culprit) + wording.on_device(culprit.device)
     rate += " (note)" if culprit.severity is Severity.NOTE else ""
     head = f"{indent}{culprit.rank}. "
     inner = " " * len(head)
-    points = _even(culprit.chart, _SHORT_CURVE)
-    curve = f"{sparkline(points, _SHORT_CURVE)} " if len(points) > 1 else ""
-    share = f"{curve}{wording.share_words(culprit.share, culprit.growth)}"
+    share = wording.share_words(culprit.share, culprit.growth)
+    share = f"{_course(culprit, _SHORT_CURVE)}{share}"
     place = wording.source_place(culprit)
     whole = f"{share}, {_fed(culprit)}{one_line(place)}" if place else share
     fits = len(inner) + len(whole) <= paper.width
@@ -396,47 +376,39 @@ def _findings(report: Report, suspect: Culprit | Finding | None, paper: Paper) -
 
 def _finding(finding: Finding, paper: Paper) -> str:
     severity = finding.severity.value
-    return f"{paper.paint(f'{severity}:', severity)} " + clipped(
-        finding.title, paper.width - len(severity) - 2
-    )
+    title = clipped(finding.title, paper.width - len(severity) - 2)
+    return f"{paper.paint(f'{severity}:', severity)} {title}"
 
 
 def _whereto(report: Report, paper: Paper) -> list[str]:
     """Return where memory went: the ledgers, the rank that differs, the devices."""
-    accounts = (ledger_words(ledger, SHOWN_LEDGER_TERMS) for ledger in report.ledgers[:2])
-    lines = [line for text in accounts for line in paper.wrap(text)]
-    lines += _mappings(report, paper)
-    lines += _peak(report.peak, paper)
-    lines += paper.wrap(report.odd_rank.sentence) if report.odd_rank else []
-    return lines + [line for device in report.devices for line in paper.wrap(device_line(device))]
-
-
-def _mappings(report: Report, paper: Paper) -> list[str]:
-    """Return the kinds of mappings in which host memory grows."""
     grown = [m for m in report.mappings if not m.file and m.bytes >= SHOWN_MAPPING_BYTES]
-    listed = ", ".join(
+    mappings = ", ".join(
         f"{term.label} {humane_bytes(term.bytes, signed=True)}"
         for term in grown[:SHOWN_LEDGER_TERMS]
     )
-    return paper.wrap(f"by kind of mapping: {listed}") if listed else []
+    texts = [
+        *(ledger_words(ledger, SHOWN_LEDGER_TERMS) for ledger in report.ledgers[:2]),
+        f"by kind of mapping: {mappings}" if mappings else "",
+        _peak(report.peak) if report.peak is not None else "",
+        report.odd_rank.sentence if report.odd_rank else "",
+        *map(wording.device_line, report.devices),
+    ]
+    return [line for text in texts for line in paper.wrap(text)]
 
 
-def _peak(peak: PeakMemory | None, paper: Paper) -> list[str]:
+def _peak(peak: PeakMemory) -> str:
     """Return what was live when the process was largest, by the line that had it allocated."""
-    if peak is None:
-        return []
     shown = [site for site in peak.sites if site.owner != "leakscope"][:SHOWN_PEAK_SITES]
     listed = [
-        f"{site.location or site.library} {humane_bytes(site.bytes)} ("
-        f"{wording.bookkeeper_words(site)})"
-        for site in shown
+        f"{s.location or s.library} {humane_bytes(s.bytes)} ({wording.bookkeeper_words(s)})"
+        for s in shown
     ]
     if own := peak.by_owner.get("leakscope", 0):
         listed.append(f"leakscope itself {humane_bytes(own)}")
-    if not listed:
-        return []
     size, moment = humane_bytes(peak.private_bytes), peak_moment(peak)
-    return paper.wrap(f"at its largest ({size} of its own, {moment}), sampled: {', '.join(listed)}")
+    whole = f"at its largest ({size} of its own, {moment}), sampled: {', '.join(listed)}"
+    return whole if listed else ""
 
 
 def _cures(cures: Cures | None, paper: Paper) -> list[str]:
@@ -469,17 +441,14 @@ def _cost(report: Report, paper: Paper) -> list[str]:
     overhead = report.overhead
     share = humane_share(overhead.wall_share) if overhead.wall_share else "no measurable part"
     kept_from = budget_words(overhead)
-    spent = (
-        f"({humane_duration(sum(overhead.seconds.values()))})"
-        if kept_from
-        else f"and {humane_bytes(overhead.peak_bytes)}"
-    )
+    spent = f"and {humane_bytes(overhead.peak_bytes)}"
+    if kept_from:
+        spent = f"({humane_duration(sum(overhead.seconds.values()))})"
     lines = paper.wrap(
         f"leakscope took {share} of the time {spent}; {plural(overhead.censuses, 'census')}, "
         f"longest pause {humane_duration(overhead.longest_pause_s)}"
     )
-    if kept_from:
-        lines += paper.wrap(kept_from)
+    lines += paper.wrap(kept_from)
     if is_mostly_postponed(overhead):
         lines.append(
             paper.clip(f"measuring waited for a later boundary: {postponed_words(overhead)}")
@@ -492,9 +461,8 @@ def _cost(report: Report, paper: Paper) -> list[str]:
 
 
 def _problems(report: Report, paper: Paper) -> list[str]:
-    parts = list(
-        dict.fromkeys(f"! {error.where}: {wording.problem_words(error)}" for error in report.errors)
-    )
+    parts = [f"! {error.where}: {wording.problem_words(error)}" for error in report.errors]
+    parts = [*dict.fromkeys(parts)]
     more = len(parts) - SHOWN_PROBLEMS
     shown = parts[:SHOWN_PROBLEMS] + ([f"! and {more:,} more: see report.html"] if more > 0 else [])
     if wording.has_gaps(report):

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from typing import TypeGuard
 
 from leakscope.model.text import human_bytes, human_share, plural
 
@@ -32,9 +34,6 @@ class Size:
 
 def size_of(amount: float | None, *, signed: bool = False) -> Size:
     """Return an amount of bytes for a page; None and what is not finite are unknown."""
-    if not _known(amount):
-        return Size(UNKNOWN, "unknown")
-    assert amount is not None
     return Size(humane_bytes(amount, signed=signed), exact_bytes(amount))
 
 
@@ -42,7 +41,6 @@ def humane_bytes(amount: float | None, *, signed: bool = False) -> str:
     """Return bytes in the largest fitting unit: ``1.4 GiB``, ``812 KiB``, ``12 B``."""
     if not _known(amount):
         return UNKNOWN
-    assert amount is not None
     return f"{'+' if signed and amount > 0 else ''}{human_bytes(amount)}"
 
 
@@ -50,8 +48,7 @@ def exact_bytes(amount: float | None) -> str:
     """Return every digit: ``1,503,238,553 bytes``."""
     if not _known(amount):
         return "unknown"
-    assert amount is not None
-    return f"{_minus(amount)}{abs(round(amount)):,} bytes"
+    return f"{MINUS if amount < 0 else ''}{abs(round(amount)):,} bytes"
 
 
 def humane_interval(interval: tuple[float, float]) -> str:
@@ -84,24 +81,20 @@ def rate_or_none(bytes_per_unit: float | None) -> str:
 
 def humane_share(share: float | None) -> str:
     """Return a part of one as per cent, as sentences have it: ``83 %``, ``< 1 %``."""
-    if not _known(share):
-        return UNKNOWN
-    assert share is not None
-    return human_share(share)
+    return human_share(share) if _known(share) else UNKNOWN
 
 
 def signed_share(share: float | None) -> str:
     """Return a change as a part of what there was: ``+20 %``, ``−86 %``; next to none ``≈ 0 %``."""
-    if _known(share) and share is not None and 0 < share < 0.01:
-        return "≈ 0 %"
-    return f"{'+' if _known(share) and (share or 0) > 0 else ''}{humane_share(share)}"
+    if not _known(share) or share <= 0:
+        return humane_share(share)
+    return "≈ 0 %" if share < 0.01 else f"+{human_share(share)}"
 
 
 def humane_number(number: float | None) -> str:
     """Return a count with thousands parted; fractions keep three significant digits."""
     if not _known(number):
         return UNKNOWN
-    assert number is not None
     if float(number).is_integer() or abs(number) >= SOON:
         return f"{round(number):,}"
     return f"{number:.3g}"
@@ -111,7 +104,6 @@ def humane_duration(seconds: float | None) -> str:
     """Return ``1.2 ms``, ``48 s``, ``3 min 20 s`` or ``2 h 5 min``."""
     if not _known(seconds):
         return UNKNOWN
-    assert seconds is not None
     if seconds < 0.9995:
         return f"{seconds * 1000:.3g} ms"
     if seconds < 59.5:
@@ -141,9 +133,8 @@ def humane_wait(seconds: float) -> str:
 def clock(seconds: float) -> str:
     """Return a moment of the run: ``3:20``, ``1:02:05``."""
     minutes, rest = divmod(max(0, round(seconds)), 60)
-    if minutes < 60:
-        return f"{minutes}:{rest:02d}"
-    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
+    hours = f"{minutes // 60}:{minutes % 60:02d}" if minutes >= 60 else f"{minutes}"
+    return f"{hours}:{rest:02d}"
 
 
 def scale_of(amount: float) -> int:
@@ -163,28 +154,21 @@ def _distinct_digits(low: float, high: float) -> tuple[str, str]:
     """Return both numbers with the fewest decimals at which they differ, three at most."""
     short = ("0" if max(abs(low), abs(high)) >= 99.95 else "1", "2", "3")
     for decimals in short:
-        whole = [f"{number:.{decimals}f}" for number in (low, high)]
-        first, last = map(_trimmed, whole)
-        if first != last:
+        first, last = (f"{number:.{decimals}f}".replace("-", MINUS) for number in (low, high))
+        if _trimmed(first) != _trimmed(last):
             break
     # Where it takes decimals to tell them apart, both have as many: 65.886 to 65.890.
-    is_fine = first != last and decimals in ("2", "3")
-    return (
-        (whole[0].replace("-", MINUS), whole[1].replace("-", MINUS)) if is_fine else (first, last)
-    )
+    is_fine = _trimmed(first) != _trimmed(last) and decimals in ("2", "3")
+    return (first, last) if is_fine else (_trimmed(first), _trimmed(last))
 
 
 def _trimmed(digits: str) -> str:
     if "." in digits:
         digits = digits.rstrip("0").removesuffix(".")
-    return "0" if digits == "-0" else digits.replace("-", MINUS)
+    return "0" if digits == f"{MINUS}0" else digits
 
 
-def _minus(amount: float) -> str:
-    return MINUS if amount < 0 else ""
-
-
-def _known(number: float | None) -> bool:
+def _known(number: float | None) -> TypeGuard[float]:
     return number is not None and math.isfinite(number)
 
 
@@ -236,6 +220,12 @@ def curve_with_ends(
     )
 
 
+def course_words(name: str, values: Sequence[float]) -> str:
+    """Return ``Memory begins at 1 GiB, peaks at 3 GiB and ends at 2 GiB``."""
+    first, peak, last = map(humane_bytes, (values[0], max(values), values[-1]))
+    return f"{name} begins at {first}, peaks at {peak} and ends at {last}"
+
+
 def peaks_of(values: Sequence[float], width: int) -> list[float]:
     """Return the highest value of each of at most ``width`` equal stretches."""
     known = [value for value in values if math.isfinite(value)]
@@ -259,11 +249,9 @@ def encodable(text: str, encoding: str | None) -> str:
     What a program's names are made of is spelled out then, ``\u4e2d``.
     """
     encoding = encoding or "utf-8"
-    try:
-        text.encode(encoding)
-    except UnicodeEncodeError:
-        plain = text.translate(_PLAIN).encode(encoding, "backslashreplace")
-        return plain.decode(encoding)
-    except LookupError:
-        return text
+    with suppress(LookupError):
+        try:
+            text.encode(encoding)
+        except UnicodeEncodeError:
+            return text.translate(_PLAIN).encode(encoding, "backslashreplace").decode(encoding)
     return text

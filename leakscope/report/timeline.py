@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -37,7 +36,7 @@ from leakscope.report.charts import (
 )
 from leakscope.report.culprits import CulpritView
 from leakscope.report.svg import Drawing
-from leakscope.report.text import Size, clock, humane_bytes, humane_duration, size_of
+from leakscope.report.text import Size, clock, course_words, humane_bytes, humane_duration, size_of
 
 OUTSIDE = "outside any phase"
 CLOSEST = 1_000_000
@@ -106,10 +105,10 @@ def timeline_view(
         return None
     timeline = msgspec.structs.replace(timeline, lines=shown_lines(timeline))
     over = PlotLine(laid.points, laid.shade, laid.dash) if laid else None
-    lines = [*timeline.lines]
+    courses = [(line.label, line.points) for line in timeline.lines]
     laid_over = None
     if laid:
-        lines.append(Line(label=laid.label, metric=laid.key, points=laid.points))
+        courses.append((laid.label, laid.points))
         peak = peak_of(laid.points)
         laid_over = LegendEntry(laid.label, laid.shade, key=laid.key, dash=laid.dash, peak=peak)
     return TimelineView(
@@ -117,21 +116,15 @@ def timeline_view(
         wide=draw_timeline(timeline, "timeline-wide", WIDE, over),
         narrow=draw_timeline(timeline, "timeline-narrow", NARROW, over),
         lines=[
-            LegendEntry(
-                line.label,
-                series_shade(i),
-                key=line.metric,
-                dash=series_dash(i),
-                peak=peak_of(line.points),
-            )
-            for i, line in enumerate(timeline.lines)
+            line_entry(place, line.label, line.points, line.metric)
+            for place, line in enumerate(timeline.lines)
         ],
         phases=[
             LegendEntry(phase or OUTSIDE, shade)
             for phase, shade in phase_shades(timeline.spans).items()
         ],
         note=" ".join(filter(None, [beginning, _note(timeline)])),
-        summary=" ".join(_summary(line) for line in lines),
+        summary=" ".join(_summary(label, finite(points)) for label, points in courses),
         zooms=True,
         laid_over=laid_over,
     )
@@ -143,25 +136,12 @@ def shown_lines(timeline: Timeline) -> list[Line]:
     return lines or timeline.lines
 
 
-def timeline_data(view: TimelineView | None, timeline: Timeline | None) -> dict[str, Any]:
-    """Return what the read-out of the timeline needs, as plain values."""
-    if view is None or timeline is None:
-        return {}
-    lines = shown_lines(timeline)
-    return {
-        view.key: {
-            "frames": {"wide": asdict(view.wide.frame), "narrow": asdict(view.narrow.frame)},
-            "x": "clock",
-            "lines": [
-                line_data(entry.label, line, moments_of(lines))
-                for entry, line in zip(view.lines, lines, strict=True)
-            ],
-            "spans": [
-                [s.phase, s.epoch + 1, round(s.start_s, 2), round(s.end_s, 2)]
-                for s in timeline.spans
-            ],
-        }
-    }
+def line_entry(
+    place: int, label: str, points: Sequence[tuple[float, float]], key: str = ""
+) -> LegendEntry:
+    """Return the entry of the so-manieth line."""
+    shade, dash = series_shade(place), series_dash(place)
+    return LegendEntry(label, shade, key=key, dash=dash, peak=peak_of(points))
 
 
 def peak_of(points: Sequence[tuple[float, float]]) -> Size | None:
@@ -169,14 +149,12 @@ def peak_of(points: Sequence[tuple[float, float]]) -> Size | None:
     return size_of(max(y for _, y in finite(points))) if finite(points) else None
 
 
-def chart_data(chart: SimpleNamespace) -> dict[str, Any]:
-    """Return what the read-out of a culprit's chart needs, as plain values."""
-    return {
-        "frames": {"only": asdict(chart.drawing.frame)},
-        "x": chart.unit or "x",
-        "lines": [{"label": "retained", "points": compact(chart.points)}],
-        "spans": [],
-    }
+def chart_data(
+    x: str, lines: Sequence[Any], spans: Sequence[Any] = (), **drawings: Drawing
+) -> dict[str, Any]:
+    """Return what the read-out of a chart needs, as plain values; its drawings by their width."""
+    frames = {width: asdict(drawing.frame) for width, drawing in drawings.items()}
+    return {"frames": frames, "x": x, "lines": lines, "spans": spans}
 
 
 def line_data(label: str, line: Line, moments: Sequence[float]) -> dict[str, Any]:
@@ -191,15 +169,11 @@ def compact(points: Sequence[tuple[float, float]]) -> list[list[float]]:
     return [[round(x, 3), round(y)] for x, y in finite(points)]
 
 
-def _summary(line: Line) -> str:
-    points = finite(line.points)
+def _summary(label: str, points: Sequence[tuple[float, float]]) -> str:
     if not points:
         return ""
-    first, last, peak = points[0][1], points[-1][1], max(y for _, y in points)
-    return (
-        f"{line.label} begins at {humane_bytes(first)}, peaks at {humane_bytes(peak)} and ends at "
-        f"{humane_bytes(last)} after {humane_duration(points[-1][0])}."
-    )
+    course = course_words(label, [y for _, y in points])
+    return f"{course} after {humane_duration(points[-1][0])}."
 
 
 def _note(timeline: Timeline) -> str:
@@ -286,7 +260,7 @@ def overlaid_culprits(report: Report, cards: Sequence[CulpritView]) -> list[Over
             found.append(
                 OverlaidCulprit(
                     key=card.anchor,
-                    label=_label(culprit),
+                    label=f"{culprit.name}{', one worker' if culprit.workers > 1 else ''}",
                     shade=series_shade(place),
                     dash=series_dash(place, laid_over=True),
                     points=points,
@@ -294,10 +268,6 @@ def overlaid_culprits(report: Report, cards: Sequence[CulpritView]) -> list[Over
                 )
             )
     return found
-
-
-def _label(culprit: Culprit) -> str:
-    return f"{culprit.name}, one worker" if culprit.workers > 1 else culprit.name
 
 
 def _placed(culprit: Culprit, timeline: Timeline) -> list[tuple[float, float]]:
@@ -324,29 +294,30 @@ def exploring_data(
     timeline = report.timeline
     if view is None or timeline is None:
         return {}
-    data = timeline_data(view, timeline)[view.key]
+    gauges = shown_lines(timeline)
     lines = [
-        line | {"key": metric, "shade": entry.shade, "dash": entry.dash}
-        for line, metric, entry in zip(
-            data["lines"], [line.metric for line in shown_lines(timeline)], view.lines, strict=True
-        )
+        line_data(entry.label, gauge, moments_of(gauges))
+        | {"key": gauge.metric, "shade": entry.shade, "dash": entry.dash}
+        for entry, gauge in zip(view.lines, gauges, strict=True)
     ]
     phases = [*dict.fromkeys(span.phase for span in timeline.spans)]
     unspanned = sorted({moment.phase for moment in timeline.moments} - {*phases})
     number = {phase: place for place, phase in enumerate([*phases, *unspanned])}
     epochs = epoch_starts(timeline)
-    culprits = [_culprit_line(line) for line in laid]
+    spans = [span_data(span, number, bool(epochs)) for span in timeline.spans]
+    culprits = [
+        {"key": line.key, "culprit": True} | vars(line) | {"points": compact(line.points)}
+        for line in laid
+    ]
     return {
-        view.key: data
+        view.key: chart_data("clock", lines, spans, wide=view.wide, narrow=view.narrow)
         | {
             "zooms": True,
-            "lines": lines,
             "laidOver": [*_further_lines(timeline, len(lines) + MOST_CULPRITS), *culprits],
             "phases": [
-                *phase_data(timeline.spans, shown_stretch(shown_lines(timeline))),
+                *phase_data(timeline.spans, shown_stretch(gauges)),
                 *({"label": phase or OUTSIDE, "shade": ""} for phase in unspanned),
             ],
-            "spans": [span_data(span, number, bool(epochs)) for span in timeline.spans],
             "epochs": [[_moment(start), epoch] for start, epoch in epochs],
             "moments": [
                 [_moment(at), m.step, m.epoch + 1 if epochs else None, number[m.phase], m.boundary]
@@ -371,18 +342,6 @@ def _further_lines(timeline: Timeline, taken: int) -> list[dict[str, Any]]:
         }
         for place, line in enumerate(drawn, taken)
     ]
-
-
-def _culprit_line(line: OverlaidCulprit) -> dict[str, Any]:
-    return {
-        "key": line.key,
-        "culprit": True,
-        "label": line.label,
-        "shade": line.shade,
-        "dash": line.dash,
-        "points": compact(line.points),
-        "on": line.on,
-    }
 
 
 def span_data(span: PhaseSpan, number: dict[str, int], has_epochs: bool) -> list[float | None]:

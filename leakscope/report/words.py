@@ -17,7 +17,9 @@ from leakscope.model.comparison import (
     ChangeKind,
     Comparison,
     CulpritChange,
+    Topic,
     ValueChange,
+    WorkFact,
 )
 from leakscope.model.device import (
     DEFAULT_POOL,
@@ -29,7 +31,6 @@ from leakscope.model.device import (
 )
 from leakscope.model.explanation import (
     BlockClass,
-    DeviceComparison,
     DeviceExplanation,
     Explanation,
     SnapshotComparison,
@@ -38,6 +39,7 @@ from leakscope.model.known import Nature, Recognised
 from leakscope.model.report import (
     Answer,
     Culprit,
+    Effect,
     Falsifier,
     Finding,
     Forecast,
@@ -112,10 +114,17 @@ ANSWERS = {
     Answer.UNDECIDED: "Not decided yet",
     Answer.NOT_MEASURED: "Not measured",
 }
+EFFECTS = {
+    Effect.HELPS: "helps",
+    Effect.LITTLE: "helps little",
+    Effect.USELESS: "cannot help",
+    Effect.UNDECIDED: "too few trials",
+}
+"""Whether a cleaning call helps."""
 MARKS = {"leak": "✗", "out_of_memory": "✗", "clean": "✓", "inconclusive": "?"}
 """The sign before each verdict in plain text."""
 LEAK_RAN_OUT = "Out of memory, leak"
-SEVERITIES = {Severity.CRITICAL: "Critical", Severity.WARNING: "Warning", Severity.NOTE: "Note"}
+SEVERITIES = {severity: severity.value.capitalize() for severity in Severity}
 SEVERITY_MEANINGS = {
     Severity.CRITICAL: "If this goes on, the run reaches its memory limit.",
     Severity.WARNING: "Steady growth that is worth stopping.",
@@ -131,13 +140,7 @@ SHARES = {
     "within": "Share of the phase's height",
     "constant": "Share of all tensors",
 }
-CHANGES = {
-    ChangeKind.FIXED: "Fixed",
-    ChangeKind.REDUCED: "Reduced",
-    ChangeKind.UNCHANGED: "Unchanged",
-    ChangeKind.WORSE: "Worse",
-    ChangeKind.NEW: "New",
-}
+CHANGES = {kind: kind.value.capitalize() for kind in ChangeKind}
 NOT_SEEN = "Not seen"
 FIRST_SEEN = "First seen"
 ONLY_THERE = "Only there"
@@ -149,13 +152,7 @@ REAL = (
     "A difference is real where the intervals of both rates don't overlap and the rates differ by "
     f"more than {humane_share(NOTABLE_DIFFERENCE)}."
 )
-WORST_FIRST = [
-    ChangeKind.NEW,
-    ChangeKind.WORSE,
-    ChangeKind.UNCHANGED,
-    ChangeKind.REDUCED,
-    ChangeKind.FIXED,
-]
+WORST_FIRST = [*ChangeKind][::-1]
 TERMS = {
     "retained": "What would be freed if this object went: itself and everything only it keeps.",
     "across": "Growth across phases: the same moment of the same phase is higher each time, "
@@ -184,7 +181,7 @@ TERMS = {
     "pass": "One iteration of a DataLoader's workers over its data, usually one per epoch.",
     "signature": "The culprit's identity, which survives moved lines and later runs.",
 }
-_OF_DEVICES = {"segment", "stuck", "pool"}
+_OF_DEVICES = ("stuck", "segment", "pool")
 _OF_WORKERS = {"pass"}
 METRICS = {
     "rss": "Process memory (RSS)",
@@ -225,8 +222,7 @@ def count_words(culprits: Sequence[Culprit]) -> str:
     """Return how many culprits there are, and of what grows too little to matter: ``5, 1 note``."""
     notes = sum(culprit.severity is Severity.NOTE for culprit in culprits)
     serious = len(culprits) - notes
-    parts = [str(serious) if serious else "", plural(notes, "note") if notes else ""]
-    return ", ".join(filter(None, parts))
+    return ", ".join([str(serious)] * bool(serious) + [plural(notes, "note")] * bool(notes))
 
 
 _OWNERS = {
@@ -349,12 +345,6 @@ def ending_words(report: Report) -> str:
     return f"{how[0].upper()}{how[1:]}{'' if how.endswith('.') else '.'}"
 
 
-def sentence_ends(text: str) -> list[int]:
-    """Return the ends of sentences, outside of code."""
-    ends = [m.start() for m in re.finditer(r"(?<=[.!?]) (?=[A-Z`])", text)]
-    return [end for end in ends if text.count("`", 0, end) % 2 == 0] + [len(text)]
-
-
 def advice_of(remedy: Remedy) -> str:
     """Return what a remedy says to do, without its account of what grows where."""
     return remedy.advice or remedy.text
@@ -398,29 +388,24 @@ def has_gaps(report: Report) -> bool:
 
 def outcome_of(comparison: Comparison) -> tuple[str, str]:
     """Return the outcome of a change: the verdict for its colours, and a word."""
+    leak, clean, unclear = RunVerdict.LEAK, RunVerdict.CLEAN, RunVerdict.INCONCLUSIVE
     verdicts = (comparison.before_verdict, comparison.after_verdict)
-    if comparison.is_another_program:
-        return RunVerdict.INCONCLUSIVE.value, ANOTHER_SCRIPT
     grave = [c for c in comparison.culprits if c.severity is not Severity.NOTE]
     changes = {c.change for c in grave if not is_missing(c)}
-    is_open = comparison.after_verdict is RunVerdict.INCONCLUSIVE or any(map(is_missing, grave))
-    if verdicts == (RunVerdict.LEAK, RunVerdict.CLEAN) and not is_open:
-        return RunVerdict.CLEAN.value, "Fixed"
-    if verdicts == (RunVerdict.CLEAN, RunVerdict.CLEAN) and not grave:
-        return RunVerdict.CLEAN.value, "No leak"
-    if changes & {ChangeKind.NEW, ChangeKind.WORSE}:
-        return RunVerdict.LEAK.value, "Worse"
-    if changes == {ChangeKind.UNCHANGED}:
-        return RunVerdict.LEAK.value, "Unchanged"
-    if ChangeKind.UNCHANGED in changes:
-        return RunVerdict.INCONCLUSIVE.value, "Partly fixed"
-    if ChangeKind.REDUCED in changes:
-        return RunVerdict.INCONCLUSIVE.value, "Reduced"
-    if is_open:
-        return RunVerdict.INCONCLUSIVE.value, "Not settled"
-    if ChangeKind.FIXED in changes:
-        return RunVerdict.CLEAN.value, "Fixed"
-    return RunVerdict.INCONCLUSIVE.value, "No difference"
+    is_open = comparison.after_verdict is unclear or any(map(is_missing, grave))
+    outcomes = (
+        (comparison.is_another_program, unclear, ANOTHER_SCRIPT),
+        (verdicts == (leak, clean) and not is_open, clean, "Fixed"),
+        (verdicts == (clean, clean) and not grave, clean, "No leak"),
+        (changes & {ChangeKind.NEW, ChangeKind.WORSE}, leak, "Worse"),
+        (changes == {ChangeKind.UNCHANGED}, leak, "Unchanged"),
+        (ChangeKind.UNCHANGED in changes, unclear, "Partly fixed"),
+        (ChangeKind.REDUCED in changes, unclear, "Reduced"),
+        (is_open, unclear, "Not settled"),
+        (ChangeKind.FIXED in changes, clean, "Fixed"),
+        (True, unclear, "No difference"),
+    )
+    return next((verdict.value, word) for applies, verdict, word in outcomes if applies)
 
 
 def is_missing(change: CulpritChange) -> bool:
@@ -463,6 +448,11 @@ def rate_words(suspect: Culprit | Finding) -> str:
         return UNSTEADY
     workers = suspect.workers if isinstance(suspect, Culprit) else 0
     return rate_in_workers(suspect.bytes_per_unit, one_line(suspect.unit), workers)
+
+
+def on_device(device: str) -> str:
+    """Return `` on cuda:0``; nothing of the host."""
+    return "" if device == "host" else f" on {one_line(device)}"
 
 
 def event_words(suspect: Culprit | Finding | MetricGrowth) -> str:
@@ -513,6 +503,22 @@ def undecided(comparison: Comparison) -> list[str]:
     return parts + [_within_noise(value) for value in comparison.growth if is_noise(value)]
 
 
+def same_work_words(facts: Sequence[WorkFact]) -> str:
+    """Return what was compared and found alike: ``250 steps, 5 epochs, 650 batches, …``."""
+    work = [f for f in facts if f.topic is Topic.WORK and f.matters and not f.differs]
+    counts = [_counted(fact) for fact in work if fact.after not in {"0", ""}]
+    others = [f for f in facts if f.topic is Topic.ENVIRONMENT and not f.differs and f.before]
+    versions = [f"{plural(len(others), 'fact')} of the environment"] if others else []
+    return ", ".join([*counts, *versions])
+
+
+def _counted(fact: WorkFact) -> str:
+    """Return ``5 epochs``, and ``1 process`` where the name is that of several."""
+    singular = {"steps": "step", "epochs": "epoch", "validations": "validation",
+                "processes": "process", "ranks": "rank"}  # fmt: skip
+    return f"{fact.after} {singular.get(fact.name, fact.name) if fact.after == '1' else fact.name}"
+
+
 def is_noise(value: ValueChange) -> bool:
     """Return whether a rate seems to have changed, but not by more than its intervals."""
     return value.significant is False and is_notable(value.before_bytes, value.after_bytes)
@@ -526,15 +532,17 @@ def is_notable(before: float | None, after: float | None) -> bool:
 
 
 def _within_noise(value: ValueChange) -> str:
-    rates = [humane_rate(rate, value.unit) for rate in (value.before_bytes, value.after_bytes)]
-    intervals = [
-        f" ({humane_interval(interval)})" if interval else ""
-        for interval in (value.before_interval, value.after_interval)
-    ]
+    before = rate_with_interval(value.before_bytes, value.unit, value.before_interval)
+    after = rate_with_interval(value.after_bytes, value.unit, value.after_interval)
     return (
-        f"{metric_words(value.name)}: {rates[0]}{intervals[0]} before and {rates[1]}{intervals[1]} "
-        "after lie within each other's noise."
+        f"{metric_words(value.name)}: {before} before and {after} after lie within each other's "
+        "noise."
     )
+
+
+def rate_with_interval(rate: float | None, unit: str, interval: tuple[float, float] | None) -> str:
+    """Return ``2 MiB per step (1.9 to 2.1 MiB)``."""
+    return humane_rate(rate, unit) + (f" ({humane_interval(interval)})" if interval else "")
 
 
 def together_words(report: Report) -> str:
@@ -590,17 +598,13 @@ def owner_words(owner: DeviceOwner) -> str:
 
 def device_line(device: DeviceMemory) -> str:
     """Return ``cuda:0: 12 GiB live of 15 GiB reserved after step 40 of train: …``."""
-    figures = device.figures
+    reserved, live, cached, stuck, _ = map(humane_bytes, sums_of(device.figures))
     named = [row for row in device.roles if row.role != "unexplained"][:SHOWN_PARTS]
     parts = [f"{role_words(row.role)} {humane_share(row.share)}" for row in named]
     parts.append(f"{humane_share(1.0 - device.explained_share)} unexplained")
-    free = (
-        f"{humane_bytes(figures.cached + figures.releasable)} cached, "
-        f"{humane_bytes(figures.stuck - figures.releasable)} stuck in holes"
-    )
     return (
-        f"{device.device}: {humane_bytes(figures.active)} live of "
-        f"{humane_bytes(figures.reserved)} reserved {device.moment}: {', '.join(parts)}; {free}"
+        f"{device.device}: {live} live of {reserved} reserved {device.moment}: "
+        f"{', '.join(parts)}; {cached} cached, {stuck} stuck in holes"
     )
 
 
@@ -648,9 +652,7 @@ ALLOCATOR_TERMS = {
     "reserved": "What the allocator took from the driver: nearly what nvidia-smi shows.",
     "live": "Reserved and in use: tensors, workspaces, and frees that a stream waits for.",
     "cache": "Wholly free segments: empty_cache() returns them to the driver.",
-    "stuck": "Holes in segments that are in use: nothing returns them while a neighbour lives.",
-    "segment": "A stretch of memory from the driver, cut into blocks.",
-    "pool": "A group of segments: a free block serves only requests of its stream, pool and size.",
+    **{word: TERMS[word] for word in _OF_DEVICES},
     "peak": "The moment of the history at which most was live, played back entry by entry.",
 }
 
@@ -692,33 +694,21 @@ def comparison_verdict(comparison: SnapshotComparison) -> tuple[str, str]:
     """Return the verdict for the colours of several snapshots, and a word for what happened."""
     if not comparison.devices:
         return "clean", "Empty"
-    change = main_change(comparison)
+    order = list(CHANGED)
+    change = min(comparison.devices, key=lambda d: (order.index(d.kind), -d.figures[-1].reserved))
     alarming = change.kind == "fragmentation" or change.is_leak is True
     calm = change.kind in ("cache", "less", "nothing") or change.is_leak is False
     kind = "leak" if alarming else "clean" if calm else "inconclusive"
     return kind, CHANGED.get(change.kind, change.kind)
 
 
-def main_change(comparison: SnapshotComparison) -> DeviceComparison:
-    """Return the device whose change is the headline."""
-    order = list(CHANGED)
-    return min(comparison.devices, key=lambda d: (order.index(d.kind), -d.figures[-1].reserved))
-
-
-def pool_words(pool: tuple[int, int]) -> str:
-    """Return ``default pool`` or the name of a private one."""
-    if pool == DEFAULT_POOL:
-        return "default pool"
-    if pool == UNKNOWN_POOL:
-        return "outside any segment"
-    kind = "CUDA graphs" if pool[0] else "private pool"
-    return f"{kind} ({pool[0]}, {pool[1]})"
-
-
 def group_words(stream: int, pool: tuple[int, int], *, is_small: bool) -> str:
     """Return ``stream 0, default pool, large blocks``."""
+    private = f"{'CUDA graphs' if pool[0] else 'private pool'} ({pool[0]}, {pool[1]})"
+    known = {DEFAULT_POOL: "default pool", UNKNOWN_POOL: "outside any segment"}
     blocks = "small blocks" if is_small else "large blocks"
-    return f"stream {stream if stream < 1 << 16 else hex(stream)}, {pool_words(pool)}, {blocks}"
+    number = stream if stream < 1 << 16 else hex(stream)
+    return f"stream {number}, {known.get(pool, private)}, {blocks}"
 
 
 def subject_words(device: DeviceExplanation) -> str:

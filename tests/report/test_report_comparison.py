@@ -101,24 +101,26 @@ def test_nothing_undecided_is_reported_too(text: str) -> None:
 def test_timelines_are_laid_over_each_other_by_step(text: str) -> None:
     page = comparison_page(samples.comparison())
     assert page.overlay is not None
-    assert page.overlay.axis == "step"
-    assert page.overlay.steps[-1] >= (max(x for x, _ in page.overlay.lines["before"]), 396.0)
-    assert page.overlay.steps[-1][1] <= 400
-    assert [overlay.axis for overlay in page.by_time] == ["clock"]
+    data = page.overlay.data
+    assert data["x"] == "step"
+    assert data["lines"][0]["key"] == "before"
+    assert data["steps"][-1] >= [max(x for x, _ in data["lines"][0]["points"]), 396.0]
+    assert data["steps"][-1][1] <= 400
+    assert [overlay.data["x"] for overlay in page.by_time] == ["clock"]
     assert "Memory by step" in text
 
 
 def test_without_steps_in_both_the_clock_is_taken_and_that_is_reported() -> None:
     page = comparison_page(changed(after_timeline=samples.timeline(points=40)))
     assert page.overlay is not None
-    assert (page.overlay.axis, page.by_time) == ("clock", [])
+    assert (page.overlay.data["x"], page.by_time) == ("clock", [])
     assert "not both runs counted steps" in page.overlay.view.note
 
 
 def test_one_run_without_a_timeline_leaves_the_other_drawn() -> None:
     page = comparison_page(changed(after_timeline=None))
     assert page.overlay is not None
-    assert list(page.overlay.lines) == ["before"]
+    assert [line["key"] for line in page.overlay.data["lines"]] == ["before"]
     assert comparison_page(changed(before_timeline=None, after_timeline=None)).overlay is None
 
 

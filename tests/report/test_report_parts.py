@@ -19,17 +19,16 @@ from leakscope.model.text import clipped, one_line, printable
 from leakscope.report import render_html, render_text, words
 from leakscope.report import text as sizes
 from leakscope.report.charts import draw_series, phase_shades
-from leakscope.report.comparison.page import comparison_page
-from leakscope.report.comparison.tables import value_rows
+from leakscope.report.comparison.page import comparison_page, value_rows
 from leakscope.report.culprits import (
     Piece,
+    coloured,
     diff_lines,
     excerpt_view,
     finding_views,
     first_sentences,
     pieces_of,
     remedy_view,
-    tokens_of,
 )
 from leakscope.report.markdown import suspect_markdown
 from leakscope.report.page import report_page
@@ -159,11 +158,11 @@ def test_unseen_characters_are_spelt_out() -> None:
     ],
 )
 def test_coloured_pieces_join_to_the_line(line: str) -> None:
-    assert "".join(token.text for token in tokens_of(line)) == line
+    assert "".join(token.text for token in coloured([line])[0]) == line
 
 
 def test_strings_hide_what_looks_like_code() -> None:
-    styles = {token.text: token.style for token in tokens_of("x = 'for # in'  # for 'x'")}
+    styles = {token.text: token.style for token in coloured(["x = 'for # in'  # for 'x'"])[0]}
     assert styles["'for # in'"] == "string"
     assert styles["# for 'x'"] == "comment"
 

@@ -208,7 +208,9 @@ def test_a_culprit_that_climbs_within_validation_is_drawn_along_the_same_axis() 
     comparison = msgspec.structs.replace(comparing(timeline, timeline), culprits=[change])
     (view,) = comparison_page(comparison).cards
     assert view.series is not None
-    first = [x for x, _ in view.series.lines["before"][:BATCHES]]
+    before = view.series.data["lines"][0]
+    assert before["label"] == "before"
+    first = [x for x, _ in before["points"][:BATCHES]]
     assert first[-1] - first[0] > STEPS * 0.8
 
 

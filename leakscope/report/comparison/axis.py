@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
@@ -104,8 +104,8 @@ def shared_axis(comparison: Comparison) -> SharedAxis | None:
     widths = _widths(pauses, costs, max(1.0, last - first))
     ends = _ends(widths)
     clocks = [
-        _clock(timeline, pace, item, ends) if timeline else []
-        for timeline, pace, item in zip(timelines, paces, pauses, strict=True)
+        _clock(timeline, pace, own, ends) if timeline else []
+        for timeline, pace, own in zip(timelines, paces, pauses, strict=True)
     ]
     moments = [{m.boundary: m.time_s for m in t.moments} if t else {} for t in timelines]
     halts = [(place, step / (each or 1.0)) for place, step in _halts(widths, last)]
@@ -126,9 +126,7 @@ def _paces(timelines: Sequence[Timeline | None]) -> tuple[list[Points], float]:
     each = float(max(usual))
     if min(usual) < 1 or usual[0] == usual[1]:
         return [[], []], 0.0
-    return [
-        [(float(start), each * epoch) for epoch, start in enumerate(starts)] for starts in begun
-    ], each
+    return [[(float(at), each * epoch) for epoch, at in enumerate(own)] for own in begun], each
 
 
 def _epochs_begun(timeline: Timeline) -> list[int]:
@@ -223,7 +221,7 @@ def _halts(widths: dict[Slot, float], last: float) -> Points:
     for step, width in gaps.items():
         halts += [(step + before, float(step)), (step + before + width, float(step))]
         before += width
-    return _without_twins([*halts, (last + before, last), (last + before + 1.0, last)])
+    return [*dict.fromkeys([*halts, (last + before, last), (last + before + 1.0, last)])]
 
 
 def _clock(
@@ -253,10 +251,6 @@ def _clock(
         clock.append((last_moment, clock[-1][1] + GAP_WIDTH))
     highest = np.maximum.accumulate([place for _, place in clock]).tolist()
     return list(zip((second for second, _ in clock), highest, strict=True))
-
-
-def _without_twins(points: Iterable[tuple[float, float]]) -> Points:
-    return list(dict.fromkeys(points))
 
 
 def _along(knots: Points, at: Sequence[float]) -> list[float]:

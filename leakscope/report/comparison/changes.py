@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from leakscope.model.comparison import Comparison, CulpritChange
-from leakscope.model.report import Line, PhaseSpan, Severity, Timeline
+from leakscope.model.report import Severity, Timeline
 from leakscope.model.text import plural
 from leakscope.report import words
 from leakscope.report.charts import (
@@ -22,6 +22,7 @@ from leakscope.report.charts import (
     SIDE_DASHES,
     SMALL,
     WIDE,
+    TicksOf,
     draw_overlay,
     epoch_starts,
     finite,
@@ -29,13 +30,12 @@ from leakscope.report.charts import (
 )
 from leakscope.report.comparison.axis import STEP, SharedAxis
 from leakscope.report.culprits import anchor_of
-from leakscope.report.markdown import change_markdown
 from leakscope.report.svg import Drawing
-from leakscope.report.tables import Bar, Fact, bar_of
+from leakscope.report.tables import NO_BAR, Bar, Fact, bar_of
 from leakscope.report.text import (
     Size,
+    course_words,
     exact_bytes,
-    humane_bytes,
     humane_interval,
     humane_rate,
     rate_or_none,
@@ -51,7 +51,6 @@ from leakscope.report.timeline import (
     span_data,
     unshaded_words,
 )
-from leakscope.report.words import metric_words
 
 MAIN = ("rss", "pss")
 """Gauges of the process's own memory: the first of them is drawn, the other says the same."""
@@ -68,27 +67,20 @@ class Overlay:
 
     title: str
     view: TimelineView
-    axis: str
-    lines: dict[str, Points]
-    """By side."""
-    spans: list[PhaseSpan]
-    epochs: list[tuple[float, int]]
-    steps: Points
-    """Places on the axis and the steps that had ended there; none over the clock."""
+    data: dict[str, Any]
+    """What the script needs to look closer, as plain values."""
 
 
 @dataclass(frozen=True)
 class SeriesView:
-    """A culprit's series in both runs: small, with what its read-out needs."""
+    """A culprit's series in both runs, small."""
 
     key: str
     drawing: Drawing
     axis: str
     sides: list[LegendEntry]
-    lines: dict[str, Points]
-    unit: str
-    steps: Points
-    """As those of an overlay; none of what is counted evenly."""
+    data: dict[str, Any]
+    """What its read-out needs, as plain values."""
 
 
 def overlays(comparison: Comparison, axis: SharedAxis | None) -> list[Overlay]:
@@ -115,58 +107,25 @@ def series_view(
     if not any(sides):
         return None
     axis = CLOCK if change.chart_unit == SECONDS else change.chart_unit or change.unit
-    placed = _placed(change, shared) if shared is not None and axis == STEP else None
-    sides = placed or sides
-    if shared is not None and placed:
-        axis = shared.unit
+    ticks: TicksOf | None = None
+    steps: Points = []
+    if shared is not None and axis == STEP and (placed := _placed(change, shared)):
+        sides, axis, ticks, steps = placed, shared.unit, shared.ticks, shared.steps
+    drawing = draw_overlay(sides[0], sides[1], key, SMALL, axis=axis, ticks=ticks)
+    shown = {name: points for name, points in zip(SIDES, sides, strict=True) if points}
     return SeriesView(
         key=key,
-        drawing=draw_overlay(
-            sides[0],
-            sides[1],
-            key,
-            SMALL,
-            axis=axis,
-            ticks=shared.ticks if shared is not None and placed else None,
-        ),
+        drawing=drawing,
         axis="time in the run" if axis == CLOCK else axis,
-        sides=[_side(name, points) for name, points in zip(SIDES, sides, strict=True) if points],
-        lines={name: points for name, points in zip(SIDES, sides, strict=True) if points},
-        unit=axis,
-        steps=shared.steps if shared is not None and placed else [],
+        sides=[_side(name, points) for name, points in shown.items()],
+        data={
+            "frames": {"only": asdict(drawing.frame)},
+            "x": axis,
+            "steps": _rounded(steps),
+            "lines": [_line(name, points) for name, points in shown.items()],
+            "spans": [],
+        },
     )
-
-
-def overlay_data(overlay: Overlay) -> dict[str, Any]:
-    """Return what the script needs to look closer at an overlay, as plain values."""
-    phases = [*dict.fromkeys(span.phase for span in overlay.spans)]
-    number = {phase: place for place, phase in enumerate(phases)}
-    return {
-        "zooms": True,
-        "x": overlay.axis,
-        "steps": _rounded(overlay.steps),
-        "lines": [
-            {"key": name, "shade": name, "dash": SIDE_DASHES[name], **line}
-            for name, line in zip(overlay.lines, _lines(overlay.lines), strict=True)
-        ],
-        "phases": phase_data(overlay.spans, overlay.view.wide.frame.x),
-        "spans": [span_data(span, number, bool(overlay.epochs)) for span in overlay.spans],
-        "epochs": [[round(start, 3), epoch] for start, epoch in overlay.epochs],
-        "moments": [],
-        "censuses": [],
-        "limit": None,
-    }
-
-
-def series_data(series: SeriesView) -> dict[str, Any]:
-    """Return what the read-out of a culprit's series needs, as plain values."""
-    return {
-        "frames": {"only": asdict(series.drawing.frame)},
-        "x": series.unit,
-        "steps": _rounded(series.steps),
-        "lines": _lines(series.lines),
-        "spans": [],
-    }
 
 
 def _placed(change: CulpritChange, shared: SharedAxis) -> list[Points] | None:
@@ -187,11 +146,11 @@ def _overlay(
 ) -> Overlay:
     timelines = (comparison.before_timeline, comparison.after_timeline)
     sides = [_points(timeline, metric, shared, side) for side, timeline in enumerate(timelines)]
-    shown = _phased(timelines, shared)
-    spans = shown.spans if shown else []
-    epochs = epoch_starts(shown) if shown else []
+    phased = _phased(timelines, shared)
+    spans = phased.spans if phased else []
+    epochs = epoch_starts(phased) if phased else []
     key = f"overlay-{wanted}-{number}"
-    drawings = [
+    wide, narrow = (
         draw_overlay(
             sides[0],
             sides[1],
@@ -203,31 +162,42 @@ def _overlay(
             ticks=shared.ticks if shared else None,
         )
         for name, size in (("wide", WIDE), ("narrow", NARROW))
-    ]
+    )
     found = {name: points for name, points in zip(SIDES, sides, strict=True) if points}
     thinned = any(t and t.thinned_from for t in timelines)
+    shades = phase_shades(spans)
+    places = {phase: place for place, phase in enumerate(shades)}
+    title = "Memory" if metric in MAIN else words.metric_words(metric)
     return Overlay(
-        title=f"{_title(metric)} {f'by {shared.unit}' if shared else 'over time'}",
+        title=f"{title} {f'by {shared.unit}' if shared else 'over time'}",
         view=TimelineView(
             key=key,
-            wide=drawings[0],
-            narrow=drawings[1],
-            lines=[
-                replace(_side(name, points), dash=SIDE_DASHES[name])
+            wide=wide,
+            narrow=narrow,
+            lines=[replace(_side(n, points), dash=SIDE_DASHES[n]) for n, points in found.items()],
+            phases=[LegendEntry(phase or OUTSIDE, shade) for phase, shade in shades.items()],
+            note=_note(shared, wanted, epochs, unshaded_words(spans, wide.frame.x), thinned),
+            summary=" ".join(
+                f"{course_words(f'{name.capitalize()} it', [y for _, y in points])}."
                 for name, points in found.items()
-            ],
-            phases=[
-                LegendEntry(phase or OUTSIDE, shade) for phase, shade in phase_shades(spans).items()
-            ],
-            note=_note(shared, wanted, epochs, unshaded_words(spans, drawings[0].frame.x), thinned),
-            summary=" ".join(_summary(name, points) for name, points in found.items()),
+            ),
             zooms=True,
         ),
-        axis=shared.unit if shared else CLOCK,
-        lines=found,
-        spans=spans,
-        epochs=epochs,
-        steps=shared.steps if shared else [],
+        data={
+            "zooms": True,
+            "x": shared.unit if shared else CLOCK,
+            "steps": _rounded(shared.steps if shared else []),
+            "lines": [
+                {"key": name, "shade": name, "dash": SIDE_DASHES[name], **_line(name, points)}
+                for name, points in found.items()
+            ],
+            "phases": phase_data(spans, wide.frame.x),
+            "spans": [span_data(span, places, bool(epochs)) for span in spans],
+            "epochs": [[round(start, 3), epoch] for start, epoch in epochs],
+            "moments": [],
+            "censuses": [],
+            "limit": None,
+        },
     )
 
 
@@ -252,10 +222,6 @@ def _note(
     return " ".join(filter(None, notes))
 
 
-def _title(metric: str) -> str:
-    return "Memory" if metric in MAIN else metric_words(metric)
-
-
 def _metrics(comparison: Comparison) -> list[str]:
     timelines = (comparison.before_timeline, comparison.after_timeline)
     lines = [line for timeline in timelines if timeline for line in shown_lines(timeline)]
@@ -265,17 +231,12 @@ def _metrics(comparison: Comparison) -> list[str]:
 
 
 def _points(timeline: Timeline | None, metric: str, shared: SharedAxis | None, side: int) -> Points:
-    line = _line(timeline, metric)
-    points = finite(line.points) if line else []
+    lines = timeline.lines if timeline else []
+    points = next((finite(line.points) for line in lines if line.metric == metric), [])
     if shared is None or not points:
         return points
     places = shared.places(side, [x for x, _ in points])
     return list(zip(places, (y for _, y in points), strict=True))
-
-
-def _line(timeline: Timeline | None, metric: str) -> Line | None:
-    lines = timeline.lines if timeline else []
-    return next((line for line in lines if line.metric == metric), None)
 
 
 def _phased(timelines: Sequence[Timeline | None], shared: SharedAxis | None) -> Timeline | None:
@@ -303,19 +264,8 @@ def _side(name: str, points: Points) -> LegendEntry:
     return LegendEntry(name, name, key=name, peak=peak_of(points))
 
 
-def _summary(name: str, points: Points) -> str:
-    first, last, peak = points[0][1], points[-1][1], max(y for _, y in points)
-    return (
-        f"{name.capitalize()} it begins at {humane_bytes(first)}, peaks at {humane_bytes(peak)} "
-        f"and ends at {humane_bytes(last)}."
-    )
-
-
-def _lines(lines: dict[str, Points]) -> list[dict[str, Any]]:
-    return [
-        {"label": name, "points": [[round(x, 3), round(y)] for x, y in points]}
-        for name, points in lines.items()
-    ]
+def _line(name: str, points: Points) -> dict[str, Any]:
+    return {"label": name, "points": [[round(x, 3), round(y)] for x, y in points]}
 
 
 MOST_CARDS = 24
@@ -343,15 +293,12 @@ class ChangeView:
     subject: CulpritChange
     change: str
     label: str
-    severity: str
     before: RateCell
     after: RateCell
-    certain: str
     facts: list[Fact]
     sizes: tuple[Size, Size] | None
     """What it retained at its highest census in both runs."""
     series: SeriesView | None
-    markdown: str
 
 
 def change_views(
@@ -365,7 +312,7 @@ def change_views(
 
 def cards(views: Sequence[ChangeView]) -> list[ChangeView]:
     """Return those that have a card each; notes have a row in the table of the rest."""
-    return [view for view in views if view.severity != Severity.NOTE.value][:MOST_CARDS]
+    return [view for view in views if view.subject.severity is not Severity.NOTE][:MOST_CARDS]
 
 
 def _view(
@@ -377,20 +324,18 @@ def _view(
     )
     top = max((_highest(rate, interval) for rate, interval in sides), default=1.0)
     before, after = (_cell(change, rate, interval, top) for rate, interval in sides)
+    totals = (change.before_total_bytes, change.after_total_bytes)
     is_grave = change.severity is not Severity.NOTE and place < MOST_CARDS
     return ChangeView(
         anchor=anchor_of("change", change.signature, taken),
         subject=change,
         change=words.change_style(change),
         label=words.change_word(change),
-        severity=change.severity.value,
         before=before,
         after=after,
-        certain=words.significance_words(change),
         facts=_facts(change),
-        sizes=_sizes(change),
+        sizes=None if totals == (None, None) else (size_of(totals[0]), size_of(totals[1])),
         series=series_view(change, f"change-series-{place}", axis) if is_grave else None,
-        markdown=change_markdown(change),
     )
 
 
@@ -402,10 +347,9 @@ def _highest(rate: float | None, interval: tuple[float, float] | None) -> float:
 def _cell(
     change: CulpritChange, rate: float | None, interval: tuple[float, float] | None, top: float
 ) -> RateCell:
-    nothing = bar_of(None, top, "")
     if rate is None:
         missing = words.missing_rate(change)
-        return RateCell(missing, "not among the culprits", "", True, nothing, nothing)
+        return RateCell(missing, "not among the culprits", "", True, NO_BAR, NO_BAR)
     return RateCell(
         text=humane_rate(rate, change.unit),
         exact=f"{exact_bytes(rate)} per {change.unit}",
@@ -418,30 +362,20 @@ def _cell(
 
 def _reach(interval: tuple[float, float] | None, top: float) -> Bar:
     if interval is None or not top > 0:
-        return bar_of(None, top, "")
+        return NO_BAR
     low, high = (min(max(edge / top, 0.0), 1.0) for edge in interval)
-    if not low < high:
-        return bar_of(None, top, "")
-    return Bar(f"{100 * low:.2f}%", f"{100 * (high - low):.2f}%", "reach")
-
-
-def _sizes(change: CulpritChange) -> tuple[Size, Size] | None:
-    if change.before_total_bytes is None and change.after_total_bytes is None:
-        return None
-    return size_of(change.before_total_bytes), size_of(change.after_total_bytes)
+    return Bar(f"{100 * low:.2f}%", f"{100 * (high - low):.2f}%", "reach") if low < high else NO_BAR
 
 
 def _facts(change: CulpritChange) -> list[Fact]:
+    workers = f"{change.before_workers:,} before, {change.after_workers:,} after"
+    in_workers = change.before_workers or change.after_workers
     facts = [
         Fact("Device", "" if change.device == "host" else change.device),
-        Fact("In DataLoader workers", _both(change.before_workers, change.after_workers)),
+        Fact("In DataLoader workers", workers if in_workers else ""),
         Fact("In ranks", _ranks(change)),
     ]
     return [fact for fact in facts if fact.value]
-
-
-def _both(before: int, after: int) -> str:
-    return f"{before:,} before, {after:,} after" if before or after else ""
 
 
 def _ranks(change: CulpritChange) -> str:

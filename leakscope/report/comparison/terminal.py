@@ -7,10 +7,9 @@ from math import isfinite
 
 from leakscope.model.comparison import NOTABLE_DIFFERENCE, Comparison, CulpritChange, ValueChange
 from leakscope.model.layout import Paper, paper_of, spaced
-from leakscope.model.report import Point, Severity, Timeline
+from leakscope.model.report import Point, Severity
 from leakscope.model.text import clipped, one_line, plural
 from leakscope.report import words as wording
-from leakscope.report.comparison.tables import same_work_words
 from leakscope.report.terminal import known_lines
 from leakscope.report.text import (
     curve_with_ends,
@@ -47,7 +46,9 @@ def render_comparison_text(comparison: Comparison, *, width: int = 100, color: b
     first.
     """
     paper = paper_of(width, color)
-    verdict = _verdict(comparison, paper)
+    outcome, word = wording.outcome_of(comparison)
+    headline = wording.headline_after(word, comparison.headline)
+    verdict = paper.titled(f"{wording.MARKS[outcome]} {word}", outcome, headline)
     lines = [*_curves(comparison, paper), *_work(comparison, paper)]
     lines += spaced(_changes(comparison, paper))
     foot = spaced([*_doubts(comparison, paper), *_cost(comparison, paper)])
@@ -55,13 +56,6 @@ def render_comparison_text(comparison: Comparison, *, width: int = 100, color: b
     details = _details(comparison, paper, max(0, room - FEWEST_VALUES))
     most = max(FEWEST_VALUES, min(MOST_VALUES, room - len(details)))
     return "\n".join([*verdict, *details, *lines, *_values(comparison, paper, most), *foot]) + "\n"
-
-
-def _verdict(comparison: Comparison, paper: Paper) -> list[str]:
-    outcome, word = wording.outcome_of(comparison)
-    label = f"{wording.MARKS[outcome]} {word}"
-    headline = wording.headline_after(word, comparison.headline)
-    return paper.titled(label, outcome, headline)
 
 
 def _details(comparison: Comparison, paper: Paper, room: int) -> list[str]:
@@ -77,9 +71,11 @@ def _details(comparison: Comparison, paper: Paper, room: int) -> list[str]:
 
 def _curves(comparison: Comparison, paper: Paper) -> list[str]:
     """Return memory of both runs as curves of one scale."""
+    timelines = {"before": comparison.before_timeline, "after": comparison.after_timeline}
     sides = {
-        "before": _readings(comparison.before_timeline),
-        "after": _readings(comparison.after_timeline),
+        name: [y for _, y in timeline.lines[0].points if isfinite(y)]
+        for name, timeline in timelines.items()
+        if timeline and timeline.lines
     }
     room = max(10, min(60, paper.width - LABEL - 34))
     peaks = [peak for values in sides.values() for peak in settled(peaks_of(values, room))]
@@ -93,15 +89,10 @@ def _curves(comparison: Comparison, paper: Paper) -> list[str]:
     ]
 
 
-def _readings(timeline: Timeline | None) -> list[float]:
-    lines = timeline.lines if timeline else []
-    return [y for _, y in lines[0].points if isfinite(y)] if lines else []
-
-
 def _work(comparison: Comparison, paper: Paper) -> list[str]:
     differences = comparison.work_differences
     if not differences:
-        alike = same_work_words(comparison.work)
+        alike = wording.same_work_words(comparison.work)
         first, *rest = paper.wrap(alike, " " * LABEL) or [""]
         return [f"{'same work':<{LABEL}}{first[LABEL:]}", *rest] if alike else []
     begin = "! not the same work: "
@@ -158,13 +149,10 @@ def _rates(change: CulpritChange) -> str:
     """Return ``2 MiB → none per step``, or ``2 MiB per step → not seen``."""
     rates = (change.before_bytes_per_unit, change.after_bytes_per_unit)
     before, after = map(rate_or_none, rates)
-    unit = one_line(change.unit)
-    if wording.is_missing(change):
-        missing = wording.missing_rate(change)
-        if change.before_bytes_per_unit is None:
-            return f"{missing} → {after} per {unit}"
+    unit, missing = one_line(change.unit), wording.missing_rate(change)
+    if wording.is_missing(change) and change.before_bytes_per_unit is not None:
         return f"{before} per {unit} → {missing}"
-    return f"{before} → {after} per {unit}"
+    return f"{missing if wording.is_missing(change) else before} → {after} per {unit}"
 
 
 def _values(comparison: Comparison, paper: Paper, most: int) -> list[str]:
@@ -202,11 +190,10 @@ def _differs(value: ValueChange) -> bool:
 
 def _value(kind: str, value: ValueChange, paper: Paper) -> str:
     width = _name_width(paper)
-    device = f" on {value.device}" if value.device != "host" else ""
-    unit = f" per {value.unit}" if value.unit else ""
-    name = f"{kind} {_inner(value.name)}{device}{unit}"
+    place = wording.on_device(value.device) + (f" per {value.unit}" if value.unit else "")
+    name = f"{kind} {_inner(value.name)}{place}"
     if len(name) > width - 2 and value.name in SHORT:
-        name = f"{kind} {SHORT[value.name]}{device}{unit}"
+        name = f"{kind} {SHORT[value.name]}{place}"
     amounts = f"{humane_bytes(value.before_bytes):>12}{humane_bytes(value.after_bytes):>12}"
     noise = "  ~" if value.significant is False else ""
     return f"{clipped(name, width - 2):<{width}}{amounts}{noise}"
@@ -217,7 +204,7 @@ def _doubts(comparison: Comparison, paper: Paper) -> list[str]:
     parts = [f"{one_line(c.name)}: {c.doubt}" for c in comparison.culprits if c.doubt]
     parts += [
         f"growth of {_inner(value.name)} per {value.unit}: "
-        f"{_interval(value.before_interval)} before, {_interval(value.after_interval)} after"
+        f"{' before, '.join(_intervals(value))} after"
         for value in comparison.growth
         if wording.is_noise(value)
     ]
@@ -230,8 +217,9 @@ def _doubts(comparison: Comparison, paper: Paper) -> list[str]:
     return [*lines, *([f"~ and {plural(left, 'more')} within the noise"] if left > 0 else [])]
 
 
-def _interval(interval: tuple[float, float] | None) -> str:
-    return humane_interval(interval) if interval else "unknown"
+def _intervals(value: ValueChange) -> list[str]:
+    both = (value.before_interval, value.after_interval)
+    return [humane_interval(interval) if interval else "unknown" for interval in both]
 
 
 def _cost(comparison: Comparison, paper: Paper) -> list[str]:

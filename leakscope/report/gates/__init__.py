@@ -4,7 +4,8 @@ GitHub, JUnit XML, JSON and SARIF.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import PurePosixPath
 from xml.etree import ElementTree as ET
 
@@ -58,13 +59,12 @@ def render_check_text(check: Check, *, width: int = 100, color: bool = False) ->
     lines += spaced([paper.clip(text) for text in gone])
     lines += spaced([line for remark in check.remarks for line in paper.wrap(f"! {remark}")])
     # Of several the first says what is missing, the others what to do.
-    reasons, advice = (
-        check.missing[: len(check.missing) > 1],
-        check.missing[len(check.missing) > 1 :],
-    )
-    lines += spaced([line for text in reasons for line in paper.wrap(f"! {text}")])
-    lines += spaced([line for text in advice for line in paper.wrap(f"to settle it: {text}")])
-    return "\n".join(map(_no_command, lines)) + "\n"
+    reasons = len(check.missing) > 1
+    lines += spaced([line for text in check.missing[:reasons] for line in paper.wrap(f"! {text}")])
+    advice = [f"to settle it: {text}" for text in check.missing[reasons:]]
+    lines += spaced([line for text in advice for line in paper.wrap(text)])
+    # Colours of our own stay.
+    return "\n".join("\x1b".join(map(log_line, line.split("\x1b"))) for line in lines) + "\n"
 
 
 _NOT_EXCUSED = (CheckReason.FAILED, CheckReason.NOTE)
@@ -74,20 +74,14 @@ def _failed_lines(growth: Checked, paper: Paper) -> list[str]:
     severity = growth.severity.value
     name = clipped(growth.name, paper.width - 16)
     lines = [f"✗ {paper.paint(name, 'name')}  {paper.paint(severity, severity)}"]
-    rate = rate_of(growth)
-    summary = " at ".join(text for text in (rate, growth.place) if text)
+    summary = " at ".join(filter(None, (rate_of(growth), growth.place)))
     lines += [paper.clip(summary, "  ")] if summary else []
     lines += paper.wrap(growth.why, "  ")
-    lines += _known_lines(growth, paper)
+    if (known := growth.recognised) is not None:
+        text = f"{known_words(known)}: {known.title}"
+        lines += [paper.clip(text, "  "), f"  {one_line(known.link)}"]
     lines += [paper.clip(f"→ {growth.remedy}", "  ")] if growth.remedy else []
     return [*lines, paper.clip(f"signature {growth.signature}", "  ")]
-
-
-def _known_lines(growth: Checked, paper: Paper) -> list[str]:
-    known = growth.recognised
-    if known is None:
-        return []
-    return [paper.clip(f"{known_words(known)}: {known.title}", "  "), f"  {one_line(known.link)}"]
 
 
 def _excused_lines(growth: Checked, paper: Paper) -> list[str]:
@@ -96,20 +90,11 @@ def _excused_lines(growth: Checked, paper: Paper) -> list[str]:
     return [paper.clip(head), *paper.wrap(why_of(growth), " " * 11)]
 
 
-def _no_command(line: str) -> str:
-    """Return a line as a log may have it; colours of our own stay."""
-    return "\x1b".join(map(log_line, line.split("\x1b")))
-
-
 _LONGEST_CODE = 160
 _MARKDOWN_MARKS = {Outcome.PASSED: "✅", Outcome.FAILED: "❌", Outcome.INCONCLUSIVE: "❔"}
 _MEANINGFUL = str.maketrans(
-    {
-        **{character: f"\\{character}" for character in "\\`*_[]()#.|~$@:"},
-        "&": "&amp;",
-        "<": "&lt;",
-        ">": "&gt;",
-    }
+    {character: f"\\{character}" for character in "\\`*_[]()#.|~$@:"}
+    | {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 )
 
 
@@ -122,45 +107,34 @@ def render_check_markdown(check: Check) -> str:
     excused = [growth for growth in check.growths if growth.standing not in _NOT_EXCUSED]
     lines += _markdown_section("Not allowed", map(_markdown_growth, failed))
     lines += _markdown_section("Excused", map(_markdown_growth, excused))
-    gone = [
-        f"- {_markdown_code(known.name)} ({_markdown_code(known.signature)})"
-        for known in check.gone
-    ]
+    gone = (f"{_markdown_code(k.name)} ({_markdown_code(k.signature)})" for k in check.gone)
     lines += _markdown_section("No longer needed in the baseline", gone)
-    lines += _markdown_section("To be mended", map(_markdown_item, check.remarks))
-    lines += _markdown_section("What would settle it", map(_markdown_item, check.missing))
+    lines += _markdown_section("To be mended", map(_markdown_text, check.remarks))
+    lines += _markdown_section("What would settle it", map(_markdown_text, check.missing))
     return "\n".join(lines).rstrip() + "\n"
 
 
 def _markdown_section(title: str, items: Iterable[str]) -> list[str]:
-    shown = [*items]
+    shown = [f"- {item}" for item in items]
     return [f"### {title}", "", *shown, ""] if shown else []
-
-
-def _markdown_item(text: str) -> str:
-    return f"- {_markdown_text(text)}"
 
 
 def _markdown_growth(growth: Checked) -> str:
     rate = rate_of(growth)
-    head = f"- **{growth.severity.value}** {_markdown_code(growth.name)}"
+    head = f"**{growth.severity.value}** {_markdown_code(growth.name)}"
     head += f": {_markdown_text(rate)}" if rate else ""
     head += f", {_markdown_code(growth.place)}" if growth.place else ""
+    known = ""
+    if culprit := growth.recognised:
+        known = f"{_markdown_text(known_words(culprit))}: {_markdown_text(culprit.title)}"
+        known += f", <{one_line(culprit.link)}>" if is_address(culprit.link) else ""
     details = [
-        _markdown_known(growth),
+        known,
         _markdown_text(why_of(growth)),
         f"→ {_markdown_text(growth.remedy)}",
     ]
     kept = details if growth.standing is CheckReason.FAILED and growth.remedy else details[:2]
     return "\n".join([head, *(f"  <br>{text}" for text in kept if text)])
-
-
-def _markdown_known(growth: Checked) -> str:
-    known = growth.recognised
-    if known is None:
-        return ""
-    text = f"{_markdown_text(known_words(known))}: {_markdown_text(known.title)}"
-    return f"{text}, <{one_line(known.link)}>" if is_address(known.link) else text
 
 
 def _markdown_code(text: str) -> str:
@@ -301,12 +275,10 @@ def render_check(
 
     For SARIF ``version`` is leakscope's own, and ``otherwise`` the file for what has no place.
     """
-    if form == "text":
-        return render_check_text(check, width=width, color=color)
-    if form == "sarif":
-        return render_check_sarif(check, version=version, otherwise=otherwise)
-    renderers = {
+    renderers: dict[str, Callable[[Check], str]] = {
+        "text": partial(render_check_text, width=width, color=color),
         "json": render_json,
+        "sarif": partial(render_check_sarif, version=version, otherwise=otherwise),
         "github": render_check_github,
         "markdown": render_check_markdown,
         "junit": render_check_junit,

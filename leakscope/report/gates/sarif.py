@@ -97,13 +97,9 @@ def why_of(growth: Checked) -> str:
 def account_of(growth: Checked) -> list[str]:
     """Return what grows, why it fails or doesn't, and what to change: a line each."""
     title = [] if growth.path else [f"{growth.name}."]
-    parts = (*title, growth.sentence, known_of(growth), why_of(growth), growth.remedy)
+    known = known_line(growth.recognised) if growth.recognised else ""
+    parts = (*title, growth.sentence, known, why_of(growth), growth.remedy)
     return [text for text in parts if text]
-
-
-def known_of(growth: Checked) -> str:
-    """Return what is known of it, with the address of the source; empty if nothing is."""
-    return known_line(growth.recognised) if growth.recognised else ""
 
 
 def rule_of(kind: str) -> Rule:
@@ -133,8 +129,10 @@ def render_check_sarif(check: Check, *, version: str = "", otherwise: str = "") 
         if growth.standing is CheckReason.FAILED
     ]
     rules = list(dict.fromkeys(rule_of(growth.rule) for growth, _ in failed))
+    driver: dict[str, Any] = {"name": "leakscope", "rules": [_rule(rule) for rule in rules]}
+    driver |= {"semanticVersion": version} if version else {}
     run = {
-        "tool": {"driver": _driver(rules, version)},
+        "tool": {"driver": driver},
         "originalUriBaseIds": {ROOT: {"description": {"text": "The repository's root."}}},
         "results": [_result(growth, likeness, rules, otherwise) for growth, likeness in failed],
         "columnKind": "unicodeCodePoints",
@@ -142,11 +140,6 @@ def render_check_sarif(check: Check, *, version: str = "", otherwise: str = "") 
     }
     log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
     return json.dumps(log, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
-
-
-def _driver(rules: list[Rule], version: str) -> dict[str, Any]:
-    driver = {"name": "leakscope", "rules": [_rule(rule) for rule in rules]}
-    return {**driver, "semanticVersion": version} if version else driver
 
 
 def _rule(rule: Rule) -> dict[str, Any]:
@@ -169,7 +162,7 @@ def _result(growth: Checked, likeness: str, rules: list[Rule], otherwise: str) -
         "ruleId": one_line(rule.id),
         "ruleIndex": rules.index(rule),
         "level": _LEVELS[growth.severity],
-        "message": {"text": _message(growth)},
+        "message": {"text": "\n".join(map(one_line, account_of(growth)))},
         "locations": [_location(first)] if first else [],
         "partialFingerprints": {
             "primaryLocationLineHash": likeness,
@@ -191,25 +184,18 @@ def _known(growth: Checked) -> dict[str, Any]:
     return {"knownCulprit": {**found, "version": known.version, "link": one_line(known.link)}}
 
 
-def _message(growth: Checked) -> str:
-    return "\n".join(map(one_line, account_of(growth)))
-
-
 def _likenesses(grave: Sequence[Checked]) -> list[str]:
     """Return a fingerprint for each that lasts while it is called the same.
 
     Those that are alike in it have their signatures too: an alert that somebody dismissed must not
     be taken for another one.
     """
-    found = [
-        _fingerprint(growth, _digest(growth.name, growth.kind, growth.type)) for growth in grave
-    ]
+    traits = [(growth.name, growth.kind, growth.type) for growth in grave]
+    found = [_fingerprint(g, _digest(*own)) for g, own in zip(grave, traits, strict=True)]
     counts = Counter(found)
     return [
-        text
-        if counts[text] == 1
-        else _fingerprint(growth, _digest(growth.name, growth.kind, growth.type, growth.signature))
-        for growth, text in zip(grave, found, strict=True)
+        text if counts[text] == 1 else _fingerprint(growth, _digest(*own, growth.signature))
+        for growth, own, text in zip(grave, traits, found, strict=True)
     ]
 
 
@@ -234,9 +220,5 @@ def _invocation(check: Check) -> dict[str, Any]:
     remarks = [*check.remarks]
     if check.outcome is Outcome.INCONCLUSIVE:
         remarks += [check.headline, *check.missing]
-    invocation: dict[str, Any] = {"executionSuccessful": True}
-    if remarks:
-        invocation["toolExecutionNotifications"] = [
-            {"level": "warning", "message": {"text": one_line(text)}} for text in remarks
-        ]
-    return invocation
+    notes = [{"level": "warning", "message": {"text": one_line(text)}} for text in remarks]
+    return {"executionSuccessful": True} | ({"toolExecutionNotifications": notes} if notes else {})
