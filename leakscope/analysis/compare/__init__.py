@@ -41,13 +41,7 @@ from leakscope.model.comparison import (
 from leakscope.model.report import RankMemory, Report, RunVerdict, Severity, WorkerMemory
 from leakscope.model.text import human_bytes
 
-_ORDER = [
-    ChangeKind.FIXED,
-    ChangeKind.REDUCED,
-    ChangeKind.UNCHANGED,
-    ChangeKind.WORSE,
-    ChangeKind.NEW,
-]
+_ORDER = list(ChangeKind)
 
 
 def compare(before: Report, after: Report) -> Comparison:
@@ -152,7 +146,9 @@ def verdict_in_words(
         return [other, *_ends(before, after), *sentences]
     is_settled = any(not change.is_unproven for change in grave)
     if is_settled and (peak := _peak_clause(grave, peaks, before)):
-        sentences = _with_peak(sentences, peak)
+        # How the peak changed stands inside the verdict, if that is all there is.
+        alone, last = sentences[0].removesuffix("."), f"{peak[0].upper()}{peak[1:]}."
+        sentences = [f"{alone}; {peak}."] if len(sentences) == 1 else [*sentences, last]
     scripts = scripts_apart(before, after)
     script_notes = [f"The scripts differ: {scripts[0]}, then {scripts[1]}."] if scripts else []
     return [*_ends(before, after), *sentences, *script_notes]
@@ -160,10 +156,9 @@ def verdict_in_words(
 
 def _parts(grave: Sequence[CulpritChange]) -> list[str]:
     """Return a sentence for each kind of change: on the first of that kind, and how many more."""
-    labels = [*_LABELS.values(), FIRST_SEEN, UNPROVEN]
     return [
         _part(label, kind)
-        for label in labels
+        for label in (*_LABELS.values(), FIRST_SEEN, UNPROVEN)
         if (kind := [c for c in grave if not c.is_elsewhere and _label(c) == label])
     ]
 
@@ -178,13 +173,6 @@ def _part(label: str, changes: Sequence[CulpritChange]) -> str:
     more = len(changes) - 1
     others = f"; {more} more {'is' if more == 1 else 'are'} {label.lower()}" if more else ""
     return f"{label}: {changes[0].text.removesuffix('.')}{others}."
-
-
-def _with_peak(sentences: list[str], peak: str) -> list[str]:
-    """Return the sentences and how the peak changed: inside the verdict, if it is all there is."""
-    if len(sentences) == 1:
-        return [f"{sentences[0].removesuffix('.')}; {peak}."]
-    return [*sentences, f"{peak[0].upper()}{peak[1:]}."]
 
 
 def _ends(before: Report, after: Report) -> list[str]:
@@ -209,13 +197,12 @@ def _only_in_one_script(changes: Sequence[CulpritChange]) -> list[str]:
 
 def _no_serious_change(before: Report, after: Report) -> str:
     """Return that nothing was found, and which run doesn't tell enough for that to mean much."""
-    open_ones = [report.verdict is RunVerdict.INCONCLUSIVE for report in (before, after)]
-    if all(open_ones):
+    named = (("first", before), ("second", after))
+    which = [name for name, run in named if run.verdict is RunVerdict.INCONCLUSIVE]
+    if len(which) == 2:
         return "No culprit in either run, but both are inconclusive."
-    if any(open_ones):
-        which = "first" if open_ones[0] else "second"
-        return f"No culprit in either run, but the {which} run is inconclusive."
-    return "No culprit in either run."
+    but = f", but the {which[0]} run is inconclusive" if which else ""
+    return f"No culprit in either run{but}."
 
 
 def _peak_clause(
@@ -251,25 +238,13 @@ def worker_pairs(before: Sequence[WorkerMemory], after: Sequence[WorkerMemory]) 
     """
     first, second = _heaviest(before), _heaviest(after)
     return [
-        WorkerPair(
-            rank=rank,
-            loader=loader,
-            worker=worker,
-            before=first.get((rank, loader, worker)),
-            after=second.get((rank, loader, worker)),
-        )
-        for rank, loader, worker in sorted({**first, **second})
+        WorkerPair(rank=k[0], loader=k[1], worker=k[2], before=first.get(k), after=second.get(k))
+        for k in sorted({**first, **second})
     ]
 
 
 def _heaviest(workers: Sequence[WorkerMemory]) -> dict[tuple[int, int, int], WorkerMemory]:
     found: dict[tuple[int, int, int], WorkerMemory] = {}
-    for worker in workers:
-        known = found.setdefault((worker.rank, worker.loader, worker.worker), worker)
-        if _weight(worker) > _weight(known):
-            found[worker.rank, worker.loader, worker.worker] = worker
+    for worker in sorted(workers, key=lambda w: -(w.pss_bytes or w.private_last_bytes or 0)):
+        found.setdefault((worker.rank, worker.loader, worker.worker), worker)
     return found
-
-
-def _weight(worker: WorkerMemory) -> int:
-    return worker.pss_bytes or worker.private_last_bytes or 0

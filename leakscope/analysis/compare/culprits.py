@@ -44,6 +44,7 @@ def change_of(
     unproven = _unproven(before, after, first, second)
     doubt = unproven or _doubt(before, after, rate, significant)
     charts, unit = _charts(before, after, first, second)
+    lines = [*known.fed_at, known.defined_at or "", *known.allocated_at]
     return CulpritChange(
         change=change,
         name=name_of(known),
@@ -59,7 +60,7 @@ def change_of(
         text=_sentence(change, before, after, unproven, second),
         doubt=doubt,
         is_unproven=bool(unproven),
-        place=line_to_look_at(known),
+        place=next(filter(None, lines), ""),
         growth=known.growth,
         phase=known.phase,
         device=known.device,
@@ -74,12 +75,6 @@ def change_of(
         after_rates_by_rank=getattr(after, "rates_by_rank", {}),
         known=known.known,
     )
-
-
-def line_to_look_at(suspect: Suspect) -> str:
-    """Return the line to look at first: what feeds it, else where it is defined."""
-    places = [*suspect.fed_at, suspect.defined_at or "", *suspect.allocated_at]
-    return next((place for place in places if place), "")
 
 
 def _charts(
@@ -264,10 +259,14 @@ def _sentence(
     assert before is not None
     was = f" (was {rate_text(before)})" if _has_rate(before) else ""
     if after is None:
+        cleared = _cleared_in(before, second)
         if unproven:
-            return f"{_called(before)} {_absence(before, second, was)}, but {unproven}."
+            grows = "has a bound now" if cleared and cleared.is_filling else "no longer grows"
+            seen = grows if cleared else "was not seen again"
+            return f"{_called(before)} {seen}{was}, but {unproven}."
         gone = "no longer grows" if isinstance(before, Culprit) else "is gone"
-        return f"{_called(before)} {gone}{was}{_cleared(before, second)}."
+        found_fine = f"; now {cleared.reason}" if cleared else ""
+        return f"{_called(before)} {gone}{was}{found_fine}."
     moved = "" if name_of(before) == name_of(after) else f" (was called {name_of(before)})"
     now = f": {rate_text(after)}" if _has_rate(after) else ""
     if was and rate_text(before) == rate_text(after):
@@ -316,20 +315,6 @@ def _called(suspect: Suspect) -> str:
 
 def _has_rate(suspect: Suspect) -> bool:
     return isinstance(suspect, Culprit) or suspect.bytes_per_unit > 0
-
-
-def _cleared(suspect: Suspect, report: Report) -> str:
-    """Return what a run says of something that it looked at and found fine."""
-    cleared = _cleared_in(suspect, report)
-    return f"; now {cleared.reason}" if cleared is not None else ""
-
-
-def _absence(suspect: Suspect, report: Report, was: str) -> str:
-    """Return what a run shows of something of which it doesn't prove that it is gone."""
-    cleared = _cleared_in(suspect, report)
-    if cleared is None:
-        return f"was not seen again{was}"
-    return f"has a bound now{was}" if cleared.is_filling else f"no longer grows{was}"
 
 
 def _cleared_in(suspect: Suspect, report: Report) -> Cleared | None:
@@ -425,7 +410,7 @@ def traits_of(suspect: Suspect) -> Traits:
     """Return what a culprit or a finding is recognised by."""
     return Traits(
         signature=suspect.signature,
-        name=suspect.title if isinstance(suspect, Finding) else suspect.name,
+        name=name_of(suspect),
         kind=suspect.kind,
         type="" if isinstance(suspect, Finding) else suspect.type,
         growth=suspect.growth,
@@ -484,27 +469,26 @@ def growth_changes(
     """Return how fast each gauge grew, and whether the difference is real."""
     first = {(g.metric, g.unit): g for g in before}
     second = {(g.metric, g.unit): g for g in after}
-    return [_growth_change(first.get(key), second.get(key)) for key in {**first, **second}]
-
-
-def _growth_change(before: MetricGrowth | None, after: MetricGrowth | None) -> ValueChange:
-    known = before or after
-    assert known is not None
-    significant = None
-    if before is not None and after is not None:
-        significant = differs(
-            before.bytes_per_unit, before.interval, after.bytes_per_unit, after.interval
+    changes = []
+    for metric, unit in {**first, **second}:
+        was, is_now = first.get((metric, unit)), second.get((metric, unit))
+        significant = None
+        if was is not None and is_now is not None:
+            rates = (was.bytes_per_unit, was.interval, is_now.bytes_per_unit, is_now.interval)
+            significant = differs(*rates)
+        changes.append(
+            ValueChange(
+                name=metric,
+                device=_device(metric),
+                unit=unit,
+                before_bytes=was.bytes_per_unit if was else None,
+                after_bytes=is_now.bytes_per_unit if is_now else None,
+                before_interval=was.interval if was else None,
+                after_interval=is_now.interval if is_now else None,
+                significant=significant,
+            )
         )
-    return ValueChange(
-        name=known.metric,
-        device=_device(known.metric),
-        unit=known.unit,
-        before_bytes=before.bytes_per_unit if before else None,
-        after_bytes=after.bytes_per_unit if after else None,
-        before_interval=before.interval if before else None,
-        after_interval=after.interval if after else None,
-        significant=significant,
-    )
+    return changes
 
 
 def component_changes(before: Report, after: Report) -> list[ValueChange]:
@@ -535,13 +519,8 @@ def _values(
     before: dict[tuple[str, str], float], after: dict[tuple[str, str], float]
 ) -> list[ValueChange]:
     return [
-        ValueChange(
-            name=name,
-            device=device,
-            before_bytes=before.get((name, device)),
-            after_bytes=after.get((name, device)),
-        )
-        for name, device in {**before, **after}
+        ValueChange(name=k[0], device=k[1], before_bytes=before.get(k), after_bytes=after.get(k))
+        for k in {**before, **after}
     ]
 
 

@@ -294,17 +294,12 @@ def to_growth_limit(text: str) -> GrowthLimit:
     found = _LIMIT.fullmatch(text.strip())
     unit = found["unit"].lower() if found else ""
     unit = unit if unit in _UNITS else unit.removesuffix("s")
-    if found is None or unit not in _UNITS or found["bytes"].lower() not in BYTES_IN:
-        raise _bad(text)
-    size = float(found["size"]) * BYTES_IN[found["bytes"].lower()]
-    count = float(found["count"] or 1)
-    if not (math.isfinite(size) and math.isfinite(count)) or count == 0:
-        raise _bad(text)
-    return GrowthLimit(size / count, unit, text.strip())
-
-
-def _bad(text: str) -> LeakscopeError:
-    return LeakscopeError(
+    if found is not None and unit in _UNITS and found["bytes"].lower() in BYTES_IN:
+        size = float(found["size"]) * BYTES_IN[found["bytes"].lower()]
+        count = float(found["count"] or 1)
+        if math.isfinite(size) and math.isfinite(count) and count:
+            return GrowthLimit(size / count, unit, text.strip())
+    raise LeakscopeError(
         f"{text!r} is no rate of growth; write a size and a unit of work, such as 1 MB/epoch or "
         f"64 KiB/step (units of work: {', '.join(_UNITS)}).",
         slug="bad-limit",

@@ -14,6 +14,7 @@ from leakscope.analysis.holdings.tree import (
     MOST_CELLS,
     MOST_CENSUSES,
     Column,
+    added,
     choose_censuses,
     fold,
     grow,
@@ -131,15 +132,12 @@ def find_retained_of_others(
 
 
 def _on_clock(retained: Retained, later: float) -> Retained:
+    replace = msgspec.structs.replace
     moved = [
-        msgspec.structs.replace(b, time_s=max(0.0, b.time_s + later))
-        for b in (census.boundary for census in retained.censuses)
+        replace(c, boundary=replace(c.boundary, time_s=max(0.0, c.boundary.time_s + later)))
+        for c in retained.censuses
     ]
-    censuses = [
-        msgspec.structs.replace(census, boundary=boundary)
-        for census, boundary in zip(retained.censuses, moved, strict=True)
-    ]
-    return msgspec.structs.replace(retained, censuses=censuses)
+    return replace(retained, censuses=moved)
 
 
 def secondary_recordings(
@@ -205,31 +203,23 @@ def like_censuses(before: Retained, after: Retained) -> tuple[int, int]:
     They are of one scope, at comparable boundaries, after as much work; else after any work, else
     of one scope; where nothing is alike, the last of each.
     """
-    for alike in (_same_work, _comparable, _same_scope):
+    firsts, seconds = ([*map(_course, run.censuses)] for run in (before, after))
+    for alike in (3, 2, 1):
         found = [
             (later, earlier)
-            for later, second in enumerate(after.censuses)
-            for earlier, first in enumerate(before.censuses)
-            if alike(first, second)
+            for later, second in enumerate(seconds)
+            for earlier, first in enumerate(firsts)
+            if first[:alike] == second[:alike]
         ]
         if found:
             later, earlier = max(found)
             return earlier, later
-    return len(before.censuses) - 1, len(after.censuses) - 1
+    return len(firsts) - 1, len(seconds) - 1
 
 
-def _same_scope(first: RetainedCensus, second: RetainedCensus) -> bool:
-    return first.scope is second.scope
-
-
-def _comparable(first: RetainedCensus, second: RetainedCensus) -> bool:
-    alike = comparable_key(first.boundary) == comparable_key(second.boundary)
-    return alike and _same_scope(first, second)
-
-
-def _same_work(first: RetainedCensus, second: RetainedCensus) -> bool:
-    done = [(b.epoch, b.step, b.batch) for b in (first.boundary, second.boundary)]
-    return done[0] == done[1] and _comparable(first, second)
+def _course(census: RetainedCensus) -> tuple[object, ...]:
+    at = census.boundary
+    return census.scope, comparable_key(at), (at.epoch, at.step, at.batch)
 
 
 class _Side:
@@ -257,7 +247,7 @@ class _Union:
         devices = dict.fromkeys(device for side in sides for device in side.census.bytes)
         self.bytes: list[dict[str, Column]] = [{d: [] for d in devices} for _ in sides]
         self._origins: list[_Places] = []
-        self._add((0, 0), -1)
+        self._add(msgspec.structs.replace(sides[1].nodes[0], parent=-1), (0, 0), [(0, 0)])
         here = 0
         while here < len(self._origins):
             self._add_children(here)
@@ -272,36 +262,22 @@ class _Union:
         folded: list[_Places] = []
         for key in dict.fromkeys(key for side in below for key in side):
             places = (below[0].get(key), below[1].get(key))
-            missing = [
-                _SMALLER in side.below.get(a, {})
-                for side, a, place in zip(self._sides, above, places, strict=True)
-                if place is None
-            ]
-            if key == _SMALLER or any(missing):
+            if key == _SMALLER or any(key not in side and _SMALLER in side for side in below):
                 folded.append(places)
-            else:
-                self._add(places, here)
+                continue
+            known = [s.nodes[p] for s, p in zip(self._sides, places, strict=True) if p is not None]
+            self._add(msgspec.structs.replace(known[-1], parent=here), places, [places])
         if folded:
-            self._add_smaller(folded, here)
+            count = max(
+                sum(side.nodes[p].count or 1 for pair in folded if (p := pair[number]) is not None)
+                for number, side in enumerate(self._sides)
+            )
+            node = RetainedNode(kind=NodeKind.SMALLER, parent=here, count=count)
+            self._add(node, (None, None), folded)
 
-    def _add(self, places: _Places, parent: int) -> None:
-        known = [s.nodes[p] for s, p in zip(self._sides, places, strict=True) if p is not None]
-        self.nodes.append(msgspec.structs.replace(known[-1], parent=parent))
-        self._origins.append(places)
-        self._write([places])
-
-    def _add_smaller(self, folded: list[_Places], parent: int) -> None:
-        count = max(
-            sum(side.nodes[p].count or 1 for pair in folded if (p := pair[number]) is not None)
-            for number, side in enumerate(self._sides)
-        )
-        self.nodes.append(RetainedNode(kind=NodeKind.SMALLER, parent=parent, count=count))
-        self._origins.append((None, None))
-        self._write(folded)
-
-    def _write(self, places: Iterable[_Places]) -> None:
+    def _add(self, node: RetainedNode, origin: _Places, places: Iterable[_Places]) -> None:
+        self.nodes.append(node)
+        self._origins.append(origin)
         for number, (side, columns) in enumerate(zip(self._sides, self.bytes, strict=True)):
             for device, column in columns.items():
-                sizes = [side.size(device, pair[number]) for pair in places]
-                known = [size for size in sizes if size is not None]
-                column.append(sum(known) if known else None)
+                column.append(added(side.size(device, pair[number]) for pair in places))

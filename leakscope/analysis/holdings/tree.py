@@ -63,10 +63,10 @@ def grow(looks: Sequence[CensusLook]) -> RetainedTree:
         if look.census.scope is CensusScope.FULL and look.census.garbage_bytes:
             _add(tree, (NodeKind.GROUP.value, GROUPS[RootKind.GARBAGE]), 0)
     gathering = _gathering(tree, latest)
-    for look in looks:
-        for row in look.census.rows:
-            if row.path in gathering:
-                _add_contents(tree, row)
+    for row in (row for look in looks for row in look.census.rows if row.path in gathering):
+        above = tree.number[NodeKind.ROW.value, row.path]
+        for content in row.holds:
+            _add(tree, (NodeKind.CONTENT.value, row.path, content.type), above)
     devices = _devices(looks)
     parts = _parts(tree)
     tree.bytes = [{d: _column(tree, look, d, parts) for d in devices} for look in looks]
@@ -94,16 +94,12 @@ def _parent(row: CensusRow, latest: dict[str, CensusRow]) -> str:
 
 
 def _add_row(tree: RetainedTree, row: CensusRow, latest: dict[str, CensusRow]) -> None:
-    above = tree.number.get((NodeKind.ROW.value, _parent(row, latest)))
-    if above is None:
-        above, start = _owner(tree, row)
-    else:
-        start = tree.nodes[above].path
-    step = row.path.removeprefix(start).lstrip(".·") or row.path
+    parent = tree.number.get((NodeKind.ROW.value, _parent(row, latest)))
+    above, start = _owner(tree, row) if parent is None else (parent, tree.nodes[parent].path)
     node = RetainedNode(
         kind=NodeKind.ROW,
         parent=above,
-        label=step,
+        label=row.path.removeprefix(start).lstrip(".·") or row.path,
         name=row.name,
         path=row.path,
         type=row.type,
@@ -143,12 +139,6 @@ def _gathering(tree: RetainedTree, latest: dict[str, CensusRow]) -> set[str]:
         if node.kind is NodeKind.ROW and not node.label.startswith("[")
     }
     return latest.keys() - named
-
-
-def _add_contents(tree: RetainedTree, row: CensusRow) -> None:
-    above = tree.number[NodeKind.ROW.value, row.path]
-    for content in row.holds:
-        _add(tree, (NodeKind.CONTENT.value, row.path, content.type), above)
 
 
 def _parts(tree: RetainedTree) -> _Parts:
@@ -435,11 +425,9 @@ def fold(
 
 def _heights(tree: RetainedTree) -> list[int]:
     """Return the most that each node held at any census on any device."""
-    heights = [0] * len(tree.nodes)
-    for by_device in tree.bytes:
-        for column in by_device.values():
-            heights = [max(h, size or 0) for h, size in zip(heights, column, strict=True)]
-    return heights
+    columns = (column for by_device in tree.bytes for column in by_device.values())
+    sizes = zip([0] * len(tree.nodes), *columns, strict=True)
+    return [max(size or 0 for size in of_node) for of_node in sizes]
 
 
 def _with_parents(tree: RetainedTree, places: Sequence[int]) -> set[int]:
@@ -469,7 +457,7 @@ def _folded(tree: RetainedTree, kept: Sequence[int], shown: Collection[int]) -> 
     columns = [
         {
             device: [column[place] for place in kept]
-            + [_added(column, places) for places in smaller.values()]
+            + [added(column[place] for place in places) for places in smaller.values()]
             for device, column in by_device.items()
         }
         for by_device in tree.bytes
@@ -477,8 +465,9 @@ def _folded(tree: RetainedTree, kept: Sequence[int], shown: Collection[int]) -> 
     return RetainedTree(nodes, columns)
 
 
-def _added(column: Column, places: Collection[int]) -> int | None:
-    known = [size for place in places if (size := column[place]) is not None]
+def added(sizes: Iterable[int | None]) -> int | None:
+    """Return the sum of the sizes that are known, None where none is."""
+    known = [size for size in sizes if size is not None]
     return sum(known) if known else None
 
 

@@ -18,7 +18,7 @@ from leakscope.analysis.remedies import (
     registrations,
     tensors,
 )
-from leakscope.analysis.remedies.context import CulpritContext, uses
+from leakscope.analysis.remedies.context import CulpritContext
 from leakscope.model.known import KnownCulprit
 from leakscope.model.report import Remedy
 
@@ -167,7 +167,7 @@ _TAKERS = frozenset({"pop", "popleft", "popitem", "remove", "discard"})
 
 def _taken_out(case: CulpritContext) -> str:
     """Return where the source takes entries out, in a sentence; empty where nowhere."""
-    for use in uses(case.references):
+    for use in case.uses:
         is_deletion = isinstance(use.statement.node, ast.Delete)
         if use.method in _TAKERS or (is_deletion and isinstance(use.parent, ast.Subscript)):
             return (

@@ -9,19 +9,19 @@ from collections.abc import Iterator
 import msgspec
 
 from leakscope.analysis.remedies.containers import NO_ROUNDS, reached_bound
-from leakscope.analysis.remedies.context import (
-    CulpritContext,
-    Use,
-    argument_of,
-    calls_of,
-    reads,
-    releases,
-    uses,
-)
+from leakscope.analysis.remedies.context import CulpritContext, Use, argument_of, calls_of
 from leakscope.analysis.source.library_calls import cache_decorator, cached_function
 from leakscope.analysis.source.mutations import FEEDERS
-from leakscope.analysis.source.program import CodeScope, FunctionNode, Statement, decorators_of
-from leakscope.analysis.source.types import dotted
+from leakscope.analysis.source.program import (
+    CodeScope,
+    FunctionNode,
+    Statement,
+    chain_end,
+    decorators_of,
+    dotted,
+    keyword_of,
+    parts_of,
+)
 from leakscope.model.path_pattern import parse_path
 from leakscope.model.report import Remedy
 
@@ -36,7 +36,7 @@ def recognise_function_cache(case: CulpritContext) -> Remedy | None:
     decorator = cache_decorator(function) if function else None
     if function is None or decorator is None or not _is_unbounded(decorator):
         return None
-    where = case.sources.location(function.module.file, decorator.lineno)
+    where = case.at(function, decorator)
     written = ast.unparse(decorator)
     if function.receiver and case.row.hits == 0:
         return case.remedy(
@@ -65,11 +65,11 @@ def recognise_function_cache(case: CulpritContext) -> Remedy | None:
 
 def _is_unbounded(decorator: ast.expr) -> bool:
     called = decorator.func if isinstance(decorator, ast.Call) else decorator
-    name = dotted(called).rpartition(".")[2]
+    name = chain_end(called)
     if name != "lru_cache" or not isinstance(decorator, ast.Call):
         return name == "cache"
-    sizes = [*decorator.args[:1], *(k.value for k in decorator.keywords if k.arg == "maxsize")]
-    return any(isinstance(size, ast.Constant) and size.value is None for size in sizes)
+    size = keyword_of(decorator, "maxsize") or next(iter(decorator.args), None)
+    return isinstance(size, ast.Constant) and size.value is None
 
 
 def _about_arguments(function: CodeScope) -> str:
@@ -84,17 +84,15 @@ def _about_arguments(function: CodeScope) -> str:
 def _function_cache_diff(
     case: CulpritContext, function: CodeScope, decorator: ast.expr
 ) -> str | None:
-    called = decorator.func if isinstance(decorator, ast.Call) else decorator
     edits = case.edits(function)
     keywords = decorator.keywords if isinstance(decorator, ast.Call) else []
     kept = "".join(f", {ast.unparse(k)}" for k in keywords if k.arg == "typed")
-    name = dotted(called)
-    prefix, dot, _ = name.rpartition(".")
-    if name == "cache":
+    called = decorator.func if isinstance(decorator, ast.Call) else decorator
+    prefix, dot, name = dotted(called).rpartition(".")
+    if name == "cache" and not dot:
         edits.insert_import("from functools import lru_cache")
-    if dot or name == "cache":
-        name = f"{prefix}{dot}lru_cache"
-    return edits.replace(decorator, f"{name}(maxsize={_FUNCTION_CACHE_BOUND}{kept})").diff()
+    bounded = f"{prefix}{dot}lru_cache(maxsize={_FUNCTION_CACHE_BOUND}{kept})"
+    return edits.replace(decorator, bounded).diff()
 
 
 _DICT_CACHE_BOUND = 128
@@ -134,17 +132,17 @@ def _is_looked_up(case: CulpritContext) -> bool:
     return any(
         use.method in {"get", "__contains__"}
         or any(isinstance(op, (ast.In, ast.NotIn)) for op in getattr(use.parent, "ops", []))
-        for use in reads(case.references)
+        for use in case.reads
         if use.statement.scope is case.scope
     )
 
 
 def _is_emptied(case: CulpritContext) -> bool:
     return any(
-        isinstance(node, ast.Attribute) and node.attr in _EVICTING
-        for statement in releases(case.references)
-        for node in ast.walk(statement.node)
-    ) or any(isinstance(s.node, ast.Delete) for s in releases(case.references))
+        isinstance(node, ast.Delete) or getattr(node, "attr", "") in _EVICTING
+        for statement in case.releases
+        for node in (statement.node, *parts_of(statement.node, ast.Attribute))
+    )
 
 
 def _read_as_a_whole(case: CulpritContext) -> bool:
@@ -152,7 +150,7 @@ def _read_as_a_whole(case: CulpritContext) -> bool:
         isinstance(use.parent, (ast.For, ast.comprehension, ast.Return))
         or use.method in _WHOLE
         or use.passed_to
-        for use in reads(case.references)
+        for use in case.reads
     )
 
 
@@ -182,44 +180,36 @@ def _keeping(case: CulpritContext) -> str:
     node, scope = case.node, case.scope
     if not isinstance(node, ast.Assign) or scope is None:
         return ""
-    subscripts = [t for t in node.targets if isinstance(t, ast.Subscript)]
-    if not subscripts:
+    key = next((ast.unparse(t.slice) for t in node.targets if isinstance(t, ast.Subscript)), None)
+    if key is None:
         return ""
-    key = ast.unparse(subscripts[0].slice)
-    value = node.value
-    if isinstance(value, (ast.Tuple, ast.List, ast.Dict)):
-        parts = value.values if isinstance(value, ast.Dict) else value.elts
-        return f"`{ast.unparse(value)}` holds `{key}`" if key in map(ast.unparse, parts) else ""
-    if isinstance(value, ast.Lambda):
-        used = {ast.unparse(n) for n in ast.walk(value.body) if isinstance(n, ast.expr)}
-        return f"the lambda refers to `{key}`" if key in used else ""
-    if not isinstance(value, ast.Call):
-        return ""
-    for cls in case.sources.types.of(value, scope):
-        if _is_dataclass(cls) and key in map(ast.unparse, value.args):
-            return f"`{ast.unparse(value)}` keeps `{key}`"
-        for maker in (c for c in cls.children if c.name == "__init__"):
-            stored = _stored(maker, value, key)
-            if stored is not None:
-                where = case.sources.location(maker.module.file, stored.lineno)
-                return f"`{ast.unparse(value)}` keeps `{key}` at {where}"
+    value, written = node.value, ast.unparse(node.value)
+    match value:
+        case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Dict(values=parts):
+            return f"`{written}` holds `{key}`" if key in map(ast.unparse, parts) else ""
+        case ast.Lambda(body=body):
+            is_used = key in map(ast.unparse, parts_of(body, ast.expr))
+            return f"the lambda refers to `{key}`" if is_used else ""
+        case ast.Call():
+            for cls in case.sources.types.of(value, scope):
+                is_dataclass = "dataclass" in map(chain_end, decorators_of(cls.node))
+                if is_dataclass and key in map(ast.unparse, value.args):
+                    return f"`{written}` keeps `{key}`"
+                for maker in (c for c in cls.children if c.name == "__init__"):
+                    stored = _stored(maker, value, key)
+                    if stored is not None:
+                        return f"`{written}` keeps `{key}` at {case.at(maker, stored)}"
     return ""
-
-
-def _is_dataclass(cls: CodeScope) -> bool:
-    return any(dotted(d).rpartition(".")[2] == "dataclass" for d in decorators_of(cls.node))
 
 
 def _stored(maker: CodeScope, call: ast.Call, key: str) -> ast.Assign | None:
     for parameter in maker.params[1:]:
         passed = argument_of(call, maker, parameter)
-        if passed is None or ast.unparse(passed) != key:
-            continue
-        for node in ast.walk(maker.node):
-            if not isinstance(node, ast.Assign) or ast.unparse(node.value) != parameter:
-                continue
-            if any(isinstance(target, ast.Attribute) for target in node.targets):
-                return node
+        if passed is not None and ast.unparse(passed) == key:
+            for node in parts_of(maker.node, ast.Assign):
+                is_kept = any(isinstance(target, ast.Attribute) for target in node.targets)
+                if is_kept and ast.unparse(node.value) == parameter:
+                    return node
     return None
 
 
@@ -237,7 +227,7 @@ def recognise_source_bound(case: CulpritContext) -> Remedy | None:
     if found is None:
         return None
     limit, test, scope = found
-    bound, where = ast.unparse(limit), case.sources.location(scope.module.file, test.lineno)
+    bound, where = ast.unparse(limit), case.at(scope, test)
     remedy = case.remedy(
         f"Lower {bound} if {case.name} takes too much",
         case.opening(),
@@ -261,7 +251,7 @@ def _bound(case: CulpritContext) -> tuple[ast.expr, ast.expr, CodeScope] | None:
     ]
     gates += [
         (test, emptying.scope, _ABOVE if passes else _BELOW)
-        for emptying in filter(_takes_out, releases(case.references))
+        for emptying in filter(_takes_out, case.releases)
         for test, passes in _gates(emptying)
     ]
     for test, scope, wanted in gates:
@@ -274,7 +264,7 @@ def _bound(case: CulpritContext) -> tuple[ast.expr, ast.expr, CodeScope] | None:
 def _takes_out(statement: Statement) -> bool:
     """Whether a statement takes something out, and doesn't only look it up by ``get``."""
     node = statement.node
-    called = {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
+    called = {part.attr for part in parts_of(node, ast.Attribute)}
     is_reset = isinstance(node, ast.Assign) and "get" not in called
     return is_reset or isinstance(node, ast.Delete) or bool(called & _TAKERS)
 
@@ -287,9 +277,7 @@ def _gates(statement: Statement) -> Iterator[tuple[ast.expr, bool]]:
             yield node.test, True
         elif isinstance(node, ast.If) and node.orelse is block:
             yield node.test, False
-    for earlier in block:
-        if earlier is statement.node:
-            return
+    for earlier in block[: block.index(statement.node)]:
         if isinstance(earlier, ast.If) and isinstance(earlier.body[-1], _LEAVING):
             yield earlier.test, False
 
@@ -319,22 +307,20 @@ def _is_length(case: CulpritContext, node: ast.expr, scope: CodeScope) -> bool:
     if not isinstance(measured, ast.Name) or measured.id != scope.receiver or owner is None:
         return False
     return any(
-        isinstance(part, ast.Return) and part.value and _is_length(case, part.value, method)
+        end.value is not None and _is_length(case, end.value, method)
         for method in owner.children
         if method.name == "__len__"
-        for part in ast.walk(method.node)
+        for end in parts_of(method.node, ast.Return)
     )
 
 
 def _is_raised(case: CulpritContext, bound: ast.expr) -> bool:
     """Whether an attribute in the bound is changed in place somewhere: ``self.capacity *= 2``."""
-    names = {part.attr for part in ast.walk(bound) if isinstance(part, ast.Attribute)}
+    names = {part.attr for part in parts_of(bound, ast.Attribute)}
     return any(
         isinstance(statement.node, ast.AugAssign)
-        and isinstance(statement.node.target, ast.Attribute)
-        and statement.node.target.attr == name
-        for name in names
-        for statement in case.sources.program.mentioning(name)
+        and getattr(statement.node.target, "attr", None) in names
+        for statement in case.sources.program.mentioning_any(names)
     )
 
 
@@ -358,6 +344,8 @@ def _stays(node: ast.expr, scope: CodeScope) -> bool:
     return False
 
 
+_DISPLAYS = (ast.List, ast.Dict, ast.Set)
+_MAKERS = frozenset({"list", "dict", "set", "deque", "defaultdict"})
 _MEANT = re.compile(r"cache|memo|seen|registry", re.IGNORECASE)
 _SHOWING = frozenset({"print", "repr", "str", "id", "type", "isinstance"})
 
@@ -369,7 +357,7 @@ def recognise_default_argument(case: CulpritContext) -> Remedy | None:
         return None
     function, name, default = found
     written = ast.unparse(default)
-    where = case.sources.location(function.module.file, default.lineno)
+    where = case.at(function, default)
     if _MEANT.search(name):
         return case.remedy(
             f"Bound the default argument {name} of {function.name}",
@@ -378,18 +366,19 @@ def recognise_default_argument(case: CulpritContext) -> Remedy | None:
             f"without a bound ({case.measure() or 'it only grows'}).",
             "Use functools.lru_cache(maxsize=N) on the function, or drop the oldest entries.",
         )
-    remembered = next((use for use in uses(case.references) if _remembers(case, use)), None)
-    if remembered is not None:
-        read = remembered.statement
-        read_at = case.sources.location(read.scope.module.file, read.line)
+    reading = (u for u in case.uses if not (u.is_stored or u.passed_to in _SHOWING))
+    # Contents that earlier calls may have left are read.
+    remembering = (u for u in reading if not (_only_feeds(case, u) or _returns_it(case, u)))
+    if (remembered := next(remembering, None)) is not None:
         return case.remedy(
             f"Bound what {function.name} remembers in {name}",
             "",
             f"`{name}={written}` at {where} is one object for all calls that don't pass {name}, "
             f"and it only grows. {case.opening()}",
-            f"{read_at} reads what earlier calls left there, so creating it in each call would "
-            "lose that and change what the program computes. Drop the entries that aren't read "
-            "any more, or keep the state in an object that its user makes, empties and lets go.",
+            f"{case.at(remembered.statement)} reads what earlier calls left there, so creating it "
+            "in each call would lose that and change what the program computes. Drop the entries "
+            "that aren't read any more, or keep the state in an object that its user makes, "
+            "empties and lets go.",
         )
     return case.remedy(
         f"Create {name} in each call of {function.name}",
@@ -406,23 +395,13 @@ def _parameter(case: CulpritContext) -> tuple[CodeScope, str, ast.expr] | None:
     by_path = any(step.kind == "default" for step in steps)
     for place, rest in case.references.chain:
         function = place.scope
-        if function is None or place.name not in function.params or (rest and not by_path):
-            continue
-        default = function.bindings[place.name][0].value
-        if isinstance(default, (ast.List, ast.Dict, ast.Set)) or (
-            isinstance(default, ast.Call)
-            and isinstance(default.func, ast.Name)
-            and default.func.id in {"list", "dict", "set", "deque", "defaultdict"}
-        ):
-            assert default is not None
-            return function, place.name, default
+        if place.name in function.params and (by_path or not rest):
+            default = function.bindings[place.name][0].value
+            called = default.func if isinstance(default, ast.Call) else None
+            is_made = isinstance(called, ast.Name) and called.id in _MAKERS
+            if default is not None and (is_made or isinstance(default, _DISPLAYS)):
+                return function, place.name, default
     return None
-
-
-def _remembers(case: CulpritContext, use: Use) -> bool:
-    """Whether contents that earlier calls may have left are read."""
-    is_harmless = use.is_stored or use.passed_to in _SHOWING
-    return not (is_harmless or _only_feeds(case, use) or _returns_it(case, use))
 
 
 def _only_feeds(case: CulpritContext, use: Use) -> bool:
@@ -432,14 +411,11 @@ def _only_feeds(case: CulpritContext, use: Use) -> bool:
         stored = isinstance(use.parent.ctx, ast.Store)
         return stored and not isinstance(statement, ast.AugAssign)
     if use.method == "setdefault":
-        above = use.parents[2:3]
-        return any(isinstance(p, ast.Attribute) and p.attr in FEEDERS for p in above)
-    return use.feeds or (
-        any(
-            isinstance(parent, ast.Call)
-            and bool(case.sources.types.called_functions(parent.func, use.statement.scope))
-            for parent in use.parents[:2]
-        )
+        return any(getattr(parent, "attr", "") in FEEDERS for parent in use.parents[2:3])
+    return use.feeds or any(
+        isinstance(parent, ast.Call)
+        and bool(case.sources.types.called_functions(parent.func, use.statement.scope))
+        for parent in use.parents[:2]
     )
 
 
@@ -464,8 +440,7 @@ def _default_argument_diff(
     edits = case.edits(function)
     lines = (f"if {name} is None:", f"    {name} = {edits.source_of(default)}")
     edits.replace(default, "None")
-    has_docstring = ast.get_docstring(node) is not None
-    insert = edits.insert_after if has_docstring else edits.insert_before
+    insert = edits.insert_after if ast.get_docstring(node) is not None else edits.insert_before
     return insert(node.body[0], *lines).diff()
 
 
@@ -503,21 +478,22 @@ def recognise_class_attribute(case: CulpritContext) -> Remedy | None:
 
 
 def _shared(case: CulpritContext) -> tuple[CodeScope, str, ast.expr, int] | None:
-    for place, _ in case.references.chain:
-        if place.kind != "attr" or place.scope is None:
-            continue
-        for owner in case.sources.types.ancestors(place.scope):
-            for binding in owner.bindings.get(place.name, []):
-                value = binding.value
-                if place.name in owner.attributes or getattr(owner.node, "decorator_list", []):
-                    continue
-                if isinstance(value, (ast.List, ast.Dict, ast.Set)):
-                    return owner, place.name, value, binding.line
+    classes = (
+        (cls, place.name)
+        for place, _ in case.references.chain
+        if place.kind == "attr"
+        for cls in case.sources.types.ancestors(place.scope)
+    )
+    for owner, name in classes:
+        is_plain = name not in owner.attributes and not getattr(owner.node, "decorator_list", [])
+        for binding in owner.bindings.get(name, []) if is_plain else ():
+            if isinstance(binding.value, _DISPLAYS):
+                return owner, name, binding.value, binding.line
     return None
 
 
 def _used_through_instances_only(case: CulpritContext, owner: CodeScope) -> bool:
-    elsewhere = [u.node for u in uses(case.references) if u.statement.scope is not owner]
+    elsewhere = [u.node for u in case.uses if u.statement.scope is not owner]
     return all(
         isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
@@ -528,14 +504,13 @@ def _used_through_instances_only(case: CulpritContext, owner: CodeScope) -> bool
 
 def _made_once(case: CulpritContext, owner: CodeScope) -> str:
     types = case.sources.types
-    found: dict[str, bool] = {}
-    for cls in types.family(owner):
-        if owner not in types.ancestors(cls):
-            continue
-        for statement, call in case.sources.program.calls_mentioning(cls.name):
-            if cls in types.of(call, statement.scope):
-                where = case.at(statement, call)
-                found[where] = case.sources.heat.of(statement)
+    found = {
+        case.at(statement, call): case.sources.heat.of(statement)
+        for cls in types.family(owner)
+        if owner in types.ancestors(cls)
+        for statement, call in case.sources.program.calls_mentioning(cls.name)
+        if cls in types.of(call, statement.scope)
+    }
     return next(iter(found)) if len(found) == 1 and not any(found.values()) else ""
 
 

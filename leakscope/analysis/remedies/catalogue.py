@@ -7,7 +7,7 @@ matches: holder, way, type, growth and the version that ran must all fit.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -125,34 +125,41 @@ def find_known(
 ) -> KnownMatch | None:
     """Return the first entry that matches a culprit of a run with these versions."""
     holder, way = _holder_and_way(sighting)
-    for entry in catalogue.entries:
-        if _fits(entry.known.match, sighting, holder, way) and _is_set(entry, environment):
-            ran = _versions(entry.known, holder or sighting.row.type, environment)
-            if _speaks_of(entry.known.versions, ran):
-                return KnownMatch(entry.known, _to_recognised(entry, ran))
-    return None
+    fitting = (e for e in catalogue.entries if _fits(e.known.match, sighting, holder, way))
+    return _first_of_run(fitting, environment, holder or sighting.row.type)
 
 
 def find_known_of_finding(
     symptom: Symptom, catalogue: Catalogue, environment: Mapping[str, str]
 ) -> KnownMatch | None:
     """Return the first entry that matches a finding of a run with these versions and settings."""
-    for entry in catalogue.entries:
-        match = entry.known.match
-        reads = all(symptom.highest(name) >= least for name, least in match.gauge.items())
-        gains = all(symptom.share(name) >= least for name, least in match.share.items())
-        is_there = symptom.kind in match.finding and reads and gains
-        if is_there and _is_set(entry, environment) and _allocates(match, symptom):
-            ran = _versions(entry.known, "", environment)
-            if _speaks_of(entry.known.versions, ran):
-                recognised = _to_recognised(entry, ran, _evidence(match, symptom, environment))
-                return KnownMatch(entry.known, recognised)
+    shown = (entry for entry in catalogue.entries if _shows(symptom, entry.known.match))
+    found = _first_of_run(shown, environment)
+    if found is None:
+        return None
+    cause = found.recognised.cause + _evidence(found.known.match, symptom, environment)
+    return KnownMatch(found.known, msgspec.structs.replace(found.recognised, cause=cause))
+
+
+def _first_of_run(
+    entries: Iterable[CatalogueEntry], environment: Mapping[str, str], of: str = ""
+) -> KnownMatch | None:
+    """Return the first of these that speaks of the settings and of the versions that ran."""
+    for entry in entries:
+        known = entry.known
+        ran = _versions(known, of, environment)
+        if _is_set(known.match, environment) and _speaks_of(known.versions, ran):
+            return KnownMatch(known, _to_recognised(entry, ran))
     return None
 
 
-def _allocates(match: Match, symptom: Symptom) -> bool:
-    grown = symptom.native() if match.native else {}
-    patterns = match.native
+def _shows(symptom: Symptom, match: Match) -> bool:
+    """Whether a finding is of the kind, its gauges high enough, its native memory the entry's."""
+    reads = all(symptom.highest(name) >= least for name, least in match.gauge.items())
+    gains = all(symptom.share(name) >= least for name, least in match.share.items())
+    if not (symptom.kind in match.finding and reads and gains):
+        return False
+    grown, patterns = symptom.native() if match.native else {}, match.native
     its = [size for name, size in grown.items() if any(fnmatchcase(name, p) for p in patterns)]
     most = policy.MOST_SHARE * sum(grown.values())
     return not patterns or (bool(its) and sum(its) >= most)
@@ -173,13 +180,13 @@ def _evidence(match: Match, symptom: Symptom, environment: Mapping[str, str]) ->
     return f" In this run: {'; '.join(parts)}." if parts else ""
 
 
-def _is_set(entry: CatalogueEntry, environment: Mapping[str, str]) -> bool:
+def _is_set(match: Match, environment: Mapping[str, str]) -> bool:
     """Whether the environment says what an entry needs; what isn't set is the empty text."""
-    wanted = entry.known.match.setting
-    return all(fnmatchcase(environment.get(name, ""), text) for name, text in wanted.items())
+    wanted = match.setting.items()
+    return all(fnmatchcase(environment.get(name, ""), text) for name, text in wanted)
 
 
-def _to_recognised(entry: CatalogueEntry, ran: Mapping[str, str], evidence: str = "") -> Recognised:
+def _to_recognised(entry: CatalogueEntry, ran: Mapping[str, str]) -> Recognised:
     known = entry.known
     library = next(iter(ran), known.libraries[0])
     return Recognised(
@@ -188,7 +195,7 @@ def _to_recognised(entry: CatalogueEntry, ran: Mapping[str, str], evidence: str 
         library=library,
         version=ran.get(library, ""),
         nature=known.nature,
-        cause=known.cause + evidence,
+        cause=known.cause,
         link=known.link,
         source=entry.source,
     )
@@ -258,17 +265,13 @@ def _versions(known: KnownCulprit, of: str, environment: Mapping[str, str]) -> d
 
 
 def _speaks_of(versions: str, ran: Mapping[str, str]) -> bool:
-    if not versions:
-        return True
-    return bool(ran) and all(_is_within(version, versions) for version in ran.values())
-
-
-def _is_within(version: str, versions: str) -> bool:
+    if not versions or not ran:
+        return not versions
     from packaging.specifiers import SpecifierSet
     from packaging.version import InvalidVersion
 
     try:
-        return SpecifierSet(versions).contains(version, prereleases=True)
+        return all(SpecifierSet(versions).contains(v, prereleases=True) for v in ran.values())
     except InvalidVersion:
         return False
 

@@ -128,20 +128,13 @@ def with_measured_advice(ledger: Ledger, cures: Cures | None) -> Ledger:
     ]
     if not sentences:
         return ledger
-    advice = [
-        "Tried in this run:",
-        *sentences,
-        *_named_sentence(ledger.entries, ledger.total_bytes),
-    ]
-    return msgspec.structs.replace(ledger, advice=" ".join(advice))
+    named = _named_sentence(ledger.entries, ledger.total_bytes)
+    advice = " ".join(("Tried in this run:", *sentences, *named))
+    return msgspec.structs.replace(ledger, advice=advice)
 
 
 def _trials(recording: Recording) -> Iterator[Trial]:
-    by_place: dict[str, list[CleanupRecord]] = defaultdict(list)
-    places = _boundary_labels(recording)
-    for record in recording.cleanups:
-        by_place[places.get(record.boundary, "")].append(record)
-    for place, records in by_place.items():
+    for place, records in _by_place(recording, recording.cleanups).items():
         for record, following in zip(records, [*records[1:], None], strict=True):
             again = _rise(record.after, following.before) if following is not None else None
             reserved = {
@@ -159,9 +152,15 @@ def _rise(before: dict[str, int], after: dict[str, int]) -> int | None:
     return after[gauge.RSS] - before[gauge.RSS]
 
 
-def _boundary_labels(recording: Recording) -> dict[int, str]:
+def _by_place(
+    recording: Recording, records: Iterable[CleanupRecord]
+) -> dict[str, list[CleanupRecord]]:
     boundaries = (measurement.boundary for measurement in recording.measurements)
-    return {b.index: b.label or b.phase for b in boundaries}
+    places = {b.index: b.label or b.phase for b in boundaries}
+    by_place: dict[str, list[CleanupRecord]] = defaultdict(list)
+    for record in records:
+        by_place[places.get(record.boundary, "")].append(record)
+    return by_place
 
 
 def _sentence(recording: Recording) -> str:
@@ -180,12 +179,9 @@ def _grown(recording: Recording) -> int | None:
 
     The first trial is passed over: memory is still warming up then.
     """
-    places = _boundary_labels(recording)
-    levels: dict[str, list[int]] = defaultdict(list)
-    for record in recording.cleanups[1:]:
-        if gauge.RSS in record.after:
-            levels[places.get(record.boundary, "")].append(record.after[gauge.RSS])
-    return max((known[-1] - known[0] for known in levels.values() if len(known) > 1), default=None)
+    by_place = _by_place(recording, recording.cleanups[1:]).values()
+    levels = ([r.after[gauge.RSS] for r in group if gauge.RSS in r.after] for group in by_place)
+    return max((known[-1] - known[0] for known in levels if len(known) > 1), default=None)
 
 
 def _judge_call(call: str, trials: Sequence[Trial]) -> Cure:
@@ -302,11 +298,11 @@ def device_advice(total: int, entries: list[LedgerEntry]) -> str:
 
 
 def _named_sentence(entries: list[LedgerEntry], total: int) -> list[str]:
-    named = _sum(entries, "named") + _sum(entries, "graph")
+    named = _sum(entries, "named", "graph")
     if named <= policy.CONSIDERABLE_SHARE * total:
         return []
     return [f"{human_bytes(named)} is held by names: only letting go of them frees it."]
 
 
-def _sum(entries: list[LedgerEntry], kind: str) -> int:
-    return sum(entry.bytes for entry in entries if entry.kind == kind)
+def _sum(entries: list[LedgerEntry], *kinds: str) -> int:
+    return sum(entry.bytes for entry in entries if entry.kind in kinds)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 
-from leakscope.analysis.remedies.context import CulpritContext, Edits, Use, reads, releases, uses
+from leakscope.analysis.remedies.context import CulpritContext, Use
 from leakscope.analysis.source.index import run_in_threads
-from leakscope.analysis.source.mutations import FEEDERS, TEE
-from leakscope.analysis.source.program import Statement, arguments_of, own_nodes
-from leakscope.analysis.source.types import dotted
+from leakscope.analysis.source.mutations import FEEDERS, TEE, made_from
+from leakscope.analysis.source.program import (
+    Statement,
+    chain_end,
+    dotted,
+    own_parts,
+    parts_of,
+)
 from leakscope.model.report import Remedy
 
 _ROUND = re.compile(r"val|eval|test|train|epoch|predict|infer", re.IGNORECASE)
@@ -27,7 +31,7 @@ def recognise_gathered_rounds(case: CulpritContext) -> Remedy | None:
     if case.line is None or case.line.form not in FEEDERS | {"setitem", "augmented"}:
         return None
     per_step = case.unit in {"step", "batch"} and len(statement.loops) < 2
-    if per_step or releases(case.references) or not _outlives(case, statement):
+    if per_step or case.releases or not _outlives(case, statement):
         return None
     diff = _gathered_rounds_diff(case, statement)
     if diff is None and (_unread(case) or case.unit in NO_ROUNDS):
@@ -57,13 +61,12 @@ def _growing_inside(case: CulpritContext) -> list[str]:
     """
     if case.items_per_unit or not case.row.length:
         return []
-    grown = [
-        row
+    grown = {
+        row.path: row
         for row in case.inside
         if row.kind in _ROUND_KINDS and row.count > 1 and (row.length or 0) > 2 * row.count
-    ]
-    whole = {row.path for row in grown}
-    inner = [r for r in grown if not any(p != r.path and p.startswith(r.path) for p in whole)]
+    }
+    inner = [grown[w] for w in grown if not any(p != w and p.startswith(w) for p in grown)]
     return [row.name for row in sorted(inner, key=lambda row: -row.host_bytes)]
 
 
@@ -73,45 +76,39 @@ def _computed_from(case: CulpritContext) -> bool:
         or use.passed_to not in {"", "len", "print"}
         or isinstance(getattr(use.parent, "slice", None), ast.Slice)
         or use.method in {"values", "items", "copy"}
-        for use in reads(case.references)
+        for use in case.reads
     )
 
 
 def _unread(case: CulpritContext) -> str:
-    used = [use for use in reads(case.references) if use.passed_to != "len"]
-    return "" if used else "In the recorded source nothing reads it: does it have to be kept?"
+    is_read = any(use.passed_to != "len" for use in case.reads)
+    return "" if is_read else "In the recorded source nothing reads it: does it have to be kept?"
 
 
 def _outlives(case: CulpritContext, statement: Statement) -> bool:
     """Whether the container is an attribute, a global, or a local of an outer function or loop."""
     return len(statement.loops) > 1 or any(
-        place.kind == "attr" or place.scope not in (None, statement.scope)
+        place.kind == "attr" or place.scope is not statement.scope
         for place, _ in case.references.chain
     )
 
 
 def _gathered_rounds_diff(case: CulpritContext, statement: Statement) -> str | None:
-    receiver = _receiver(case)
-    if receiver is None or not case.has_payload() or _leaves(case):
+    receiver, scope, loops = _receiver(case), statement.scope, statement.loops
+    if receiver is None or not case.has_payload() or not loops or _leaves(case):
         return None
-    kept_outside = not _is_local(case, statement)
-    if kept_outside and len(statement.loops) == 1 and case.unit not in {"step", "batch"}:
-        readers = {use.statement.scope for use in reads(case.references)}
-        elsewhere = readers - {statement.scope}
-        if elsewhere or not (_reads_after(case, statement) or _ROUND.search(statement.scope.name)):
-            return None
-        return case.edits().insert_before(statement.loops[0], f"{receiver}.clear()").diff()
-    if len(statement.loops) == 2:
-        outer = statement.loops[0]
-        inside = all(outer in use.statement.loops for use in reads(case.references))
-        if inside and _reads_after(case, statement):
-            return case.edits().insert_before(outer.body[0], f"{receiver}.clear()").diff()
-    return None
-
-
-def _reads_after(case: CulpritContext, statement: Statement) -> bool:
-    end = statement.loops[-1].end_lineno or 0
-    return any(use.statement.line > end for use in reads(case.references))
+    first, readers = loops[0], [use.statement for use in case.reads]
+    reads_after = any(reader.line > (loops[-1].end_lineno or 0) for reader in readers)
+    is_local = scope.kind == "function" and scope in (
+        place.scope for place in case.references.places if place.kind == "name"
+    )
+    begin: ast.stmt | None = None
+    if not is_local and len(loops) == 1 and case.unit not in {"step", "batch"}:
+        elsewhere = any(reader.scope is not scope for reader in readers)
+        begin = first if not elsewhere and (reads_after or _ROUND.search(scope.name)) else None
+    elif len(loops) == 2 and reads_after and all(first in reader.loops for reader in readers):
+        begin = first.body[0]
+    return case.edits().insert_before(begin, f"{receiver}.clear()").diff() if begin else None
 
 
 def _receiver(case: CulpritContext) -> str | None:
@@ -126,18 +123,13 @@ def _receiver(case: CulpritContext) -> str | None:
     return ast.unparse(receiver) if isinstance(receiver, (ast.Name, ast.Attribute)) else None
 
 
-def _is_local(case: CulpritContext, statement: Statement) -> bool:
-    scopes = [p.scope for p in case.references.places if p.kind == "name"]
-    return statement.scope in scopes and statement.scope.kind == "function"
-
-
 def _leaves(case: CulpritContext) -> bool:
     """Whether the container itself is handed on, so that emptying it would be seen elsewhere."""
     handing = (ast.Return, ast.Yield, ast.Dict, ast.Tuple, ast.List)
     return any(
         isinstance(use.parent, handing)
         or (isinstance(use.parent, (ast.Assign, ast.AnnAssign)) and use.parent.value is use.node)
-        for use in reads(case.references)
+        for use in case.reads
     )
 
 
@@ -168,12 +160,12 @@ def _consumer(case: CulpritContext) -> str:
     end = case.statement.loops[-1].end_lineno or 0 if case.statement.loops else 0
     later = [
         use.statement
-        for use in reads(case.references)
+        for use in case.reads
         if use.statement.line > end and use.statement.scope is case.scope
     ]
     if not later:
         return "Nothing after the loop reads it: does it have to be gathered at all?"
-    where = case.sources.location(later[0].scope.module.file, later[0].line)
+    where = case.at(later[0])
     return f"It is used at {where}: compute that batch by batch, as running sums or counts."
 
 
@@ -193,11 +185,11 @@ def reached_bound(length: int | None, most: int) -> int:
 
 def recognise_tail_reads(case: CulpritContext) -> Remedy | None:
     """Return how to keep the entries that are read."""
-    sizes = _sizes(case)
-    known = sorted({int(size) for size in sizes or () if size}, reverse=True)
-    if not known:
+    most = max((int(size) for size in _sizes(case) or () if size), default=None)
+    if most is None:
         return None
-    return _window_remedy(case, known[0], f"only its last {_entries(known[0])} ever read")
+    entries = "entry is" if most == 1 else f"{most} entries are"
+    return _window_remedy(case, most, f"only its last {entries} ever read")
 
 
 def recognise_unread_list(case: CulpritContext) -> Remedy | None:
@@ -207,18 +199,16 @@ def recognise_unread_list(case: CulpritContext) -> Remedy | None:
     each = case.total / case.row.length if case.row.length else 1000.0
     most = reached_bound(case.row.length, 1000)
     bound = next((n for n in (1000, 100, 10) if n <= most and n * each <= _WINDOW_BYTES), 1)
-    is_counted = bool(reads(case.references))
-    return _window_remedy(
-        case, bound, "only its length is read" if is_counted else "nothing reads it"
-    )
+    read = "only its length is read" if case.reads else "nothing reads it"
+    return _window_remedy(case, bound, read)
 
 
 def _sizes(case: CulpritContext) -> list[str] | None:
     if case.row.kind != "list" or case.line is None or case.line.form != "append":
         return None
-    if case.growth != "across" or len(case.feeding) != 1 or releases(case.references):
+    if case.growth != "across" or len(case.feeding) != 1 or case.releases:
         return None
-    sizes = [_tail(use) for use in reads(case.references)]
+    sizes = [_tail(use) for use in case.reads]
     known = [size for size in sizes if size is not None]
     return known if len(known) == len(sizes) else None
 
@@ -234,25 +224,16 @@ def _window_remedy(case: CulpritContext, bound: int, read: str) -> Remedy:
     )
 
 
-def _entries(count: int) -> str:
-    return "entry is" if count == 1 else f"{count} entries are"
-
-
 def _tail(use: Use) -> str | None:
     """Return N of ``xs[-N:]``, an empty text for ``len(xs)``, None for any other reading."""
     if use.passed_to == "len":
         return ""
-    if not isinstance(use.parent, ast.Subscript) or use.parent.value is not use.node:
-        return None
-    index = use.parent.slice
-    if isinstance(index, ast.Slice):
-        return _last(index.lower) if index.upper is None and index.step is None else None
-    return _last(index)
-
-
-def _last(node: ast.expr | None) -> str | None:
-    match node:
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(number))):
+    match use.parent:
+        case ast.Subscript(
+            value=value,
+            slice=ast.UnaryOp(ast.USub(), ast.Constant(value=int(number)))
+            | ast.Slice(ast.UnaryOp(ast.USub(), ast.Constant(value=int(number))), None, None),
+        ) if value is use.node:
             return str(number)
     return None
 
@@ -260,7 +241,7 @@ def _last(node: ast.expr | None) -> str | None:
 def _window_diff(case: CulpritContext, bound: int) -> str | None:
     if case.fed is None or not isinstance(case.fed.func, ast.Attribute) or case.node is None:
         return None
-    if any(use.passed_to == "len" for use in reads(case.references)):
+    if any(use.passed_to == "len" for use in case.reads):
         return None
     name = ast.unparse(case.fed.func.value)
     return case.edits().insert_after(case.node, f"del {name}[:-{bound}]").diff()
@@ -273,9 +254,9 @@ _REPLAY_BUFFER_BYTES = 1 << 30
 
 def recognise_replay_buffer(case: CulpritContext) -> Remedy | None:
     """Return how to bound the buffer."""
-    if case.growth != "across" or case.row.kind != "list" or releases(case.references):
+    if case.growth != "across" or case.row.kind != "list" or case.releases:
         return None
-    if not any(use.passed_to.rpartition(".")[2] in _SAMPLERS for use in reads(case.references)):
+    if not any(use.called in _SAMPLERS for use in case.reads):
         return None
     each = case.total / case.row.length if case.row.length else 1000.0
     bound = next((n for n in (100_000, 10_000, 1_000, 100) if n * each <= _REPLAY_BUFFER_BYTES), 10)
@@ -289,44 +270,43 @@ def recognise_replay_buffer(case: CulpritContext) -> Remedy | None:
 
 
 def _replay_buffer_diff(case: CulpritContext, bound: int) -> str | None:
-    made = [use for use in uses(case.references) if use.is_stored]
-    if len(made) != 1 or not all(_suits_deque(use) for use in reads(case.references)):
+    made = [use for use in case.uses if use.is_stored]
+    if len(made) != 1 or not all(_suits_deque(use) for use in case.reads):
         return None
-    statement = made[0].statement
-    node = statement.node
+    node = made[0].statement.node
     value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign)) else None
     if not isinstance(value, ast.List) or value.elts:
         return None
-    edits: Edits = case.edits(statement.scope).replace(value, f"deque(maxlen={bound:_})")
+    edits = case.edits(made[0].statement.scope).replace(value, f"deque(maxlen={bound:_})")
     return edits.insert_import("from collections import deque").diff()
 
 
 def _suits_deque(use: Use) -> bool:
     is_slice = isinstance(use.parent, ast.Subscript) and isinstance(use.parent.slice, ast.Slice)
-    called = use.passed_to.rpartition(".")[2]
-    return not is_slice and (called in {*_SAMPLERS, "len"} or not called) and not use.method
+    return not is_slice and use.called in {*_SAMPLERS, "len", ""} and not use.method
 
 
 _THREAD_VALUES = frozenset({"_thread._local", "threading.local"})
 _HEAP_TAKERS = frozenset({"heappop", "heappushpop", "heapreplace"})
-_HEAP_POPPERS = frozenset({"heappop"})
 _SMALLEST = frozenset({"nsmallest", "min"})
 
 
 def recognise_heap(case: CulpritContext) -> Remedy | None:
     """Return how to keep as many as are needed."""
-    if case.growth != "across" or not any(_calls(case, frozenset({"heappush"}))):
+    calls_with = ((use, use.parent) for use in case.uses if isinstance(use.parent, ast.Call))
+    with_heap = [use for use, call in calls_with if call.args[:1] == [use.node]]
+    calls = {use.called for use in with_heap}
+    if case.growth != "across" or "heappush" not in calls:
         return None
-    taken = any(_calls(case, _HEAP_TAKERS))
-    served = next((use for use in _calls(case, _HEAP_POPPERS) if not _is_dropped(use)), None)
-    served = served or next(_first_items(case), None)
-    if served is not None:
-        return _stale_entries(case, served)
+    served = [u for u in with_heap if u.called == "heappop" and not _is_dropped(u)]
+    served += filter(_is_first_item, case.uses)
+    if served:
+        return _stale_entries(case, served[0])
     return case.remedy(
         f"Keep the N largest of {case.name} with heapq.heappushpop",
         case.opening(),
         "Something does take items out, but not as many as heapq.heappush puts in."
-        if taken
+        if calls & _HEAP_TAKERS
         else "heapq.heappush only puts in, and nothing takes out.",
         "Once it has N items, heapq.heappushpop(heap, item) puts one in and takes the smallest out "
         "(heapq.heapreplace takes out first), so that the N largest stay.",
@@ -354,28 +334,19 @@ def _is_dropped(use: Use) -> bool:
     return isinstance(use.statement.node, ast.Expr) and use.statement.node.value is use.parent
 
 
-def _first_items(case: CulpritContext) -> Iterator[Use]:
-    for use in uses(case.references):
-        match use.parent:
-            case ast.Subscript(value=value, slice=ast.Constant(value=0)) if value is use.node:
-                yield use
-
-
-def _calls(case: CulpritContext, names: frozenset[str]) -> Iterator[Use]:
-    for use in uses(case.references):
-        parent = use.parent
-        is_heap = isinstance(parent, ast.Call) and parent.args[:1] == [use.node]
-        if is_heap and use.passed_to.rpartition(".")[2] in names:
-            yield use
+def _is_first_item(use: Use) -> bool:
+    match use.parent:
+        case ast.Subscript(value=value, slice=ast.Constant(value=0)):
+            return value is use.node
+    return False
 
 
 def _about_smallest(case: CulpritContext) -> str:
-    for use in uses(case.references):
-        called = use.passed_to.rpartition(".")[2]
-        if called in _SMALLEST:
+    for use in case.uses:
+        if use.called in _SMALLEST:
             return (
-                f"{case.at(use.statement)} reads the smallest ({called}): give what the items are "
-                "ordered by the other sign, for those are the ones to stay."
+                f"{case.at(use.statement)} reads the smallest ({use.called}): give what the items "
+                "are ordered by the other sign, for those are the ones to stay."
             )
     return ""
 
@@ -402,10 +373,8 @@ def _taking(case: CulpritContext) -> list[Statement]:
         statement
         for statement in case.sources.program.mentioning_any(case.references.names)
         if any(
-            isinstance(node, ast.Attribute)
-            and node.attr in _QUEUE_TAKERS
-            and case.references.steps_from(node.value, statement.scope)
-            for node in own_nodes(statement.node)
+            node.attr in _QUEUE_TAKERS and case.references.steps_from(node.value, statement.scope)
+            for node in own_parts(statement.node, ast.Attribute)
         )
     ]
 
@@ -457,9 +426,8 @@ def _without_consumer(case: CulpritContext, taking: list[Statement]) -> str:
 
 
 def _location(case: CulpritContext, statement: Statement) -> str:
-    nodes = [n for n in own_nodes(statement.node) if isinstance(n, ast.Attribute)]
-    line = next((n.lineno for n in nodes if n.attr in _QUEUE_TAKERS), statement.line)
-    return case.sources.location(statement.file, line)
+    nodes = own_parts(statement.node, ast.Attribute)
+    return case.at(statement, next((n for n in nodes if n.attr in _QUEUE_TAKERS), None))
 
 
 def recognise_tee(case: CulpritContext) -> Remedy | None:
@@ -502,8 +470,8 @@ def recognise_exit_stack(case: CulpritContext) -> Remedy | None:
 
 
 def _stack(case: CulpritContext) -> str:
-    for node in ast.walk(case.node) if case.node else ():
-        function = node.func if isinstance(node, ast.Call) else None
+    functions = (call.func for call in parts_of(case.node, ast.Call))
+    for function in functions:
         if isinstance(function, ast.Attribute) and function.attr in _GIVING:
             return ast.unparse(function.value)
     return case.name.removesuffix(f".{_KEPT}").rpartition(".")[2]
@@ -525,7 +493,7 @@ def recognise_thread_values(case: CulpritContext) -> Remedy | None:
 
 def recognise_linked_objects(case: CulpritContext) -> Remedy | None:
     """Return how to let go of those before the last."""
-    made = _made_from_the_last(case)
+    made = made_from(case.references, case.statement, by_any=case.row.kind == "function")
     if made is None:
         return None
     call, passed = made
@@ -538,32 +506,14 @@ def recognise_linked_objects(case: CulpritContext) -> Remedy | None:
             f"Keep the first function under a name of its own and wrap that instead of "
             f"{ast.unparse(passed)}.",
         )
-    kind, last = dotted(call.func).rpartition(".")[2], ast.unparse(passed)
+    kind, last = chain_end(call.func), ast.unparse(passed)
     attribute = next((k.arg for k in call.keywords if k.value is passed and k.arg), "")
     cut = f"; or cut its own link first, `{last}.{attribute} = None`" if attribute else ""
-    size = f" ({case.measure()})" if case.measure() else ""
     return case.remedy(
         f"Let go of the objects before {case.name}",
         "",
         f"`{ast.unparse(call)}` at {case.where()} has each {kind} refer to the one before it, and "
-        f"that one to its own: {case.name} keeps all of them{size}.",
+        f"that one to its own: {case.name} keeps all of them{case.measured()}.",
         f"Hand over what is needed of the last one (a number, a detached tensor) instead of "
         f"{last}{cut}.",
     )
-
-
-def _made_from_the_last(case: CulpritContext) -> tuple[ast.Call, ast.expr] | None:
-    """Return the call that makes the next object, and the argument that is the last one.
-
-    Of a class of the program's; where the object is a function, of any that makes functions.
-    """
-    value = getattr(case.node, "value", None)
-    if not isinstance(value, ast.Call) or case.scope is None:
-        return None
-    is_class = dotted(value.func).rpartition(".")[2] in case.sources.program.classes
-    if not is_class and case.row.kind != "function":
-        return None
-    for part in arguments_of(value):
-        if case.references.is_container(part, case.scope):
-            return value, part
-    return None

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import takewhile
+from itertools import accumulate, pairwise
 
 from leakscope.analysis.source import FeedingLine, SourceIndex
 from leakscope.analysis.source.mutations import FEEDERS
@@ -19,12 +19,15 @@ from leakscope.analysis.source.program import (
     CodeScope,
     Statement,
     UserProgram,
+    dotted,
     first_line_of,
+    keyword_of,
     last_name,
     names_in,
+    own_nodes_in_place,
+    parts_of,
 )
 from leakscope.analysis.source.references import References
-from leakscope.analysis.source.types import dotted
 from leakscope.model.census import CensusRow, Content
 from leakscope.model.report import Remedy
 from leakscope.model.text import human_bytes, human_count
@@ -83,9 +86,70 @@ class CulpritContext:
         return self.line.text if self.line else ""
 
     @cached_property
+    def uses(self) -> list[Use]:
+        """Every expression that refers to the container itself, in order."""
+        references = self.references
+        return [
+            Use(statement, node, parents)
+            for statement in references.program.mentioning_any(references.names)
+            for node, parents in own_nodes_in_place(statement.node)
+            if isinstance(node, _REFERRING)
+            # `outputs.mean(0)` is no use of what is called `mean`.
+            and not (isinstance(node, ast.Attribute) and node is getattr(parents[0], "func", None))
+            and references.is_container(node, statement.scope)
+        ]
+
+    @cached_property
+    def reads(self) -> list[Use]:
+        """The uses that neither feed nor replace the container."""
+        return [use for use in self.uses if not use.feeds]
+
+    @cached_property
+    def releases(self) -> list[Statement]:
+        """The statements that empty the container or give it up."""
+        return [
+            use.statement
+            for use in self.uses
+            if use.method in _RELEASING
+            or isinstance(use.statement.node, ast.Delete)
+            or _is_reset(use)
+        ]
+
+    @cached_property
+    def goes_backward(self) -> bool:
+        """Whether gradients are computed through what the container holds."""
+        for use in self.uses:
+            names = set() if use.is_stored else _target_names(use.statement.node)
+            is_used = any(backward_called(name, use.statement.scope) for name in names)
+            if is_used or _in_backward(use.parents):
+                return True
+        return any(
+            "backward" in _attributes_of_result(self.references.program, use.statement.scope)
+            for use in self.reads
+            if isinstance(use.statement.node, ast.Return)
+        )
+
+    @cached_property
+    def derived_attributes(self) -> set[str]:
+        """The attributes that are read from the value, or from what is made of it."""
+        found: set[str] = set()
+        for use in self.reads:
+            node, scope = use.statement.node, use.statement.scope
+            found.update(parent.attr for parent in use.parents if isinstance(parent, ast.Attribute))
+            if isinstance(node, ast.Assign):
+                found.update(*(attributes_of_name(name, scope) for name in _target_names(node)))
+            elif isinstance(node, ast.Return):
+                found |= _attributes_of_result(self.references.program, scope)
+        return found
+
+    @cached_property
     def statement(self) -> Statement | None:
-        """The statement of the likeliest feeding line."""
-        return self.statement_at(self.line) if self.line else None
+        """The innermost statement that begins at the likeliest feeding line."""
+        if self.line is None:
+            return None
+        wanted = (self.sources.files.find(self.line.file), self.line.line)
+        statements = reversed(self.sources.program.statements)
+        return next((s for s in statements if (s.file, s.line) == wanted), None)
 
     @property
     def node(self) -> ast.stmt | None:
@@ -97,20 +161,13 @@ class CulpritContext:
         """The function that it stands in."""
         return self.statement.scope if self.statement else None
 
-    def statement_at(self, line: FeedingLine) -> Statement | None:
-        """Return the innermost statement that begins at a feeding line."""
-        wanted = (self.sources.files.find(line.file), line.line)
-        statements = reversed(self.sources.program.statements)
-        return next((s for s in statements if (s.file, s.line) == wanted), None)
-
     @cached_property
     def fed(self) -> ast.Call | None:
         """The call that feeds: ``xs.append(x)``, where the statement is one."""
         form = self.line.form if self.line else ""
-        for node in ast.walk(self.node) if self.node else ():
-            match node:
-                case ast.Call(func=ast.Attribute(attr=name), args=[_, *_]) if name == form:
-                    return node
+        for call in parts_of(self.node, ast.Call):
+            if isinstance(call.func, ast.Attribute) and call.func.attr == form and call.args:
+                return call
         return None
 
     @property
@@ -126,15 +183,15 @@ class CulpritContext:
     def edits(self, scope: CodeScope | None = None) -> Edits:
         """Return an editor of the file of a scope, by default of the feeding line's."""
         home = scope or self.scope
-        return Edits(self.sources, home.module.file if home else "")
+        return Edits(self.sources, home.file if home else "")
 
     def where(self) -> str:
         """Return ``train.py:12``, or an empty text without a feeding line."""
         return self.sources.location(self.line.file, self.line.line) if self.line else ""
 
-    def at(self, statement: Statement, node: ast.expr | ast.stmt | None = None) -> str:
-        """Return the same of a statement, or of a node in it."""
-        return self.sources.place(statement, node)
+    def at(self, around: Statement | CodeScope, node: ast.AST | None = None) -> str:
+        """Return the same of a statement, or of a node in it or in a scope."""
+        return self.sources.place(around, node)
 
     @property
     def heaviest(self) -> Content | None:
@@ -192,11 +249,14 @@ class CulpritContext:
             parts.append(human_bytes(self.total))
         return ", ".join(parts)
 
+    def measured(self) -> str:
+        """Return the same in brackets, as it stands behind a word; empty where nothing is known."""
+        return f" ({self.measure()})" if self.measure() else ""
+
     def opening(self) -> str:
         """Return the sentence that says what grows where."""
-        measured = f" ({self.measure()})" if self.measure() else ""
         fed = f" It is fed at {self.where()}: `{self.line.text}`." if self.line else ""
-        return f"{self.name} keeps what is put into it{measured}.{fed}"
+        return f"{self.name} keeps what is put into it{self.measured()}.{fed}"
 
     def about_views(self) -> str:
         """Return a warning where a slice is stored that keeps the whole of what it is cut from."""
@@ -249,9 +309,7 @@ class Edits:
         self._lines: list[str] = _LINE.findall(self._text)
         self._ending = "\r\n" if "\r\n" in self._text else "\n"
         self._changes: list[tuple[int, int, str]] = []
-        self._starts = [0]
-        for line in self._lines:
-            self._starts.append(self._starts[-1] + len(line))
+        self._starts = [0, *accumulate(map(len, self._lines))]
         self._impossible = "\r" in self._text.replace("\r\n", "")
 
     def source_of(self, node: ast.expr | ast.stmt) -> str:
@@ -267,31 +325,25 @@ class Edits:
 
     def call_method(self, node: ast.expr, method: str) -> Edits:
         """Call a method on an expression's value: ``loss`` becomes ``loss.item()``."""
-        _, end = self._range(node)
-        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
-            self._changes.append((end, end, f".{method}"))
-        else:
-            text = self.source_of(node)
-            wrapped = text if _is_wrapped(text) else f"({text})"
-            self.replace(node, f"{wrapped}.{method}")
-        return self
+        text = self.source_of(node)
+        text = text if isinstance(node, _REFERRING) else f"({text})"
+        return self.replace(node, f"{text}.{method}")
 
     def insert_before(self, statement: ast.stmt, *lines: str) -> Edits:
         """Insert lines above a statement, indented like it."""
-        indent = self._indent(statement)
-        if indent is None:
-            return self._give_up()
-        start = self._starts[first_line_of(statement) - 1]
-        self._changes.append((start, start, self._block(lines, indent)))
-        return self
+        return self._insert(statement, self._starts[first_line_of(statement) - 1], lines)
 
     def insert_after(self, statement: ast.stmt, *lines: str) -> Edits:
         """Insert lines below a statement, indented like it."""
-        indent, start = self._indent(statement), self._next_line(statement)
+        return self._insert(statement, self._next_line(statement), lines)
+
+    def _insert(self, statement: ast.stmt, start: int | None, lines: Sequence[str]) -> Edits:
+        indent = self._indent(statement)
         if indent is None or start is None:
             return self._give_up()
-        line_break = "" if self._text[:start].endswith("\n") else self._ending
-        self._changes.append((start, start, line_break + self._block(lines, indent)))
+        is_open = start > 0 and self._text[start - 1] != "\n"  # the file's last line
+        block = "".join(f"{indent}{line}{self._ending}" for line in lines)
+        self._changes.append((start, start, (self._ending if is_open else "") + block))
         return self
 
     def remove(self, statement: ast.stmt) -> Edits:
@@ -313,11 +365,12 @@ class Edits:
     def insert_import(self, line: str) -> Edits:
         """Insert an import below the module's last top import, unless it is there already."""
         tree = ast.parse(self._text)
-        imports = [n for n in tree.body if isinstance(n, (ast.Import, ast.ImportFrom))]
-        if any(ast.unparse(node) == line for node in imports):
+        kinds = (ast.Import, ast.ImportFrom)
+        if any(isinstance(n, kinds) and ast.unparse(n) == line for n in tree.body):
             return self
-        if imports:
-            return self.insert_after(_last_of_first_run(tree.body, imports[0]), line)
+        for node, following in pairwise([*tree.body, None]):
+            if isinstance(node, kinds) and not isinstance(following, kinds):
+                return self.insert_after(node, line)
         body = tree.body[1:] if ast.get_docstring(tree) is not None else tree.body
         return self.insert_before(body[0], line) if body else self._give_up()
 
@@ -370,29 +423,9 @@ class Edits:
         rest = self._text[end:start].strip()
         return None if rest and not rest.startswith("#") else start
 
-    def _block(self, lines: Sequence[str], indent: str) -> str:
-        return "".join(f"{indent}{line}{self._ending}" for line in lines)
-
     def _give_up(self) -> Edits:
         self._impossible = True
         return self
-
-
-def _last_of_first_run(body: list[ast.stmt], first: ast.stmt) -> ast.stmt:
-    following = body[body.index(first) :]
-    run = takewhile(lambda node: isinstance(node, (ast.Import, ast.ImportFrom)), following)
-    return [*run][-1]
-
-
-def _is_wrapped(text: str) -> bool:
-    if not (text.startswith("(") and text.endswith(")")):
-        return False
-    depth = 0
-    for index, character in enumerate(text):
-        depth += (character == "(") - (character == ")")
-        if depth == 0 and index < len(text) - 1:
-            return False
-    return True
 
 
 _REFERRING = (ast.Name, ast.Attribute, ast.Subscript, ast.Call)
@@ -439,32 +472,10 @@ class Use:
                 return "" if is_function else dotted(parent.func) or last_name(parent.func)
         return ""
 
-
-def uses(references: References) -> list[Use]:
-    """Return every expression that refers to the container itself, in order."""
-    return [
-        Use(statement, node, parents)
-        for statement in references.program.mentioning_any(references.names)
-        for node, parents in _with_parents(statement.node, ())
-        if isinstance(node, _REFERRING)
-        # `outputs.mean(0)` is no use of what is called `mean`.
-        and not (isinstance(node, ast.Attribute) and node is getattr(parents[0], "func", None))
-        and references.is_container(node, statement.scope)
-    ]
-
-
-def reads(references: References) -> list[Use]:
-    """Return the uses that neither feed nor replace the container."""
-    return [use for use in uses(references) if not use.feeds]
-
-
-def releases(references: References) -> list[Statement]:
-    """Return the statements that empty the container or give it up."""
-    return [
-        use.statement
-        for use in uses(references)
-        if use.method in _RELEASING or isinstance(use.statement.node, ast.Delete) or _is_reset(use)
-    ]
+    @property
+    def called(self) -> str:
+        """The last name of that function."""
+        return self.passed_to.rpartition(".")[2]
 
 
 def _is_reset(use: Use) -> bool:
@@ -478,47 +489,16 @@ def _is_reset(use: Use) -> bool:
     return empty and ((is_attribute and again) or bool(use.statement.loops))
 
 
-def goes_backward(references: References) -> bool:
-    """Whether gradients are computed through what the container holds."""
-    for use in uses(references):
-        names = set() if use.is_stored else _target_names(use.statement.node)
-        is_used = any(backward_called(name, use.statement.scope) for name in names)
-        if is_used or _in_backward(use.parents):
-            return True
-    return any(
-        "backward" in attributes_of_result(references.program, use.statement.scope)
-        for use in reads(references)
-        if isinstance(use.statement.node, ast.Return)
-    )
-
-
-def derived_attributes(references: References) -> set[str]:
-    """Return the attributes that are read from the value, or from what is made of it."""
-    found: set[str] = set()
-    for use in reads(references):
-        node, scope = use.statement.node, use.statement.scope
-        found.update(parent.attr for parent in use.parents if isinstance(parent, ast.Attribute))
-        if isinstance(node, ast.Assign):
-            found.update(*(attributes_of_name(name, scope) for name in _target_names(node)))
-        elif isinstance(node, ast.Return):
-            found |= attributes_of_result(references.program, scope)
-    return found
-
-
 def attributes_of_name(name: str, scope: CodeScope) -> set[str]:
     """Return the attributes read from a variable in its function."""
-    return {
-        node.attr
-        for node in ast.walk(scope.node)
-        if isinstance(node, ast.Attribute) and name in names_in(node.value)
-    }
+    return {a.attr for a in parts_of(scope.node, ast.Attribute) if name in names_in(a.value)}
 
 
-def attributes_of_result(program: UserProgram, function: CodeScope) -> set[str]:
+def _attributes_of_result(program: UserProgram, function: CodeScope) -> set[str]:
     """Return the attributes read from what callers get from a function."""
     found: set[str] = set()
     for statement in program.mentioning(function.name):
-        for node, parents in _with_parents(statement.node, ()):
+        for node, parents in own_nodes_in_place(statement.node):
             if isinstance(node, ast.Call) and last_name(node.func) == function.name:
                 found.update(p.attr for p in parents if isinstance(p, ast.Attribute))
                 for name in _target_names(statement.node):
@@ -537,26 +517,13 @@ def _in_backward(parents: tuple[ast.AST, ...]) -> bool:
 
 def backward_called(name: str, scope: CodeScope) -> bool:
     """Whether gradients are computed from a variable, in the function where it lives."""
-    return any(
-        isinstance(node, ast.Call)
-        and last_name(node.func) in {"backward", "grad"}
-        and name in names_in(node)
-        for node in ast.walk(scope.node)
-    )
+    calls = parts_of(scope.node, ast.Call)
+    return any(last_name(c.func) in {"backward", "grad"} and name in names_in(c) for c in calls)
 
 
 def _target_names(node: ast.stmt) -> set[str]:
     targets = node.targets if isinstance(node, ast.Assign) else []
     return set().union(*(names_in(target, ast.Store) for target in targets))
-
-
-def _with_parents(
-    node: ast.AST, parents: tuple[ast.AST, ...]
-) -> Iterator[tuple[ast.AST, tuple[ast.AST, ...]]]:
-    yield node, parents
-    for child in ast.iter_child_nodes(node):
-        if not isinstance(child, (ast.stmt, ast.excepthandler, ast.match_case)):
-            yield from _with_parents(child, (node, *parents))
 
 
 def calls_of(sources: SourceIndex, function: CodeScope) -> Iterator[tuple[Statement, ast.Call]]:
@@ -568,13 +535,9 @@ def calls_of(sources: SourceIndex, function: CodeScope) -> Iterator[tuple[Statem
 
 def argument_of(call: ast.Call, function: CodeScope, parameter: str) -> ast.expr | None:
     """Return what a call passes for a parameter, None where it leaves it to the default."""
-    for keyword in call.keywords:
-        if keyword.arg == parameter:
-            return keyword.value
-    if parameter not in function.params:
-        return None
-    is_bound = bool(function.receiver) and (
-        isinstance(call.func, ast.Attribute) or function.name == "__init__"
-    )
-    place = function.params.index(parameter) - is_bound
+    passed = keyword_of(call, parameter)
+    if passed is not None or parameter not in function.params:
+        return passed
+    is_bound = isinstance(call.func, ast.Attribute) or function.name == "__init__"
+    place = function.params.index(parameter) - (is_bound and bool(function.receiver))
     return call.args[place] if 0 <= place < len(call.args) else None

@@ -10,14 +10,18 @@ from leakscope.analysis.remedies.context import (
     Use,
     attributes_of_name,
     backward_called,
-    derived_attributes,
-    goes_backward,
-    reads,
-    releases,
-    uses,
 )
-from leakscope.analysis.source.program import CodeScope, Statement, decorators_of, names_in
-from leakscope.analysis.source.types import dotted
+from leakscope.analysis.source.program import (
+    CodeScope,
+    Statement,
+    bases_of,
+    chain_end,
+    decorators_of,
+    dotted,
+    keyword_of,
+    names_in,
+    parts_of,
+)
 from leakscope.model.census import CensusRow
 from leakscope.model.report import Remedy
 
@@ -45,20 +49,17 @@ def recognise_kept_tensors(case: CulpritContext) -> Remedy | None:
     """Return how to keep the values without what they were computed from."""
     if case.row.kind not in _CONTAINERS or not (case.has_graph or case.on_device):
         return None
-    if goes_backward(case.references) or _consumed_by_gradient(case):
+    if case.goes_backward or _consumed_by_gradient(case):
         return None
     value = case.fed_value
     if value is not None and is_cut(value) and case.has_graph and not case.on_device:
         return None
-    parts = _tensors(case, value)
+    parts, edits = _tensors(case, value), case.edits()
     methods = [_method(case, part) for part in parts]
-    edits = case.edits()
     for part, method in zip(parts, methods, strict=True):
         if method:
             edits.call_method(part, method)
-    return case.remedy(
-        _title(case, parts, methods), *_sentences(case), diff=edits.diff() if parts else None
-    )
+    return case.remedy(_title(case, parts, methods), *_sentences(case), diff=edits.diff())
 
 
 def _tensors(case: CulpritContext, value: ast.expr | None) -> list[ast.expr]:
@@ -92,17 +93,15 @@ def _is_number(case: CulpritContext, part: ast.expr) -> bool:
 
 def _numbers_will_do(case: CulpritContext) -> bool:
     """Whether everything that is done with the contents works on floats as well."""
-    for use in reads(case.references):
-        called = use.passed_to
-        if called.startswith(("torch.", "F.")):
-            return False
-        if called and called.rpartition(".")[2] not in _NUMBER_CONSUMERS:
+    for use in case.reads:
+        is_tensors = use.passed_to.startswith(("torch.", "F."))
+        if is_tensors or use.called not in _NUMBER_CONSUMERS | {""}:
             return False
         if isinstance(use.parent, (ast.comprehension, ast.For, ast.Subscript)):
             return False
-        if isinstance(use.statement.node, ast.Return) and not called:
+        if isinstance(use.statement.node, ast.Return) and not use.called:
             return False
-    return not derived_attributes(case.references) & {"item", "detach", "cpu", "mean", "stack"}
+    return not case.derived_attributes & {"item", "detach", "cpu", "mean", "stack"}
 
 
 def _may_leave_device(case: CulpritContext) -> bool:
@@ -112,13 +111,13 @@ def _may_leave_device(case: CulpritContext) -> bool:
         or use.passed_to.startswith(("np.", "numpy."))
         or {getattr(parent, "attr", "") for parent in use.parents}
         & {"cpu", "numpy", "tolist", "clear"}
-        for use in reads(case.references)
+        for use in case.reads
     )
 
 
 def _consumed_by_gradient(case: CulpritContext) -> bool:
     """``torch.stack(losses).mean().backward()`` in the function that reads the contents."""
-    scopes = {use.statement.scope for use in reads(case.references)}
+    scopes = {use.statement.scope for use in case.reads}
     names = {place.name for place in case.references.places if place.kind == "name"}
     return any(backward_called(name, scope) for scope in scopes for name in names)
 
@@ -130,16 +129,6 @@ def _title(case: CulpritContext, parts: list[ast.expr], methods: list[str]) -> s
         return f"Store .item() of the numbers in {case.name}"
     how = ".detach()" if case.has_graph else ".cpu()"
     return f"Store {how} of the tensors in {case.name}"
-
-
-def _of_retain_graph(case: CulpritContext) -> str:
-    where = retaining_line(case)
-    if not where:
-        return ""
-    return (
-        f"{where} calls backward(retain_graph=True), which frees nothing of them: drop the "
-        "argument where no second backward() goes through the same graph."
-    )
 
 
 def _sentences(case: CulpritContext) -> list[str]:
@@ -156,14 +145,19 @@ def _sentences(case: CulpritContext) -> list[str]:
             "the graph, and .item() suits a single number."
         )
     if case.has_graph:
-        sentences += [_of_retain_graph(case), kept_on_context(case)]
+        if where := retaining_line(case):
+            sentences.append(
+                f"{where} calls backward(retain_graph=True), which frees nothing of them: drop the "
+                "argument where no second backward() goes through the same graph."
+            )
+        sentences.append(kept_on_context(case))
         if case.phase.startswith(("val", "test")):
             sentences.append(
                 "Running this phase under torch.no_grad() would not build graphs at all."
             )
     if case.on_device:
         sentences.append(f"They lie on {case.on_device}; .cpu() moves what must be kept off it.")
-    if case.growth == "across" and not releases(case.references):
+    if case.growth == "across" and not case.releases:
         sentences.append(f"Nothing in the source empties {case.name}: bound or clear it as well.")
     return sentences
 
@@ -183,14 +177,14 @@ def recognise_running_total(case: CulpritContext) -> Remedy | None:
     if not (case.has_graph or case.row.kind == "tensor"):
         return None
     addends = _addends(case.node)
-    if not addends or any(is_cut(addend) for addend in addends):
-        return None
-    if goes_backward(case.references):
+    if not addends or any(map(is_cut, addends)) or case.goes_backward:
         return None
     method = "item()" if _number_will_do(case, addends) else "detach()"
     edits = case.edits()
     written = _called(ast.unparse(addends[0]), method)
-    if method == "item()" and any(_may_be_a_number(case, addend) for addend in addends):
+    # An argument of the function may be a number already: others may pass one.
+    arguments = set(case.scope.params) - {"self", "cls"} if case.scope else set()
+    if method == "item()" and any(names_in(addend) & arguments for addend in addends):
         written = f"float({ast.unparse(addends[0])})"
         for addend in addends:
             edits.replace(addend, f"float({edits.source_of(addend)})")
@@ -202,15 +196,12 @@ def recognise_running_total(case: CulpritContext) -> Remedy | None:
         "",
         f"{case.name} is a tensor that remembers how it was computed: `{case.line_text}` at "
         f"{case.where()} chains the whole graph of each iteration to it, activations included.",
-        _why(case, method),
+        "Only its value is needed here, and .item() gives that as a float."
+        if method == "item()"
+        else "Its value is still used as a tensor, so .detach() keeps that and drops the graph; "
+        "where a float will do, .item() is smaller still.",
         diff=edits.diff(),
     )
-
-
-def _may_be_a_number(case: CulpritContext, addend: ast.expr) -> bool:
-    """Whether an expression has an argument of the function in it: others may pass a number."""
-    arguments = set(case.scope.params) - {"self", "cls"} if case.scope else set()
-    return not names_in(addend).isdisjoint(arguments)
 
 
 def is_cut(node: ast.expr) -> bool:
@@ -246,37 +237,25 @@ def _terms(node: ast.expr) -> list[ast.expr]:
 
 def _number_will_do(case: CulpritContext, addends: list[ast.expr]) -> bool:
     """Whether each addend is a single number and nobody needs the total as a tensor."""
-    if derived_attributes(case.references) - {"append"}:
-        return False
-    called = {use.passed_to.rpartition(".")[2] for use in reads(case.references)} - {""}
-    if not called <= _NUMBER_CALLS:
+    called = {use.called for use in case.reads} - {""}
+    if case.derived_attributes - {"append"} or not called <= _NUMBER_CALLS:
         return False
     if case.holds_only_scalars() or _is_formatted(case):
         return True
-    names = set().union(*map(names_in, addends))
-    scope = case.scope
+    names, scope = set().union(*map(names_in, addends)), case.scope
     return scope is not None and any(
         backward_called(name, scope) or "item" in attributes_of_name(name, scope) for name in names
     )
 
 
 def _is_formatted(case: CulpritContext) -> bool:
-    for use in reads(case.references):
+    for use in case.reads:
         for parent in use.parents:
             if isinstance(parent, ast.FormattedValue) and parent.format_spec is not None:
                 return bool(re.search(r"[0-9]*\.[0-9]*[feg]", ast.unparse(parent)))
             if isinstance(parent, ast.Call) and use.passed_to == "float":
                 return True
     return False
-
-
-def _why(case: CulpritContext, method: str) -> str:
-    if method == "item()":
-        return "Only its value is needed here, and .item() gives that as a float."
-    return (
-        "Its value is still used as a tensor, so .detach() keeps that and drops the graph; "
-        "where a float will do, .item() is smaller still."
-    )
 
 
 def _called(text: str, method: str) -> str:
@@ -297,9 +276,9 @@ def recognise_moving_average(case: CulpritContext) -> Remedy | None:
     node = case.node
     if not case.has_graph or not isinstance(node, ast.Assign) or len(node.targets) != 1:
         return None
-    if not _averages(node) or is_cut(node.value) or goes_backward(case.references):
+    if not _averages(node) or is_cut(node.value) or case.goes_backward:
         return None
-    others = [use for use in reads(case.references) if use.statement is not case.statement]
+    others = [use for use in case.reads if use.statement is not case.statement]
     is_safe = all(_takes_no_gradient(use) for use in others)
     diff = case.edits().call_method(node.value, "detach()").diff() if is_safe else None
     return case.remedy(
@@ -319,8 +298,7 @@ def recognise_moving_average(case: CulpritContext) -> Remedy | None:
 
 def _averages(node: ast.Assign) -> bool:
     """Whether the value is a sum with the target's last value, weighed, as one term."""
-    target = ast.unparse(node.targets[0])
-    value = node.value
+    target, value = ast.unparse(node.targets[0]), node.value
     if not isinstance(value, ast.BinOp) or not isinstance(value.op, (ast.Add, ast.Sub)):
         return False
     return any(
@@ -335,18 +313,13 @@ def _takes_no_gradient(use: Use) -> bool:
     """Whether the value is only shown, cut, or read where nothing builds graphs."""
     is_shown = any(isinstance(parent, ast.FormattedValue) for parent in use.parents)
     is_severed = any(getattr(parent, "attr", "") in _CUTTING for parent in use.parents)
-    if is_shown or is_severed or use.passed_to in _SHOWN:
-        return True
-    return _is_gradless(use.statement.scope)
-
-
-def _is_gradless(scope: CodeScope | None) -> bool:
+    scope: CodeScope | None = use.statement.scope
+    decorators: set[str] = set()
     while scope is not None:
-        decorators = decorators_of(scope.node) if scope.kind == "function" else []
-        if any(dotted(called).rpartition(".")[2] in _GRADLESS for called in decorators):
-            return True
+        if scope.kind == "function":
+            decorators.update(map(chain_end, decorators_of(scope.node)))
         scope = scope.parent
-    return False
+    return is_shown or is_severed or use.passed_to in _SHOWN or bool(decorators & _GRADLESS)
 
 
 _JOINERS = frozenset({"cat", "concat", "concatenate", "stack", "append", "hstack", "vstack"})
@@ -362,8 +335,7 @@ def recognise_hidden_state(case: CulpritContext) -> Remedy | None:
     target = _carried(case, node)
     if target is None or _renewed_in_loop(case, statement):
         return None
-    state = ast.unparse(target)
-    diff = None
+    state, diff = ast.unparse(target), None
     if _may_be_cut(case, statement):
         diff = case.edits().insert_before(node, *_cut(case, state)).diff()
     return case.remedy(
@@ -389,12 +361,11 @@ def _shares_a_graph(case: CulpritContext) -> bool:
 
 def _carried(case: CulpritContext, node: ast.Assign) -> ast.expr | None:
     value = node.value
-    if not isinstance(value, ast.Call) or dotted(value.func).rpartition(".")[2] in _JOINERS:
+    if not isinstance(value, ast.Call) or chain_end(value.func) in _JOINERS:
         return None
-    mine = [use.node for use in uses(case.references) if use.statement is case.statement]
-    stored = [n for n in mine if isinstance(getattr(n, "ctx", None), ast.Store)]
-    read = [n for n in mine if isinstance(getattr(n, "ctx", None), ast.Load)]
-    return stored[0] if stored and read else None
+    mine = [use.node for use in case.uses if use.statement is case.statement]
+    by_context = {type(getattr(node, "ctx", None)): node for node in reversed(mine)}
+    return by_context.get(ast.Store) if ast.Load in by_context else None
 
 
 def _renewed_in_loop(case: CulpritContext, statement: Statement) -> bool:
@@ -406,17 +377,16 @@ def _renewed_in_loop(case: CulpritContext, statement: Statement) -> bool:
         use.is_stored
         and use.statement is not statement
         and any(id(loop) in outer for loop in use.statement.loops)
-        for use in uses(case.references)
+        for use in case.uses
     )
 
 
 def _may_be_cut(case: CulpritContext, statement: Statement) -> bool:
     """Whether cutting before the statement takes no gradient from anybody."""
     if statement.loops:
-        nodes = ast.walk(statement.loops[-1])
-        return any(isinstance(node, ast.Attribute) and node.attr == "backward" for node in nodes)
+        return any(a.attr == "backward" for a in parts_of(statement.loops[-1], ast.Attribute))
     outlives = any(place.kind == "attr" and not steps for place, steps in case.references.chain)
-    return case.growth == "across" and outlives and not goes_backward(case.references)
+    return case.growth == "across" and outlives and not case.goes_backward
 
 
 def _cut(case: CulpritContext, state: str) -> list[str]:
@@ -427,7 +397,7 @@ def _cut(case: CulpritContext, state: str) -> list[str]:
         use.is_stored
         and isinstance(use.statement.node, ast.Assign)
         and isinstance(use.statement.node.value, ast.Constant)
-        for use in uses(case.references)
+        for use in case.uses
     )
     return [f"if {state} is not None:", f"    {cut}"] if starts_empty else [cut]
 
@@ -470,14 +440,10 @@ def recognise_retained_graph(case: CulpritContext) -> Remedy | None:
 
 def retaining_line(case: CulpritContext) -> str:
     """Return where the feeding function keeps the graph, empty where it doesn't."""
-    statement = case.statement
-    if statement is None:
-        return ""
-    for call in (n for n in ast.walk(statement.scope.node) if isinstance(n, ast.Call)):
-        kept = next((k.value for k in call.keywords if k.arg == "retain_graph"), None)
-        if isinstance(kept, ast.Constant) and kept.value is True:
-            return case.at(statement, call)
-    return ""
+    calls = parts_of(case.scope.node if case.scope else None, ast.Call)
+    kept = (c for c in calls if getattr(keyword_of(c, "retain_graph"), "value", None) is True)
+    call = next(kept, None)
+    return case.at(case.scope, call) if case.scope and call else ""
 
 
 def kept_on_context(case: CulpritContext) -> str:
@@ -488,19 +454,16 @@ def kept_on_context(case: CulpritContext) -> str:
         for node in ast.walk(scope.node):
             name = _stored(node, scope)
             if name and _is_tensor(name, scope):
-                where = case.sources.location(scope.module.file, getattr(node, "lineno", 0))
                 return (
-                    f"{where} keeps `{name}` on {scope.params[0]}, and backward() doesn't free an "
-                    f"attribute: {scope.params[0]}.save_for_backward() keeps what it does free."
+                    f"{case.at(scope, node)} keeps `{name}` on {scope.params[0]}, and backward() "
+                    f"doesn't free an attribute: {scope.params[0]}.save_for_backward() keeps what "
+                    "it does free."
                 )
     return ""
 
 
 def _is_of_function(scope: CodeScope) -> bool:
-    owner = scope.parent.node if scope.parent else None
-    return isinstance(owner, ast.ClassDef) and any(
-        dotted(base).rpartition(".")[2] == "Function" for base in owner.bases
-    )
+    return scope.parent is not None and "Function" in bases_of(scope.parent)
 
 
 def _stored(node: ast.AST, scope: CodeScope) -> str:

@@ -9,17 +9,17 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from leakscope.analysis.remedies.context import (
-    CulpritContext,
-    argument_of,
-    calls_of,
-    derived_attributes,
-    reads,
-)
+from leakscope.analysis.remedies.context import CulpritContext, argument_of, calls_of
 from leakscope.analysis.source.index import places_that_call
 from leakscope.analysis.source.library_calls import FIGURE_MAKERS, WARNINGS
-from leakscope.analysis.source.program import CodeScope, names_in
-from leakscope.analysis.source.types import dotted
+from leakscope.analysis.source.program import (
+    CodeScope,
+    bases_of,
+    chain_end,
+    dotted,
+    names_in,
+    parts_of,
+)
 from leakscope.model.census import OUTPUT_HISTORY, REMEDY, CensusRow
 from leakscope.model.path_pattern import parse_steps
 from leakscope.model.report import Remedy
@@ -32,9 +32,8 @@ _MARKS = frozenset({"traceback", "frame"})
 
 def recognise_stored_exceptions(case: CulpritContext) -> Remedy | None:
     """Return how to keep the message alone."""
-    value = case.fed_value
+    value, inside = case.fed_value, errors_in(case.inside, case.row)
     caught = _caught(case, value)
-    inside = errors_in(case.inside, case.row)
     if inside is not None:
         return case.remedy(
             f"Keep the text of the errors in {inside.name}",
@@ -48,9 +47,12 @@ def recognise_stored_exceptions(case: CulpritContext) -> Remedy | None:
     )
     if caught is None and not mentions and not _seen(case):
         return None
-    diff = None
-    if caught is not None and _only_shown(case):
-        edits = case.edits()
+    only_shown = not case.derived_attributes and all(
+        use.passed_to in _PRINTERS or isinstance(use.parent, (ast.If, ast.FormattedValue))
+        for use in case.reads
+    )
+    diff, edits = None, case.edits()
+    if caught is not None and only_shown:
         diff = edits.replace(caught, f"repr({edits.source_of(caught)})").diff()
     return case.remedy(
         f"Keep the text of the errors in {case.name}",
@@ -99,16 +101,12 @@ def _an_exception(case: CulpritContext, errors: CensusRow) -> str:
 
 def with_kept_errors(case: CulpritContext, remedy: Remedy) -> Remedy:
     """Return a remedy that also says so where tracebacks keep most of what its items keep."""
-    errors = errors_in(case.inside, case.row) or _frames_in(case.inside, case.row)
+    # Exceptions of the items may keep the frames in C, as those of tasks do.
+    frames = (b for b in case.inside if b.type == "frame" and b.path.endswith(".tb_frame"))
+    errors = errors_in(case.inside, case.row) or _most_of_items(frames, case.row)
     if errors is None or "traceback" in remedy.text:
         return remedy
     return msgspec.structs.replace(remedy, text=f"{_weight(case, errors)}. {remedy.text}")
-
-
-def _frames_in(inside: Sequence[CensusRow], row: CensusRow) -> CensusRow | None:
-    """Return the row of the frames that exceptions of the items keep in C, as those of tasks do."""
-    frames = (b for b in inside if b.type == "frame" and b.path.endswith(".tb_frame"))
-    return _most_of_items(frames, row)
 
 
 _SUSPENDED = {"generator": "generators", "coroutine": "coroutines", "async_generator": "generators"}
@@ -134,45 +132,41 @@ def recognise_suspended(case: CulpritContext) -> Remedy | None:
 
 
 def _caught(case: CulpritContext, value: ast.expr | None) -> ast.Name | None:
-    parts: list[ast.expr | None] = [value]
-    if isinstance(value, (ast.Tuple, ast.List, ast.Dict)):
-        parts = [*(value.values if isinstance(value, ast.Dict) else value.elts)]
+    match value:
+        case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Dict(values=parts):
+            pass
+        case _:
+            parts = [value] if value is not None else []
     for part in parts:
-        if isinstance(part, ast.Name) and case.scope and _is_caught(case, part.id, case.scope):
+        if isinstance(part, ast.Name) and case.scope and _is_caught(case, part, case.scope):
             return part
     return None
 
 
-def _is_caught(case: CulpritContext, name: str, scope: CodeScope) -> bool:
-    if _is_bound_by_except(name, scope):
-        return True
-    home = scope.resolve(name)
-    return home is not None and name in home.params and _receives_caught_only(case, home, name)
-
-
-def _is_bound_by_except(name: str, scope: CodeScope) -> bool:
-    home = scope.resolve(name)
-    return any(b.how == "except" for b in (home.bindings.get(name, []) if home else []))
-
-
-def _receives_caught_only(case: CulpritContext, function: CodeScope, parameter: str) -> bool:
-    arguments = [
-        (statement.scope, argument_of(call, function, parameter))
-        for statement, call in calls_of(case.sources, function)
+def _is_caught(case: CulpritContext, name: ast.Name, scope: CodeScope) -> bool:
+    """Whether ``except`` gives a variable its value, or every call does that passes it."""
+    home = scope.resolve(name.id)
+    if home is None or name.id not in home.params:
+        return _is_bound_by_except(name, scope)
+    passed = [
+        (argument_of(call, home, name.id), statement.scope)
+        for statement, call in calls_of(case.sources, home)
     ]
-    return bool(arguments) and all(
-        isinstance(value, ast.Name) and _is_bound_by_except(value.id, scope)
-        for scope, value in arguments
-    )
+    all_caught = bool(passed) and all(_is_bound_by_except(*argument) for argument in passed)
+    return all_caught or _is_bound_by_except(name, scope)
+
+
+def _is_bound_by_except(value: ast.expr | None, scope: CodeScope) -> bool:
+    name = value.id if isinstance(value, ast.Name) else ""
+    home = scope.resolve(name)
+    return any(bound.how == "except" for bound in (home.bindings.get(name, []) if home else ()))
 
 
 def _seen(case: CulpritContext) -> bool:
     """Whether most of what the census saw in it are exceptions, or what their tracebacks keep."""
-    contents = [content for content in case.row.holds if content.type not in _MARKS]
-    if not contents:
-        return False
-    heaviest = max(contents, key=lambda content: content.bytes)
-    return 2 * heaviest.bytes > case.total and _is_exception(case, heaviest.type)
+    contents = (content for content in case.row.holds if content.type not in _MARKS)
+    most = max(contents, key=lambda content: content.bytes, default=None)
+    return most is not None and 2 * most.bytes > case.total and _is_exception(case, most.type)
 
 
 def _is_exception(case: CulpritContext, type_name: str) -> bool:
@@ -181,21 +175,9 @@ def _is_exception(case: CulpritContext, type_name: str) -> bool:
     if isinstance(builtin, type):
         return issubclass(builtin, BaseException)
     own = case.sources.program.classes.get(name, [])
-    bases = {
-        dotted(base).rpartition(".")[2]
-        for cls in own
-        for ancestor in case.sources.types.ancestors(cls)
-        for base in getattr(ancestor.node, "bases", [])
-    }
-    names = bases if own else {name}
+    ancestors = (ancestor for cls in own for ancestor in case.sources.types.ancestors(cls))
+    names = set().union(*map(bases_of, ancestors)) if own else {name}
     return any(n.endswith(("Error", "Exception", "Warning", "Interrupt")) for n in names)
-
-
-def _only_shown(case: CulpritContext) -> bool:
-    return not derived_attributes(case.references) and all(
-        use.passed_to in _PRINTERS or isinstance(use.parent, (ast.If, ast.FormattedValue))
-        for use in reads(case.references)
-    )
 
 
 def recognise_log_records(case: CulpritContext) -> Remedy | None:
@@ -242,8 +224,10 @@ def recognise_figures(case: CulpritContext) -> Remedy | None:
     maker = _maker(case.node)
     if not is_figure or maker is None:
         return None
-    pyplot = dotted(maker.func).rpartition(".")[0]
-    figure = _figure_name(case.node)
+    pyplot, figure = dotted(maker.func).rpartition(".")[0], ""
+    match case.node:
+        case ast.Assign(targets=[ast.Name(id=name) | ast.Tuple(elts=[ast.Name(id=name), *_])]):
+            figure = name
     return case.remedy(
         "Close each figure after saving it",
         "",
@@ -260,13 +244,12 @@ def recognise_kept_figures(case: CulpritContext) -> Remedy | None:
     """Return how to close figures that a container of the program's keeps besides pyplot."""
     if case.row.kind == "figure" or not any(content.type == _FIGURE for content in case.row.holds):
         return None
-    statements = [
-        s for name in sorted(FIGURE_MAKERS) for s in case.sources.program.mentioning(name)
-    ]
-    makers = [maker for s in statements if (maker := _maker(s.node)) is not None]
-    if not makers:
+    mentioning = map(case.sources.program.mentioning, sorted(FIGURE_MAKERS))
+    makers = (_maker(statement.node) for group in mentioning for statement in group)
+    maker = next(filter(None, makers), None)
+    if maker is None:
         return None
-    pyplot = dotted(makers[0].func).rpartition(".")[0]
+    pyplot = dotted(maker.func).rpartition(".")[0]
     closed_at = places_that_call(case.sources, {pyplot.rpartition(".")[2]}, {"close"})
     until = f"until it is closed, as at {closed_at[0]}" if closed_at else "until it is closed"
     return case.remedy(
@@ -283,20 +266,15 @@ def recognise_kept_figures(case: CulpritContext) -> Remedy | None:
 def _maker(node: ast.stmt | None) -> ast.Call | None:
     match node:
         case ast.Assign(value=ast.Call() as call) | ast.Expr(value=ast.Call() as call):
-            return call if dotted(call.func).rpartition(".")[2] in FIGURE_MAKERS else None
+            return call if chain_end(call.func) in FIGURE_MAKERS else None
     return None
-
-
-def _figure_name(node: ast.stmt | None) -> str:
-    match node:
-        case ast.Assign(targets=[ast.Name(id=name) | ast.Tuple(elts=[ast.Name(id=name), *_])]):
-            return name
-    return ""
 
 
 def _figure_diff(case: CulpritContext, pyplot: str, figure: str) -> str | None:
     statement = case.statement
-    if statement is None or not figure or not pyplot or _is_closed(statement.scope.node):
+    if statement is None or not figure or not pyplot:
+        return None
+    if any(a.attr == "close" for a in parts_of(statement.scope.node, ast.Attribute)):
         return None
     names = names_in(statement.node, ast.Store) | {"plt", "pyplot"}
     block = statement.block[statement.block.index(statement.node) :]
@@ -304,10 +282,6 @@ def _figure_diff(case: CulpritContext, pyplot: str, figure: str) -> str | None:
     if any(_escapes(part, figure) for part in using):
         return None
     return case.edits().insert_after(using[-1], f"{pyplot}.close({figure})").diff()
-
-
-def _is_closed(scope: ast.AST) -> bool:
-    return any(isinstance(n, ast.Attribute) and n.attr == "close" for n in ast.walk(scope))
 
 
 def _escapes(part: ast.stmt, figure: str) -> bool:

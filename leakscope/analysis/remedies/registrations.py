@@ -5,10 +5,19 @@ from __future__ import annotations
 import ast
 import re
 
-from leakscope.analysis.remedies.context import CulpritContext, calls_of, reads
+from leakscope.analysis.remedies.context import CulpritContext, calls_of
 from leakscope.analysis.source.library_calls import registers_hook
 from leakscope.analysis.source.mutations import BUILTIN_FEEDERS
-from leakscope.analysis.source.program import Loop, Statement, calls_in, names_in, own_nodes
+from leakscope.analysis.source.program import (
+    Loop,
+    Statement,
+    calls_in,
+    dotted,
+    names_in,
+    own_nodes,
+    own_parts,
+    parts_of,
+)
 from leakscope.model.census import CensusRow, RootKind
 from leakscope.model.path_pattern import parse_path, parse_steps
 from leakscope.model.registries import registry_of
@@ -35,21 +44,17 @@ def _hook_diff(case: CulpritContext, statement: Statement, node: ast.Expr) -> st
     is_handled = {"handle", "handles"} & names_in(statement.scope.node)
     if not statement.loops or is_handled:
         return None
-    inner = statement.loops[-1]
-    edits = case.edits()
+    inner, edits = statement.loops[-1], case.edits()
     call = edits.source_of(node.value)
     if _is_over_parts(inner, node) and len(statement.loops) > 1:
         outer = statement.loops[-2]
         if inner not in outer.body or node not in inner.body or _leaves_early(outer):
             return None
-        edits.insert_before(inner, "handles = []")
-        edits.replace(node.value, f"handles.append({call})")
-        last = outer.body[-1]
+        edits.insert_before(inner, "handles = []").replace(node.value, f"handles.append({call})")
         removal = ("for handle in handles:", "    handle.remove()")
-        return edits.insert_after(last, *removal).diff()
-    if node not in inner.body or _is_over_parts(inner, node) or _leaves_early(inner):
-        return None
-    if inner.body[-1] is node:  # removed at once it would never be called
+        return edits.insert_after(outer.body[-1], *removal).diff()
+    # Removed at once it would never be called.
+    if node not in inner.body[:-1] or _is_over_parts(inner, node) or _leaves_early(inner):
         return None
     edits.replace(node.value, f"handle = {call}")
     return edits.insert_after(inner.body[-1], "handle.remove()").diff()
@@ -93,7 +98,7 @@ def recognise_modules_made(case: CulpritContext) -> Remedy | None:
 def recognise_classes_made(case: CulpritContext) -> Remedy | None:
     """Return how to keep the number of classes constant that a program makes as it runs."""
     made = case.heaviest
-    if case.growth != "across" or made is None or not _is_metaclass(made.type):
+    if case.growth != "across" or made is None or not _METACLASS.search(made.type):
         return None
     return case.remedy(
         f"Make each class in {case.name} once",
@@ -106,11 +111,7 @@ def recognise_classes_made(case: CulpritContext) -> Remedy | None:
     )
 
 
-def _is_metaclass(type_name: str) -> bool:
-    name = type_name.rpartition(".")[2]
-    return name == "type" or name.endswith("Meta")
-
-
+_METACLASS = re.compile(r"(^|\.)type$|Meta$")
 _CALLABLES = frozenset(
     {"function", "method", "partial", "partialmethod", "builtin_function_or_method", "lambda"}
 )
@@ -124,7 +125,9 @@ def recognise_subscribers(case: CulpritContext) -> Remedy | None:
     if case.growth != "across" or case.row.kind not in _LISTENER_KINDS:
         return None
     called_at, is_named = _called_at(case), bool(_LISTENER_WORDS.search(case.name))
-    if not (called_at or is_named) or not _holds_callables(case, bool(called_at) and is_named):
+    kind = case.heaviest.type.rpartition(".")[2] if case.heaviest else ""
+    is_wrapped = kind == "tuple" and called_at and is_named
+    if not (called_at or is_named) or not (is_wrapped or kind in _CALLABLES):
         return None
     subscribing = _subscribing(case)
     return case.remedy(
@@ -139,20 +142,13 @@ def recognise_subscribers(case: CulpritContext) -> Remedy | None:
     )
 
 
-def _holds_callables(case: CulpritContext, may_be_wrapped: bool) -> bool:
-    kind = case.heaviest.type.rpartition(".")[2] if case.heaviest else ""
-    return kind in _CALLABLES or (may_be_wrapped and kind == "tuple")
-
-
 def _called_at(case: CulpritContext) -> str:
     """Return where the contents are called in a loop, an empty text where they aren't."""
-    for use in reads(case.references):
+    for use in case.reads:
         loop = use.statement.node
         if isinstance(loop, (ast.For, ast.AsyncFor)) and _goes_over(loop.iter, use.node):
-            names = names_in(loop.target)
-            nodes = (node for part in loop.body for node in ast.walk(part))
-            calls = (node for node in nodes if isinstance(node, ast.Call))
-            if any(isinstance(call.func, ast.Name) and call.func.id in names for call in calls):
+            calls = (call for part in loop.body for call in parts_of(part, ast.Call))
+            if names_in(loop.target) & {dotted(call.func) for call in calls}:
                 return case.at(use.statement)
     return ""
 
@@ -171,13 +167,9 @@ def _goes_over(iterated: ast.expr, container: ast.expr) -> bool:
 
 def _subscribing(case: CulpritContext) -> str:
     """Return where the feeding function is called again and again, empty where that isn't known."""
-    function = case.scope
-    if function is None or function.kind != "function":
-        return ""
-    for statement, call in calls_of(case.sources, function):
-        if case.sources.heat.of(statement):
-            return case.at(statement, call)
-    return ""
+    scope, heat = case.scope, case.sources.heat
+    calls = calls_of(case.sources, scope) if scope and scope.kind == "function" else ()
+    return next((case.at(statement, call) for statement, call in calls if heat.of(statement)), "")
 
 
 def recognise_log_handlers(case: CulpritContext) -> Remedy | None:
@@ -211,12 +203,8 @@ def recognise_log_handlers(case: CulpritContext) -> Remedy | None:
 def _log_handler_diff(case: CulpritContext, node: ast.Expr, logger: str) -> str | None:
     if len(case.sources.program.mentioning("addHandler")) != 1 or node.lineno != node.end_lineno:
         return None
-    edits = case.edits()
-    return (
-        edits.insert_before(node, f"if not {logger}.handlers:")
-        .replace(node, f"    {edits.source_of(node)}")
-        .diff()
-    )
+    edits = case.edits().insert_before(node, f"if not {logger}.handlers:")
+    return edits.replace(node, f"    {edits.source_of(node)}").diff()
 
 
 _NEWER_RELEASE = "A newer release of the library may keep less: search its changes for this name."
@@ -258,19 +246,13 @@ def recognise_library_object(case: CulpritContext) -> Remedy | None:
     holder = _holder(case)
     if holder is None or case.growth != "across" or case.row.root is RootKind.LIBRARY:
         return None
+    calls = calls_in(case.node) if case.node else ()
+    methods = [call.func for call in calls if isinstance(call.func, ast.Attribute)]
     # `app["log"].append(x)` fills a container of the program's that a library keeps.
-    if any(
-        isinstance(call.func, ast.Attribute)
-        and call.func.attr in BUILTIN_FEEDERS
-        and isinstance(call.func.value, ast.Subscript)
-        for call in (calls_in(case.node) if case.node else ())
-    ):
+    if any(m.attr in BUILTIN_FEEDERS and isinstance(m.value, ast.Subscript) for m in methods):
         return None
-    library, _, _ = holder.type.partition(".")
-    class_name = holder.type.rpartition(".")[2]
+    library, class_name = holder.type.partition(".")[0], holder.type.rpartition(".")[2]
     belongs = f"It belongs to {class_name} of {library}, so no bound can be set on it from outside."
-    functions = [call.func for call in (calls_in(case.node) if case.node else ())]
-    methods = (function for function in functions if isinstance(function, ast.Attribute))
     call = next((method for method in methods if _REGISTERING.match(method.attr)), None)
     if call is None:
         return case.remedy(
@@ -304,37 +286,38 @@ def _holder(case: CulpritContext) -> CensusRow | None:
 
 
 def _is_library_own(case: CulpritContext, name: str) -> bool:
+    """Whether the program doesn't mention an attribute; a private one, that it doesn't bind it, and
+    doesn't write its name out, as ``setattr`` wants it.
+    """
     mentions = case.sources.program.mentioning(name)
-    nodes = (node for statement in mentions for node in own_nodes(statement.node))
-    return not any(_binds(node, name) for node in nodes) if name.startswith("_") else not mentions
-
-
-def _binds(node: ast.AST, name: str) -> bool:
-    """Whether an attribute is bound, or its name is written out, as ``setattr`` wants it."""
-    match node:
-        case ast.Constant(value=written) | ast.Attribute(attr=written, ctx=ast.Store()):
-            return bool(written == name)
-    return False
+    for node in (node for statement in mentions for node in own_nodes(statement.node)):
+        match node:
+            case ast.Constant(value=written) | ast.Attribute(attr=written, ctx=ast.Store()):
+                if written == name:
+                    return False
+    return name.startswith("_") or not mentions
 
 
 def recognise_metric_state(case: CulpritContext) -> Remedy | None:
     """Return how to reset the metric."""
     receiver = _receiver(case)
-    if receiver is None or case.line is None:
-        return None
-    if _calls(case, receiver, "reset"):
+    if receiver is None or case.line is None or _calls(case, receiver, "reset"):
         return None
     computing = _calls(case, receiver, "compute")
     is_metric = "metric" in (case.row.path + case.row.type + case.line.text).lower()
     if not is_metric and not computing:
         return None
+    diff, node = None, computing[0].node if len(computing) == 1 else None
+    is_plain = isinstance(node, (ast.Assign, ast.Expr, ast.AnnAssign))
+    if node is not None and is_plain and computing[0].scope is case.scope:
+        diff = case.edits().insert_after(node, f"{receiver}.reset()").diff()
     return case.remedy(
         f"Reset {receiver} after each round",
         "",
         f"{receiver} gathers every batch given to it at {case.where()} (`{case.line.text}`) and "
         "is never reset, so it keeps the predictions of all rounds, and its result mixes them.",
         f"Call {receiver}.reset() after {receiver}.compute().",
-        diff=_metric_state_diff(case, receiver, computing),
+        diff=diff,
     )
 
 
@@ -354,21 +337,9 @@ def _calls(case: CulpritContext, receiver: str, method: str) -> list[Statement]:
     return [
         statement
         for statement in case.sources.program.mentioning(method)
-        for node in own_nodes(statement.node)
-        if isinstance(node, ast.Attribute)
-        and node.attr == method
-        and ast.unparse(node.value) == receiver
+        for node in own_parts(statement.node, ast.Attribute)
+        if node.attr == method and ast.unparse(node.value) == receiver
     ]
-
-
-def _metric_state_diff(
-    case: CulpritContext, receiver: str, computing: list[Statement]
-) -> str | None:
-    if len(computing) != 1 or computing[0].scope is not case.scope:
-        return None
-    node = computing[0].node
-    is_plain = isinstance(node, (ast.Assign, ast.Expr, ast.AnnAssign))
-    return case.edits().insert_after(node, f"{receiver}.reset()").diff() if is_plain else None
 
 
 _GATHERED = re.compile(
@@ -388,13 +359,12 @@ def recognise_trainer_evaluation(case: CulpritContext) -> Remedy | None:
     if found is None or case.growth != "within":
         return None
     what = (found[1] or found[2]).replace("preds", "predictions")
-    measure = f" ({case.measure()})" if case.measure() else ""
     batches = "batch_eval_metrics=True"
     return case.remedy(
         f"Set eval_accumulation_steps or {batches}" if case.on_device else f"Set {batches}",
         "",
-        f"The trainer gathers the {what} of a whole evaluation in {case.name}{measure} and hands "
-        "them to compute_metrics at the end.",
+        f"The trainer gathers the {what} of a whole evaluation in {case.name}{case.measured()} and "
+        "hands them to compute_metrics at the end.",
         f"With TrainingArguments({batches}) compute_metrics is called for each batch, with "
         "compute_result=True for the last one, and nothing is gathered.",
         _FEWER if what == "predictions" else "",

@@ -6,11 +6,10 @@ import ast
 import re
 
 from leakscope.analysis.growth import policy
-from leakscope.analysis.remedies.context import CulpritContext, goes_backward, reads
+from leakscope.analysis.remedies.context import CulpritContext
 from leakscope.analysis.remedies.graphs import is_cut
 from leakscope.analysis.source.library_calls import registers_hook
-from leakscope.analysis.source.program import CodeScope, last_name
-from leakscope.analysis.source.types import dotted
+from leakscope.analysis.source.program import CodeScope, chain_end, dotted, last_name, parts_of
 from leakscope.model.report import Remedy
 from leakscope.model.text import human_bytes
 
@@ -29,8 +28,7 @@ def recognise_slices(case: CulpritContext) -> Remedy | None:
     unread = sum(case.row.unused_bytes.values())
     if case.total <= 0 or unread < policy.MOST_SHARE * case.total:
         return None
-    copy, value = _copy(case), _stored(case)
-    diff = None
+    copy, value, diff = _copy(case), _stored(case), None
     if copy and value is not None and _is_view(value):
         cut = "" if is_cut(value) or not case.has_graph else "detach()."
         diff = case.edits().call_method(value, cut + copy).diff()
@@ -69,16 +67,13 @@ def _stored(case: CulpritContext) -> ast.expr | None:
         if row.kind in {"array", "tensor", "graph"} and sum(row.unused_bytes.values()) > 0
         if (found := _PART.fullmatch(row.path.removeprefix(case.row.path)))
     }
-    if len(keys) != 1:
-        return value
-    (key,) = keys
     parts: dict[str, ast.expr] = {}
     if isinstance(value, ast.Tuple):
         parts = {str(place): part for place, part in enumerate(value.elts)}
     elif isinstance(value, ast.Dict):
         pairs = zip(value.keys, value.values, strict=True)
         parts = {repr(k.value): part for k, part in pairs if isinstance(k, ast.Constant)}
-    return parts.get(key, value)
+    return parts.get(keys.pop(), value) if len(keys) == 1 else value
 
 
 def _is_view(value: ast.expr) -> bool:
@@ -96,13 +91,11 @@ _JOINERS = frozenset(
 
 def recognise_concatenation(case: CulpritContext) -> Remedy | None:
     """Return how to stop the enlarging."""
-    node = case.node
-    if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
-        return None
-    joiner = dotted(node.value.func).rpartition(".")[2]
+    call = node.value if isinstance(node := case.node, ast.Assign) else None
+    joiner = chain_end(call.func) if isinstance(call, ast.Call) else ""
     if joiner not in _JOINERS or case.row.kind not in {"tensor", "graph", "array"}:
         return None
-    diff = _detached(case, node.value) if case.has_graph else None
+    diff = _detached(case, call) if case.has_graph else None
     graph = "The graph of every part rides along: join detached parts. " if case.has_graph else ""
     return case.remedy(
         f"Don't enlarge {case.name} with {joiner}",
@@ -115,17 +108,13 @@ def recognise_concatenation(case: CulpritContext) -> Remedy | None:
     )
 
 
-def _detached(case: CulpritContext, call: ast.Call) -> str | None:
-    if goes_backward(case.references) or not call.args:
-        return None
-    joined = call.args[0]
-    if not isinstance(joined, (ast.List, ast.Tuple)) or case.scope is None:
-        return None
-    own = case.references
-    parts = [e for e in joined.elts if not own.is_container(e, case.scope)]
-    if len(parts) != 1 or not isinstance(parts[0], ast.Name) or is_cut(parts[0]):
-        return None
-    return case.edits().call_method(parts[0], "detach()").diff()
+def _detached(case: CulpritContext, call: ast.expr | None) -> str | None:
+    match call:
+        case ast.Call(args=[ast.List(elts=joined) | ast.Tuple(elts=joined), *_]) if case.scope:
+            parts = [e for e in joined if not case.references.is_container(e, case.scope)]
+            if len(parts) == 1 and isinstance(parts[0], ast.Name) and not case.goes_backward:
+                return case.edits().call_method(parts[0], "detach()").diff()
+    return None
 
 
 _COPIES = frozenset({"detach", "clone", "cpu", "data"})
@@ -133,12 +122,11 @@ _COPIES = frozenset({"detach", "clone", "cpu", "data"})
 
 def recognise_gradient_log(case: CulpritContext) -> Remedy | None:
     """Return how to keep a number of each gradient."""
-    value = case.fed_value
-    gradient = _gradient(value) if value is not None else None
-    if case.growth != "across" or gradient is None or value is None:
+    gradient = _gradient(case.fed_value)
+    if case.growth != "across" or gradient is None:
         return None
     diff = None
-    if all(use.passed_to == "len" for use in reads(case.references)):
+    if all(use.passed_to == "len" for use in case.reads):
         norm = f"{ast.unparse(_plain(gradient))}.norm().item()"
         diff = case.edits().replace(gradient, norm).diff()
     return case.remedy(
@@ -151,16 +139,13 @@ def recognise_gradient_log(case: CulpritContext) -> Remedy | None:
     )
 
 
-def _gradient(value: ast.expr) -> ast.expr | None:
-    if _is_gradient(value):
-        return value
-    if isinstance(value, ast.DictComp):
-        return _gradient(value.value)
-    if isinstance(value, (ast.ListComp, ast.GeneratorExp)):
-        return _gradient(value.elt)
-    if isinstance(value, (ast.Tuple, ast.List)):
-        return next((part for part in value.elts if _is_gradient(part)), None)
-    return None
+def _gradient(value: ast.expr | None) -> ast.expr | None:
+    match value:
+        case ast.DictComp(value=part) | ast.ListComp(elt=part) | ast.GeneratorExp(elt=part):
+            return _gradient(part)
+        case ast.Tuple(elts=parts) | ast.List(elts=parts):
+            return next((part for part in parts if _is_gradient(part)), None)
+    return value if value is not None and _is_gradient(value) else None
 
 
 def _is_gradient(value: ast.expr) -> bool:
@@ -179,9 +164,8 @@ def _plain(value: ast.expr) -> ast.expr:
 
 def recognise_stored_activations(case: CulpritContext) -> Remedy | None:
     """Return how to keep the last activation."""
-    if case.growth != "across" or case.fed is None or case.scope is None:
-        return None
-    where = _registered_at(case, case.scope)
+    is_fed = case.growth == "across" and case.fed is not None
+    where = _registered_at(case, case.scope) if is_fed and case.scope is not None else ""
     if not where:
         return None
     cut = " Its outputs also carry their graphs: .detach() drops those." if case.has_graph else ""
@@ -200,9 +184,8 @@ def _registered_at(case: CulpritContext, hook: CodeScope) -> str:
         names.add(hook.parent.name)
     for name in sorted(names):
         for statement, call in case.sources.program.calls_mentioning(name):
-            parts = (part for argument in call.args for part in ast.walk(argument))
-            exprs = (part for part in parts if isinstance(part, ast.expr))
-            if registers_hook(call) and not names.isdisjoint(map(last_name, exprs)):
+            parts = (part for argument in call.args for part in parts_of(argument, ast.expr))
+            if registers_hook(call) and not names.isdisjoint(map(last_name, parts)):
                 return case.at(statement)
     return ""
 
@@ -227,17 +210,16 @@ def recognise_model_copies(case: CulpritContext) -> Remedy | None:
 
 
 def _copies_weights(value: ast.expr) -> bool:
-    for call in (node for node in ast.walk(value) if isinstance(node, ast.Call)):
-        name = dotted(call.func).rpartition(".")[2]
+    for call in parts_of(value, ast.Call):
+        name = chain_end(call.func)
         is_copy = name == "deepcopy" and call.args
         if name == "state_dict" or (is_copy and _WEIGHTS.search(ast.unparse(call.args[0]))):
             return True
     return False
 
 
-def _is_deep_copy(value: ast.expr) -> bool:
-    calls = (node for node in ast.walk(value) if isinstance(node, ast.Call))
-    return any(dotted(call.func).rpartition(".")[2] == "deepcopy" for call in calls)
+def _is_deep_copy(value: ast.expr | None) -> bool:
+    return any(chain_end(call.func) == "deepcopy" for call in parts_of(value, ast.Call))
 
 
 _ADDERS = frozenset(
@@ -250,24 +232,19 @@ def recognise_growing_module(case: CulpritContext) -> Remedy | None:
     """Return how to create the modules once."""
     if case.growth != "across" or case.line is None or case.line.form not in _ADDERS:
         return None
-    if case.row.kind != "module" and not _makes_module(case.fed_value):
-        return None
-    if case.fed_value is not None and _is_deep_copy(case.fed_value):
+    value = case.fed_value
+    is_module = isinstance(value, ast.Call) and dotted(value.func).startswith(("nn.", "torch.nn."))
+    if not (is_module or case.row.kind == "module") or _is_deep_copy(value):
         return None
     return case.remedy(
         f"Create the modules of {case.name} once, before the loop",
         "",
-        f"{case.name} gets more of them while it trains"
-        f"{f' ({case.measure()})' if case.measure() else ''}: `{case.line.text}` at "
+        f"{case.name} gets more of them while it trains{case.measured()}: `{case.line.text}` at "
         f"{case.where()} runs again and again. All that were added before stay, with their "
         "gradients, and parameters that come after the optimizer was made aren't trained by it.",
         "Make them before the optimizer, or replace the one that isn't needed any more; where a "
         "task really needs its own, move those of finished tasks to a file.",
     )
-
-
-def _makes_module(value: ast.expr | None) -> bool:
-    return isinstance(value, ast.Call) and dotted(value.func).startswith(("nn.", "torch.nn."))
 
 
 def recognise_param_groups(case: CulpritContext) -> Remedy | None:

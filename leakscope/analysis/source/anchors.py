@@ -10,11 +10,14 @@ from leakscope.analysis.source.program import (
     Binding,
     CodeScope,
     UserProgram,
+    chain_end,
     decorators_of,
-    own_nodes,
+    keyword_of,
+    own_parts,
+    parts_of,
 )
 from leakscope.analysis.source.references import ContainerPlace, References, is_super
-from leakscope.analysis.source.types import FOREIGN, TypeInference, dotted
+from leakscope.analysis.source.types import FOREIGN, TypeInference
 from leakscope.model.census import CensusRow, Owner
 from leakscope.model.path_pattern import PathPattern, Step, Steps, parse_path
 
@@ -110,29 +113,24 @@ def _start_at_named_class(references: References, row: CensusRow, path: PathPatt
 def _start_at_any_attribute(references: References, path: PathPattern) -> None:
     """Last resort: an attribute that only one family of classes binds."""
     for index, step in enumerate(path.steps):
-        binders = references.types.binders(step.value) if step.kind == "attr" else []
-        if binders and set(binders) <= references.types.family(binders[0]):
-            references.start(
-                ContainerPlace("attr", binders[0], step.value), path.steps[index + 1 :]
-            )
+        for cls in references.types.only_binder(step.value) if step.kind == "attr" else ():
+            references.start(ContainerPlace("attr", cls, step.value), path.steps[index + 1 :])
 
 
 def _trace_back(references: References) -> None:
     """A variable that was assigned from an attribute or argument is an alias of that."""
     for place, steps in list(references.chain):
-        if place.kind != "name" or place.scope is None or place.name == place.scope.receiver:
+        if place.kind != "name" or place.name == place.scope.receiver:
             continue
         bindings = place.scope.bindings.get(place.name, [])
-        if len(bindings) > 1:
-            continue
-        for binding in bindings:
+        for binding in bindings if len(bindings) == 1 else ():
             if binding.how == "assign" and isinstance(binding.value, ast.Attribute):
                 owners = references.types.of(binding.value.value, binding.scope) - {FOREIGN}
                 for owner in owners:
                     references.start(ContainerPlace("attr", owner, binding.value.attr), steps)
             elif binding.how == "assign" and isinstance(binding.value, ast.Name):
                 _start_at_name(references, binding.value.id, binding.scope, steps)
-            elif binding.how == "param":
+            elif binding.how == "param" and place.name in place.scope.params:
                 _start_at_arguments(references, place, steps)
 
 
@@ -144,15 +142,12 @@ def _start_at_name(references: References, name: str, scope: CodeScope, steps: S
 
 def _start_at_arguments(references: References, place: ContainerPlace, steps: Steps) -> None:
     function = place.scope
-    if function is None or place.name not in function.params:
-        return
     index = function.params.index(place.name) - bool(function.receiver)
     for statement, call in references.program.calls_mentioning(function.name):
-        if dotted(call.func).rpartition(".")[2] == function.name:
-            named = [k.value for k in call.keywords if k.arg == place.name]
-            for value in named or call.args[index : index + 1]:
-                if isinstance(value, ast.Name):
-                    _start_at_name(references, value.id, statement.scope, steps)
+        if chain_end(call.func) == function.name:
+            passed = keyword_of(call, place.name) or next(iter(call.args[index : index + 1]), None)
+            if isinstance(passed, ast.Name):
+                _start_at_name(references, passed.id, statement.scope, steps)
 
 
 def _renamed(
@@ -165,18 +160,14 @@ def _renamed(
         functions = [*program.functions.get(holder, []), *everywhere]
         found = [function for function in functions if step.value in function.params]
     else:
-        makers = _cell_makers(program, step.value)
+        found_in = ((s.scope, s.scope.resolve(step.value)) for s in program.mentioning(step.value))
+        homes = dict.fromkeys(home for scope, home in found_in if home and home is not scope)
+        makers = [home for home in homes if home.kind == "function"]
         scope = find_scope(program, owner)
         exact = [m for m in makers if scope is not None and scope in (m.parent, *m.children)]
         by_name = [m for m in makers if _makes(program, m, holder)]
         found = [scope] if scope is not None and scope in makers else by_name or exact or makers
     return [ContainerPlace("name", function, step.value) for function in found[:1]]
-
-
-def _cell_makers(program: UserProgram, name: str) -> list[CodeScope]:
-    found = ((s.scope, s.scope.resolve(name)) for s in program.mentioning(name))
-    makers = (home for scope, home in found if home and home is not scope)
-    return list(dict.fromkeys(home for home in makers if home.kind == "function"))
 
 
 def _makes(program: UserProgram, maker: CodeScope, holder: str) -> bool:
@@ -186,19 +177,16 @@ def _makes(program: UserProgram, maker: CodeScope, holder: str) -> bool:
     names = {maker.name, getattr(maker.parent, "name", None)}
     decorated = program.functions.get(holder, [])
     decorators = (called for function in decorated for called in decorators_of(function.node))
-    if any(dotted(called).rpartition(".")[2] in names for called in decorators):
+    if any(chain_end(called) in names for called in decorators):
         return True
     assigned = [s for s in program.mentioning(holder) if isinstance(s.node, ast.Assign)]
     return any(maker.name in statement.names for statement in assigned)
 
 
 def _holder_name(path: PathPattern, cut: int) -> str:
-    for step in reversed(path.steps[:cut]):
-        if step.kind in {"attr", "cell"}:
-            return step.value
-    if path.variable:
-        return path.variable
-    return _plain(path.root.removesuffix("()")).rpartition(".")[2]
+    named = (s.value for s in reversed(path.steps[:cut]) if s.kind in {"attr", "cell"})
+    root = _plain(path.root.removesuffix("()")).rpartition(".")[2]
+    return next(named, path.variable or root)
 
 
 def _main_module(program: UserProgram, variable: str) -> CodeScope | None:
@@ -230,10 +218,8 @@ def own_methods(references: References, row: CensusRow) -> list[CodeScope]:
         name
         for name in methods
         for statement in references.program.mentioning(name)
-        for node in own_nodes(statement.node)
-        if isinstance(node, ast.Attribute)
-        and node.attr == name
-        and references.is_container(node.value, statement.scope)
+        for node in own_parts(statement.node, ast.Attribute)
+        if node.attr == name and references.is_container(node.value, statement.scope)
     }
     by_itself = {name for name in methods if name.startswith("__")}
     pending = [methods[name] for name in (called | by_itself if called else methods)]
@@ -256,9 +242,7 @@ def _called_by(
     method: CodeScope, methods: dict[str, CodeScope], types: TypeInference
 ) -> Iterator[CodeScope]:
     above = types.ancestors(method.parent) - {method.parent} if method.parent else ()
-    for node in ast.walk(method.node):
-        if not isinstance(node, ast.Attribute):
-            continue
+    for node in parts_of(method.node, ast.Attribute):
         is_own = isinstance(node.value, ast.Name) and node.value.id == method.receiver
         source = methods if is_own else _methods(*above) if is_super(node.value) else {}
         if node.attr in source:
@@ -282,8 +266,6 @@ def find_definition(references: References) -> tuple[str, int] | None:
 def bindings_of(references: References, place: ContainerPlace) -> list[Binding]:
     """Return the bindings of a place, the first that a reader would call its definition first."""
     owner = place.scope
-    if owner is None:
-        return []
     if place.kind == "name":
         return sorted(owner.bindings.get(place.name, []), key=_order)
     family = references.types.family(owner)

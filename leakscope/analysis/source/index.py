@@ -47,14 +47,18 @@ from leakscope.analysis.source.program import (
     Statement,
     UserProgram,
     arguments_of,
+    bases_of,
+    bound_in,
     calls_in,
+    dotted,
     has_comprehension,
+    keyword_of,
     last_name,
     own_names,
-    own_nodes,
+    own_parts,
 )
 from leakscope.analysis.source.references import References
-from leakscope.analysis.source.types import TypeInference, dotted, imported_name
+from leakscope.analysis.source.types import TypeInference, imported_name
 from leakscope.model.census import CensusRow, Owner, Site
 from leakscope.model.registries import CountedRegistry, registry_of
 from leakscope.model.report import Excerpt
@@ -144,12 +148,10 @@ class SourceIndex:
             # A step fills it, whoever adds the parameters.
             row = replace(row, inserted_at=[])
         found = self.mutations(owner, row, phase, grows_inside=grows_inside, sampled=sampled)
-        is_called = all(mutation.distance >= CALLED for mutation in found)
-        if grows_inside and not is_called:
+        if grows_inside and any(mutation.distance < CALLED for mutation in found):
             return list(map(self._line, found))
         known = [mutation.statement for mutation in found]
-        inserting = list(filter(None, map(self._statement_at, row.inserted_at)))
-        new = [at for at in inserting if all(at is not statement for statement in known)]
+        new = [at for at in map(self._statement_at, row.inserted_at) if at and at not in known]
         found += [Mutation(at, at.node, "insert", EXACT) for at in new]
         row = self._with_what_is_passed_on(row, [mutation.statement for mutation in found])
         ordered = sorted(found, key=lambda mutation: _seen_first(mutation.statement, row))
@@ -159,18 +161,15 @@ class SourceIndex:
         """Return a row whose feeding lines have the bytes too of what lines before them in the same
         function made and gave a name that they use.
         """
-        passed_on = []
-        for site in row.allocated_at:
-            made = self._statement_at(site)
-            names = own_names(made.node, ast.Store) if made is not None else set()
-            passed_on += [
-                replace(site, line=statement.line)
-                for statement in feeding
-                if made is not None
-                and statement.scope is made.scope
-                and statement.line > made.line
-                and names & own_names(statement.node, ast.Load)
-            ]
+        passed_on = [
+            replace(site, line=statement.line)
+            for site in row.allocated_at
+            if (made := self._statement_at(site))
+            for statement in feeding
+            if statement.scope is made.scope
+            and statement.line > made.line
+            and own_names(made.node, ast.Store) & own_names(statement.node, ast.Load)
+        ]
         return replace(row, allocated_at=[*row.allocated_at, *passed_on])
 
     def kept_in(self, file: str, line: int) -> str:
@@ -184,9 +183,9 @@ class SourceIndex:
         """Return where a class of the program's is called, as files and lines."""
         return [(statement.file, call.lineno) for statement, call in self.program.calls_of(name)]
 
-    def place(self, statement: Statement, node: ast.expr | ast.stmt | None = None) -> str:
-        """Return where a statement is, or a node in it, as a person would write it."""
-        return self.location(statement.file, (node or statement.node).lineno)
+    def place(self, around: Statement | CodeScope, node: ast.AST | None = None) -> str:
+        """Return where a statement is, or a node in it or in a scope, as a person writes it."""
+        return self.location(around.file, getattr(node or around.node, "lineno", 0))
 
     def handed_to(self, file: str, line: int) -> list[tuple[str, str]]:
         """Return the functions of libraries that are handed what a line makes, each as it is
@@ -198,11 +197,7 @@ class SourceIndex:
 
     def _statement_at(self, site: Site) -> Statement | None:
         path = self.files.find(site.file)
-        around = [
-            statement
-            for statement in self.program.statements
-            if statement.file == path and statement.line <= site.line <= statement.end_line
-        ]
+        around = (s for s in self.program.statements if s.file == path and s.spans(site.line))
         return max(around, key=lambda statement: statement.line, default=None)
 
     def _in_texts(self, row: CensusRow) -> CensusRow:
@@ -230,17 +225,15 @@ class SourceIndex:
         return [self._line(m) for m in rank(found, row, self.heat, phase)[:_MOST_LINES]]
 
     def _line(self, mutation: Mutation) -> FeedingLine:
-        file, line = mutation.statement.file, mutation.statement.line
-        text = self.files.text_at(file, line)
-        is_definition = isinstance(mutation.statement.node, DEFINITIONS)
+        statement = mutation.statement
+        makes = mutation.form in _ASSIGNED or isinstance(statement.node, DEFINITIONS)
         return FeedingLine(
-            file=file,
-            line=line,
-            text=text,
+            file=statement.file,
+            line=statement.line,
+            text=self.files.text_at(statement.file, statement.line),
             form=mutation.form,
             is_direct=mutation.distance < REBOUND,
-            makes_once=(mutation.form in _ASSIGNED or is_definition)
-            and not self.heat.of(mutation.statement),
+            makes_once=makes and not self.heat.of(statement),
         )
 
     def defined_at(self, owner: Owner | None, row: CensusRow) -> str | None:
@@ -263,6 +256,7 @@ class SourceIndex:
 
 
 _CALLBACK = re.compile(r"(^|_)(step|hook|callback|forward|collate|wrapper)$|^(on_|__call__|__get)")
+_RUN_ONCE = frozenset({"__init__", "main", "setup", "__post_init__"})
 _WORD = re.compile(r"[a-z]{3,}")
 _PHASE_WORDS = {
     "validation": re.compile(r"val|eval|test"),
@@ -280,7 +274,6 @@ class Heat:
             for scope in group:
                 called = scope.parent.name if name == "__init__" and scope.parent else name
                 self._functions.setdefault(called, []).append(scope)
-        self._calls: dict[CodeScope, set[str]] = {}
         self._hot: set[CodeScope] = set()
         self._warm(program)
 
@@ -290,35 +283,32 @@ class Heat:
 
     def _warm(self, program: UserProgram) -> None:
         """Spread from what is called in loops, or by nobody known, to what that calls."""
-        called: set[str] = set()
+        calls: dict[CodeScope, set[str]] = {}
         repeated: set[str] = set()
         for statement in program.statements:
             names = _called_names(statement)
-            called |= names
-            self._calls.setdefault(statement.scope, set()).update(names)
+            calls.setdefault(statement.scope, set()).update(names)
             if statement.loops or has_comprehension(statement.node):
                 repeated |= names
-        for name, group in self._functions.items():
-            uncalled = name not in called
-            self._heat([s for s in group if _starts_hot(s, uncalled, name in repeated)])
-
-    def _heat(self, scopes: list[CodeScope]) -> None:
-        pending = list(scopes)
+        called = set().union(*calls.values())
+        pending = [
+            scope
+            for name, group in self._functions.items()
+            for scope in group
+            if name in repeated
+            or _CALLBACK.search(scope.name)
+            or (name not in called and scope.name not in _RUN_ONCE)
+        ]
         while pending:
             scope = pending.pop()
             if scope not in self._hot:
                 self._hot.add(scope)
-                for name in self._calls.get(scope, ()):
+                for name in calls.get(scope, ()):
                     pending += self._functions.get(name, [])
 
 
 def _called_names(statement: Statement) -> set[str]:
     return {last_name(call.func) for call in calls_in(statement.node)}
-
-
-def _starts_hot(scope: CodeScope, uncalled: bool, repeated: bool) -> bool:
-    once = scope.name in {"__init__", "main", "setup", "__post_init__"}
-    return repeated or bool(_CALLBACK.search(scope.name)) or (uncalled and not once)
 
 
 def rank(
@@ -390,9 +380,10 @@ def _witnessed(mutation: Mutation, row: CensusRow) -> int:
     """Return 2 where an allocation was seen on the statement's lines, 1 in its function."""
     statement = mutation.statement
     lines = [site.line for site in row.allocated_at if _same_file(site.file, statement.file)]
-    if any(statement.line <= line <= statement.end_line for line in lines):
+    if any(map(statement.spans, lines)):
         return 2
-    return int(any(_spans(statement.scope, line) for line in lines))
+    first, last = statement.scope.first_line, getattr(statement.scope.node, "end_lineno", -1)
+    return int(any(first <= line <= last for line in lines))
 
 
 def _seen_first(statement: Statement, row: CensusRow) -> tuple[bool, int]:
@@ -404,23 +395,13 @@ def _seen_first(statement: Statement, row: CensusRow) -> tuple[bool, int]:
 def _bytes_on(statement: Statement, sites: Sequence[Site]) -> int | None:
     """Return the bytes that places on a statement's lines made, None where there is none."""
     file = statement.file
-    found = [
-        site.bytes
-        for site in sites
-        if statement.line <= site.line <= statement.end_line and _same_file(site.file, file)
-    ]
+    found = [s.bytes for s in sites if statement.spans(s.line) and _same_file(s.file, file)]
     return sum(found) if found else None
 
 
 def _same_file(left: str, right: str) -> bool:
     left, right = left.removeprefix("./"), right.removeprefix("./")
     return left == right or left.endswith("/" + right) or right.endswith("/" + left)
-
-
-def _spans(scope: CodeScope, line: int) -> bool:
-    if isinstance(scope.node, ast.Module):
-        return False
-    return scope.first_line <= line <= (scope.node.end_lineno or line)
 
 
 def _in_phase(statement: Statement, phase: str) -> bool:
@@ -433,8 +414,8 @@ def _in_phase(statement: Statement, phase: str) -> bool:
 
 
 def _call_name_matches(statement: Statement, row: CensusRow) -> bool:
-    words = set(_WORD.findall(row.path))
-    return any(words & set(_WORD.findall(name)) for name in _called_names(statement))
+    words = _WORD.findall(row.path)
+    return any(not set(_WORD.findall(n)).isdisjoint(words) for n in _called_names(statement))
 
 
 def _argument_name_matches(mutation: Mutation, row: CensusRow) -> bool:
@@ -569,37 +550,25 @@ def managed_names(sources: SourceIndex) -> list[Managed]:
         for statement in program.mentioning(kind):
             for name in sorted(_given_names(statement.node, {kind}, managers)):
                 adding = places_that_call(sources, {name}, methods, repeatedly=True)
-                if kind == "dict":
-                    adding += [
-                        sources.place(s)
-                        for s in program.mentioning(name)
-                        if sources.heat.of(s) and _stores_into(s.node, name)
-                    ]
+                adding += [
+                    sources.place(s)
+                    for s in (program.mentioning(name) if kind == "dict" else [])
+                    for target in (s.node.targets if isinstance(s.node, ast.Assign) else [])
+                    if isinstance(target, ast.Subscript) and dotted(target.value) == name
+                    if sources.heat.of(s)
+                ]
                 filled_at = list(dict.fromkeys(adding))
                 found.append(Managed(name, kind, sources.place(statement), filled_at))
     return found
 
 
-def _stores_into(node: ast.AST, name: str) -> bool:
-    return any(
-        isinstance(target, ast.Subscript) and getattr(target.value, "id", "") == name
-        for target in getattr(node, "targets", [])
-        if isinstance(node, ast.Assign)
-    )
-
-
 def _given_names(node: ast.AST, functions: set[str], owners: set[str]) -> set[str]:
-    pairs: list[tuple[ast.expr | None, ast.expr]] = []
-    if isinstance(node, ast.With | ast.AsyncWith):
-        pairs = [(item.optional_vars, item.context_expr) for item in node.items]
-    elif isinstance(node, ast.Assign):
-        pairs = [(target, node.value) for target in node.targets]
     found = set()
-    for target, value in pairs:
-        if target is not None and isinstance(value, ast.Call):
-            is_named = last_name(value.func) in functions
-            if _is_one_of(value.func, owners, functions) if owners else is_named:
-                found.add(last_name(target))
+    for target, value in bound_in(node):
+        called = value.func if isinstance(value, ast.Call) else target
+        is_named = called is not target and last_name(called) in functions
+        if is_named and (not owners or _is_one_of(called, owners, functions)):
+            found.add(last_name(target))
     return found - {""}
 
 
@@ -612,16 +581,12 @@ def calls_that_create_graphs(sources: SourceIndex) -> list[FeedingLine]:
             text=sources.files.text_at(statement.file, call.lineno),
             form="call",
         )
-        for statement, call in sources.program.calls_mentioning("backward")
-        if _creates_graph(call)
+        for statement, call in sources.program.calls_of("backward")
+        if isinstance(call.func, ast.Attribute)
+        and (value := keyword_of(call, "create_graph")) is not None
+        and not (isinstance(value, ast.Constant) and not value.value)
     ]
     return list(dict.fromkeys(found))
-
-
-def _creates_graph(call: ast.Call) -> bool:
-    is_backward = isinstance(call.func, ast.Attribute) and call.func.attr == "backward"
-    values = [word.value for word in call.keywords if word.arg == "create_graph"]
-    return is_backward and any(not isinstance(v, ast.Constant) or v.value for v in values)
 
 
 def _is_one_of(called: ast.expr, owners: set[str], functions: set[str]) -> bool:
@@ -683,42 +648,32 @@ def places_that_start(sources: SourceIndex, name: str, file: str, line: int) -> 
         ]
     if not found:
         last = name.rpartition(".")[2]
+        handing_on = [
+            (statement, call)
+            for statement, call in sources.program.calls_mentioning(last)
+            if last in map(last_name, arguments_of(call))
+        ]
         found = [
             (statement, call)
-            for statement, call in _mentions(sources, last)
-            if not any(
-                isinstance(node, ast.Await) and node.value is call
-                for node in own_nodes(statement.node)
-            )
+            for statement, call in (*sources.program.calls_of(last), *handing_on)
+            if not any(node.value is call for node in own_parts(statement.node, ast.Await))
         ]
-    places = [sources.place(s, node) for s, node in found]
-    return list(dict.fromkeys(places))
-
-
-def _mentions(sources: SourceIndex, name: str) -> list[tuple[Statement, ast.Call]]:
-    return [*sources.program.calls_of(name)] + [
-        (statement, call)
-        for statement, call in sources.program.calls_mentioning(name)
-        if name in map(last_name, arguments_of(call))
-    ]
+    return list(dict.fromkeys(sources.place(statement, call) for statement, call in found))
 
 
 def _starts(sources: SourceIndex) -> list[CodeScope]:
     program = sources.program
     runs = program.functions.get("run", [])
-    found = [run for run in runs if run.parent is not None and _is_runner(sources, run.parent)]
+    found = [
+        run
+        for run in runs
+        if run.parent is not None
+        and any(bases_of(cls) & _RUNNERS for cls in sources.types.ancestors(run.parent))
+    ]
     for starter in sorted(_STARTERS):
         for statement, call in program.calls_of(starter):
             found += _functions_among_arguments(sources, statement, call)
     return found
-
-
-def _is_runner(sources: SourceIndex, cls: CodeScope) -> bool:
-    return any(
-        dotted(base).rpartition(".")[2] in _RUNNERS
-        for ancestor in sources.types.ancestors(cls)
-        for base in getattr(ancestor.node, "bases", [])
-    )
 
 
 def _functions_among_arguments(

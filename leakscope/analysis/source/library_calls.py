@@ -22,15 +22,20 @@ from leakscope.analysis.source.program import (
     Statement,
     UserProgram,
     arguments_of,
+    bound_in,
     calls_in,
+    chain_end,
     decorators_of,
+    dotted,
+    keyword_of,
     last_name,
     names_in,
     own_nodes,
+    parts_of,
     targets_of,
 )
 from leakscope.analysis.source.references import ItemVariables, References
-from leakscope.analysis.source.types import TypeInference, dotted, imported_name
+from leakscope.analysis.source.types import TypeInference, imported_name
 from leakscope.model.census import CensusRow, RootKind
 from leakscope.model.path_pattern import Step, parse_path
 
@@ -53,23 +58,21 @@ def suspect_mutations(references: References, row: CensusRow) -> list[Mutation]:
     program = references.program
     cached = cached_function(references, row)
     if cached is not None:
-        return list(_calls(program, lambda call: _calls_function(call, cached), EXACT))
+        return _calls(program, lambda call: _calls_function(call, cached), EXACT)
     if any(content.type == _LOG_RECORD for content in row.holds):
         return _logging_calls(references, row)
     if WARNINGS in row.path:
-        return list(_calls(program, _named({"warn", "warn_explicit"}), SUSPECTED))
+        return _calls(program, _named({"warn", "warn_explicit"}))
     if row.kind == "figure" or "Gcf" in row.path:
-        return list(_calls(program, _makes_figure, SUSPECTED))
+        return _calls(program, _makes_figure)
     if "hooks" in row.path or "Hook" in row.type or "RemovableHandle" in row.type:
-        of_kind = list(_calls(program, _named(_registering(row)), SUSPECTED))
-        return of_kind or list(_calls(program, registers_hook, SUSPECTED))
-    registering = list(_calls(program, _adds_to(_stores(row)), SUSPECTED))
-    if registering:
+        return _calls(program, _named(_registering(row))) or _calls(program, registers_hook)
+    if registering := _calls(program, _adds_to(_stores(row))):
         return registering
     if "*" in parse_path(row.path).root:
-        return list(_calls(program, _named(_MODULE_MAKERS), SUSPECTED))
+        return _calls(program, _named(_MODULE_MAKERS))
     if row.root is RootKind.LIBRARY:
-        return list(_calls_into(program, row))
+        return _calls_into(program, row)
     return list(_entries_of_callbacks(program, row))
 
 
@@ -88,7 +91,7 @@ def _stores(row: CensusRow) -> set[str]:
 def _adds_to(stores: set[str]) -> Callable[[ast.Call], bool]:
     """Match calls by the name of what they add: ``register_parametrization``, ``addHandler``."""
     names = {verb + store for verb in _ADDING for store in stores}
-    return lambda call: dotted(call.func).rpartition(".")[2].replace("_", "").lower() in names
+    return lambda call: chain_end(call.func).replace("_", "").lower() in names
 
 
 def keeps_hooks(row: CensusRow) -> bool:
@@ -134,15 +137,10 @@ def _entries_of_callbacks(program: UserProgram, row: CensusRow) -> Iterator[Muta
         if not isinstance(node, ast.Assign) or not getattr(owner, "bases", []):
             continue
         for target in node.targets:
-            if _is_entry(target, key, method.params[1:]):
-                yield Mutation(statement, target, "setitem", SUSPECTED)
-
-
-def _is_entry(target: ast.expr, key: str, parameters: list[str]) -> bool:
-    match target:
-        case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=written)):
-            return written == key and name in parameters
-    return False
+            match target:
+                case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=written)):
+                    if written == key and name in method.params[1:]:
+                        yield Mutation(statement, target, "setitem", SUSPECTED)
 
 
 def cached_function(references: References, row: CensusRow) -> CodeScope | None:
@@ -158,17 +156,18 @@ def cached_function(references: References, row: CensusRow) -> CodeScope | None:
 def cache_decorator(function: CodeScope) -> ast.expr | None:
     """Return the decorator that makes a function keep its results."""
     decorators: list[ast.expr] = getattr(function.node, "decorator_list", [])
-    names = (dotted(made_by).rpartition(".")[2] for made_by in decorators_of(function.node))
+    names = (chain_end(made_by) for made_by in decorators_of(function.node))
     return next((d for d, name in zip(decorators, names, strict=True) if name in _CACHES), None)
 
 
 def _calls(
-    program: UserProgram, matches: Callable[[ast.Call], bool], distance: float
-) -> Iterator[Mutation]:
-    for statement in program.statements:
-        for call in filter(matches, calls_in(statement.node)):
-            form = "register" if registers_hook(call) else "call"
-            yield Mutation(statement, call, form, distance)
+    program: UserProgram, matches: Callable[[ast.Call], bool], distance: float = SUSPECTED
+) -> list[Mutation]:
+    return [
+        Mutation(statement, call, "register" if registers_hook(call) else "call", distance)
+        for statement in program.statements
+        for call in filter(matches, calls_in(statement.node))
+    ]
 
 
 def _calls_into(program: UserProgram, row: CensusRow) -> list[Mutation]:
@@ -201,7 +200,7 @@ def _calls_into(program: UserProgram, row: CensusRow) -> list[Mutation]:
 def _logging_calls(references: References, row: CensusRow) -> list[Mutation]:
     """Return the calls whose records come to the handler that keeps the row's; else all."""
     handler = Handler(references, row)
-    written = list(_calls(references.program, _writes_log, SUSPECTED))
+    written = _calls(references.program, _writes_log)
     received = [
         mutation
         for mutation in written
@@ -217,7 +216,7 @@ def _writes_log(call: ast.Call) -> bool:
     if not isinstance(function, ast.Attribute) or function.attr not in _LOG_METHODS:
         return False
     logger = function.value.func if isinstance(function.value, ast.Call) else function.value
-    return "log" in dotted(logger).rpartition(".")[2].lower()
+    return "log" in chain_end(logger).lower()
 
 
 def _calls_function(call: ast.Call, function: CodeScope) -> bool:
@@ -276,25 +275,13 @@ class Handler:
     def may_receive(self, logger: ast.expr, scope: CodeScope) -> bool:
         """Whether what this logger writes may come to the handler."""
         written = self._loggers.names_of(logger, scope)
-        if not written or not self._received:
-            return True
-        return any(
-            self._propagates_to(name, received) for name in written for received in self._received
-        )
-
-    def _propagates_to(self, name: str, received: str) -> bool:
-        while name != received:
-            if not name or name in self._loggers.silent:
-                return False
-            name = name.rpartition(".")[0]
-        return True
+        reached = {above for name in written for above in self._loggers.reached_from(name)}
+        return not written or not self._received or not reached.isdisjoint(self._received)
 
     def _find_received(self) -> Names:
         """Return the names of the loggers that have the handler; nothing where that's not sure."""
-        named = self._on_path()
-        attached = list(self._attachments())
-        mine = [a for a in attached if self._is_mine(a, named)]
-        handlers = {a.handler for a in mine}
+        named, attached = self._on_path(), list(self._attachments())
+        handlers = {a.handler for a in attached if self._is_mine(a, named)}
         together = [a.loggers for a in attached if a.handler in handlers]
         return frozenset().union(*together) if all(together) else UNKNOWN
 
@@ -332,8 +319,7 @@ class Handler:
             if isinstance(call.func, ast.Attribute) and call.func.attr == "addHandler":
                 loggers, arguments = self._loggers.names_of(call.func.value, scope), call.args[:1]
             elif imported_name(call.func, scope) == "logging.basicConfig":
-                loggers = ROOT
-                arguments = _elements({k.arg: k.value for k in call.keywords}.get("handlers"))
+                loggers, arguments = ROOT, _elements(keyword_of(call, "handlers"))
             else:
                 continue
             for handler in arguments:
@@ -377,6 +363,13 @@ class Loggers:
         home = scope.resolve(expr.id) if isinstance(expr, ast.Name) else None
         return self._of_name(last_name(expr), home, depth) if home is not None else UNKNOWN
 
+    def reached_from(self, name: str) -> Iterator[str]:
+        """Yield the loggers whose handlers get what one writes: itself and those above it."""
+        yield name
+        while name and name not in self.silent:
+            name = name.rpartition(".")[0]
+            yield name
+
     def of_bindings(self, bindings: list[Binding], depth: int = 0) -> Names:
         """Return what any of the bindings may give; nothing if that of one is unknown."""
         found = [self.names_of(b.value, b.scope, depth + 1) for b in bindings if b.how == "assign"]
@@ -413,14 +406,12 @@ class Loggers:
     def _not_propagating(self) -> Names:
         found: set[str] = set()
         for statement in self._program.mentioning("propagate"):
-            node = statement.node
-            if isinstance(node, ast.Assign) and _is_false(node.value):
-                for target in node.targets:
-                    if isinstance(target, ast.Attribute) and target.attr == "propagate":
-                        found |= self.names_of(target.value, statement.scope)
-            for name, entry in named_entries(own_nodes(node)):
-                if _is_false(entry.get("propagate")):
-                    found.add(name)
+            for target, value in bound_in(statement.node):
+                match target:
+                    case ast.Attribute(value=logger, attr="propagate") if _is_false(value):
+                        found |= self.names_of(logger, statement.scope)
+            entries = named_entries(own_nodes(statement.node))
+            found |= {name for name, entry in entries if _is_false(entry.get("propagate"))}
         return frozenset(found)
 
 
@@ -473,7 +464,7 @@ class ItemWork:
             for scope, name in self._names
             if scope is not None
             and scope.kind == "function"
-            and _returns(scope.node, name)
+            and name in map(dotted, (end.value for end in parts_of(scope.node, ast.Return)))
             and len(references.program.functions.get(scope.name, [])) == 1
         }
         """Functions that return what they put into the container, by names that no others have."""
@@ -497,9 +488,8 @@ class ItemWork:
         for call in calls_in(node):
             if self._leads_there(call.func, statement.scope):
                 values += arguments_of(call)
-        for name in (part for value in values for part in ast.walk(value)):
-            if isinstance(name, ast.Name):
-                yield from self._variable(name, statement.scope)
+        for name in (name for value in values for name in parts_of(value, ast.Name)):
+            yield from self._variable(name, statement.scope)
 
     def _variable(self, name: ast.Name, scope: CodeScope) -> Iterator[tuple[CodeScope, str]]:
         home = scope.resolve(name.id)
@@ -552,11 +542,6 @@ def _receiver(value: ast.expr | None) -> ast.expr | None:
     return value.func if isinstance(value, ast.Call) else None
 
 
-def _returns(function: ast.AST, name: str) -> bool:
-    values = (node.value for node in ast.walk(function) if isinstance(node, ast.Return))
-    return any(isinstance(value, ast.Name) and value.id == name for value in values)
-
-
 def find_keeper(program: UserProgram, made: Statement) -> str:
     """Return the container into which a function puts what a statement of it makes, as its methods
     are written: ``Shipper.streams``. Empty where the source shows none, or several.
@@ -576,12 +561,11 @@ def _containers(node: ast.stmt, names: set[str] | None) -> Iterator[ast.expr]:
 
     def is_meant(value: ast.expr | None) -> bool:
         if names is None:
-            return any(isinstance(part, ast.Call) for part in ast.walk(value)) if value else False
+            return any(parts_of(value, ast.Call))
         return isinstance(value, ast.Name) and value.id in names
 
-    for part in own_nodes(node):
-        if isinstance(part, ast.Assign) and is_meant(part.value):
-            yield from (t.value for t in part.targets if isinstance(t, ast.Subscript))
+    if isinstance(node, ast.Assign) and is_meant(node.value):
+        yield from (t.value for t in node.targets if isinstance(t, ast.Subscript))
     match node:
         case ast.Expr(ast.Call(func=ast.Attribute(value=container, attr=method), args=arguments)):
             if method in _PUTTING and any(map(is_meant, arguments)):
@@ -646,9 +630,8 @@ class _TakerFinder:
     def _follow_items(
         self, loop: ast.For | ast.AsyncFor, scope: CodeScope, name: str, level: int
     ) -> None:
-        for target in ast.walk(loop.target) if name in names_in(loop.iter) else ():
-            if isinstance(target, ast.Name):
-                self._follow_variable(scope.home(target.id), target.id, level + 1)
+        for target in parts_of(loop.target, ast.Name) if name in names_in(loop.iter) else ():
+            self._follow_variable(scope.home(target.id), target.id, level + 1)
 
     def _follow_result(self, function: CodeScope, level: int) -> None:
         for statement, call in self._program.calls_mentioning(function.name):

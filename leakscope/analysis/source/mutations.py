@@ -12,10 +12,16 @@ from leakscope.analysis.source.program import (
     Statement,
     UserProgram,
     arguments_of,
+    bound_in,
     calls_in,
+    chain_end,
+    dotted,
     has_comprehension,
+    last_name,
     names_in,
     own_nodes,
+    own_nodes_in_place,
+    parts_of,
     targets_of,
 )
 from leakscope.analysis.source.references import (
@@ -24,7 +30,6 @@ from leakscope.analysis.source.references import (
     ItemVariables,
     References,
 )
-from leakscope.analysis.source.types import dotted
 from leakscope.model.census import CensusRow
 from leakscope.model.path_pattern import Steps
 
@@ -100,7 +105,7 @@ class Mutation:
 def find_mutations(references: References, row: CensusRow) -> list[Mutation]:
     """Return all candidates, in the order of the program."""
     program = references.program
-    returning = {p.scope.name for p in references.places if p.kind == "return" and p.scope}
+    returning = {p.scope.name for p in references.places if p.kind == "return"}
     seen = dict.fromkeys(program.mentioning_any(references.names | returning))
     inside = ItemVariables(references, seen)
     for home, name in inside.names:
@@ -110,31 +115,25 @@ def find_mutations(references: References, row: CensusRow) -> list[Mutation]:
     finder = _Finder(references, row, inside)
     found = [mutation for statement in ordered for mutation in finder.in_statement(statement)]
     found += _written_through(references, ordered)
-    read = reading_the_other_ends(references, row)
-    found += [Mutation(statement, node, "read", EXACT) for statement, node in read]
+    found += _reading_the_other_ends(references, row)
     if finder.is_object:
-        own = statements_that_name_parts(program, row)
-        found += [Mutation(statement, node, "setattr", EXACT) for statement, node in own]
-    return _without_overwriting(found) if row.kind == "list" else found
+        found += _naming_parts(program, row)
+    # What makes a list longer comes before what overwrites its items, where that is there.
+    is_longer = row.kind == "list" and any(map(_lengthens, found))
+    return [m for m in found if not _overwrites(m)] if is_longer else found
 
 
-def _without_overwriting(found: list[Mutation]) -> list[Mutation]:
-    """Return what makes a list longer; if nothing does, all.
-
-    Where room is made by ``append(None)``, it is the slots that are filled.
-    """
-    if not any(m.form in _LENGTHENING and m.distance == EXACT and _puts(m.node) for m in found):
-        return found
-    return [m for m in found if m.form != "setitem" or m.distance != EXACT or not _is_slot(m.node)]
+def _lengthens(mutation: Mutation) -> bool:
+    """Whether it makes a list longer; ``append(None)`` makes room for slots that are filled."""
+    call = mutation.node
+    puts = isinstance(call, ast.Call) and not all(isinstance(a, ast.Constant) for a in call.args)
+    return puts and mutation.form in _LENGTHENING and mutation.distance == EXACT
 
 
-def _is_slot(target: ast.AST) -> bool:
-    return isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Slice)
-
-
-def _puts(call: ast.AST) -> bool:
-    """Whether a call puts in more than a placeholder."""
-    return isinstance(call, ast.Call) and not all(isinstance(a, ast.Constant) for a in call.args)
+def _overwrites(mutation: Mutation) -> bool:
+    target = mutation.node
+    is_slot = isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Slice)
+    return is_slot and mutation.form == "setitem" and mutation.distance == EXACT
 
 
 def _methods_of(program: UserProgram, row: CensusRow) -> frozenset[str]:
@@ -155,41 +154,29 @@ def _written_through(references: References, statements: Sequence[Statement]) ->
     """
     for statement in statements:
         scope = statement.scope
-        for target, made in _made_of(statement.node):
+        for target, made in bound_in(statement.node):
+            if not isinstance(made, ast.Call):
+                continue
             arguments = arguments_of(made)
             found = [steps for part in arguments for steps in references.steps_from(part, scope)]
             is_of_it = any(all(step.is_item for step in steps) for steps in found)
             if not is_of_it or references.types.called_functions(made.func, scope):
                 continue
-            name = target.attr if isinstance(target, ast.Attribute) else dotted(target)
-            for other in references.program.mentioning(name):
-                for call in calls_in(other.node):
-                    if _writes_to(call.func, other, target, scope):
-                        yield Mutation(other, call, "write", EXACT)
+            for other, call in references.program.calls_mentioning(last_name(target)):
+                match call.func:
+                    case ast.Attribute(value=stream, attr=method) if method in _WRITING:
+                        if _is_same(target, scope, stream, other.scope):
+                            yield Mutation(other, call, "write", EXACT)
 
 
-def _made_of(node: ast.stmt) -> Iterator[tuple[ast.expr, ast.Call]]:
-    if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-        yield from ((target, node.value) for target in node.targets)
-    elif isinstance(node, (ast.With, ast.AsyncWith)):
-        for item in node.items:
-            if isinstance(item.context_expr, ast.Call) and item.optional_vars is not None:
-                yield item.optional_vars, item.context_expr
-
-
-def _writes_to(
-    function: ast.expr, statement: Statement, target: ast.expr, scope: CodeScope
-) -> bool:
-    """Whether a function is a method that writes, of what was bound to a target elsewhere."""
-    if not isinstance(function, ast.Attribute) or function.attr not in _WRITING:
+def _is_same(bound: ast.expr, scope: CodeScope, used: ast.expr, elsewhere: CodeScope) -> bool:
+    """Whether what is used elsewhere is what was bound here: a variable, an attribute of self."""
+    if ast.unparse(used) != ast.unparse(bound):
         return False
-    if ast.unparse(function.value) != ast.unparse(target):
-        return False
-    other = statement.scope
-    if isinstance(target, ast.Name):
-        return other.resolve(target.id) is scope.resolve(target.id)
+    if isinstance(bound, ast.Name):
+        return elsewhere.resolve(bound.id) is scope.resolve(bound.id)
     of_class = scope.enclosing_class()
-    return of_class is not None and of_class is other.enclosing_class()
+    return of_class is not None and of_class is elsewhere.enclosing_class()
 
 
 class _Finder:
@@ -216,7 +203,8 @@ class _Finder:
             yield from [Mutation(statement, node.target, "assign", REBOUND, True)] * bound
         elif isinstance(node, (ast.With, ast.AsyncWith)):
             yield from self.entered(statement, node)
-        for part, repeated in _with_repetition(node):
+        for part, around in own_nodes_in_place(node):
+            repeated = any(isinstance(parent, COMPREHENSIONS) for parent in around)
             found: Iterator[tuple[str, float]] = iter(())
             if isinstance(part, ast.Call):
                 found = self.call(part, statement)
@@ -256,7 +244,8 @@ class _Finder:
         for form, distance in self.rebinding(target, value, statement):
             yield Mutation(statement, target, form, distance, has_comprehension(value))
             source = self.reading(value, statement, depth=3) if distance == EXACT else None
-            if source is not None and source is not statement and self.makes_link(source):
+            # A new object refers to the container: `rollout = Rollout(prev=self.last)`.
+            if source and source is not statement and made_from(self.references, source):
                 yield Mutation(source, source.node, "link", distance)
 
     def only_rearranges(self, target: ast.Subscript, value: ast.expr, scope: CodeScope) -> bool:
@@ -315,20 +304,17 @@ class _Finder:
 
     def wraps(self, target: ast.expr, value: ast.expr) -> bool:
         """Whether a call gets what its result replaces: ``data = Concat([data, more])``."""
-        written = ast.unparse(target)
-        alike = (part for part in ast.walk(value) if type(part) is type(target))
+        written, alike = ast.unparse(target), parts_of(value, type(target))
         return isinstance(value, ast.Call) and any(ast.unparse(part) == written for part in alike)
 
     def reading(self, value: ast.expr, statement: Statement, depth: int) -> Statement | None:
         """Return the statement that makes the value from the container, or a variable in it."""
         scope = statement.scope
-        parts = [node for node in ast.walk(value) if isinstance(node, ast.expr)]
-        if any(self.references.is_container(part, scope) for part in parts):
+        if any(self.references.is_container(part, scope) for part in parts_of(value, ast.expr)):
             return statement
         if depth == 0:
             return None
-        names = {part.id for part in parts if isinstance(part, ast.Name)}
-        bindings = [b for name in names for b in scope.bindings.get(name, [])]
+        bindings = [b for name in names_in(value) for b in scope.bindings.get(name, [])]
         sources = [b.statement for b in bindings if b.how == "assign" and b.statement]
         found = (
             self.reading(source.node.value, source, depth - 1)
@@ -336,16 +322,6 @@ class _Finder:
             if source is not statement and isinstance(source.node, ast.Assign)
         )
         return next((source for source in found if source is not None), None)
-
-    def makes_link(self, source: Statement) -> bool:
-        """Whether a new object refers to the container: ``rollout = Rollout(prev=self.last)``."""
-        value = getattr(source.node, "value", None)
-        if not isinstance(value, ast.Call):
-            return False
-        is_class = dotted(value.func).rpartition(".")[2] in self.references.program.classes
-        return is_class and any(
-            self.references.is_container(part, source.scope) for part in arguments_of(value)
-        )
 
     def augmented(self, statement: Statement, node: ast.AugAssign) -> Iterator[Mutation]:
         scope, target = statement.scope, node.target
@@ -360,15 +336,15 @@ class _Finder:
         if isinstance(function, ast.Attribute):
             yield from self.method(function, call, statement)
         elif isinstance(function, ast.Name):
-            home = scope.resolve(function.id)
-            kept = self.references.methods.get(ContainerPlace("name", home, function.id), ())
-            for method, steps in kept:
+            home, methods = scope.resolve(function.id), self.references.methods
+            place = ContainerPlace("name", home, function.id) if home is not None else None
+            for method, steps in methods.get(place, ()) if place else ():
                 if not steps and method in FEEDERS:
                     yield method, EXACT
             for steps in self.references.steps_from(function, scope):
                 if call.args and (not steps or steps[0].kind == "attr"):
                     yield "call", self.called_itself(steps)
-        name = dotted(function).rpartition(".")[2]
+        name = chain_end(function)
         if name in _FED_ARGUMENT and len(call.args) > _FED_ARGUMENT[name]:
             fed = call.args[_FED_ARGUMENT[name]]
             if self.references.is_container(fed, scope):
@@ -450,6 +426,23 @@ class _Finder:
                 return True
 
 
+def made_from(
+    references: References, statement: Statement | None, *, by_any: bool = False
+) -> tuple[ast.Call, ast.expr] | None:
+    """Return the call by which a statement makes an object, and the argument that is the container.
+
+    The object is of a class of the program's, or made ``by_any`` function.
+    """
+    call = getattr(statement.node, "value", None) if statement is not None else None
+    if statement is None or not isinstance(call, ast.Call):
+        return None
+    may_link = by_any or chain_end(call.func) in references.program.classes
+    for part in arguments_of(call) if may_link else ():
+        if references.is_container(part, statement.scope):
+            return call, part
+    return None
+
+
 def _taken_apart(
     target: ast.Tuple | ast.List, value: ast.expr
 ) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -485,11 +478,13 @@ def makes_room(mutation: Mutation) -> bool:
 def counts(mutation: Mutation) -> bool:
     """Whether it puts a number in the place of another: ``trace["count"] += 1``."""
     node, target = mutation.statement.node, mutation.node
-    is_fixed = isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant)
-    if isinstance(node, ast.AugAssign):
-        return is_fixed and target is node.target and _is_number(node.value)
     is_alone = isinstance(node, ast.Assign) and mutation.distance == EXACT
-    return is_alone and is_fixed and _is_number(getattr(node, "value", None))
+    is_alone |= isinstance(node, ast.AugAssign) and target is node.target
+    return is_alone and _is_fixed(target) and _is_number(getattr(node, "value", None))
+
+
+def _is_fixed(target: ast.AST) -> bool:
+    return isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant)
 
 
 def takes_back(mutation: Mutation) -> bool:
@@ -498,8 +493,8 @@ def takes_back(mutation: Mutation) -> bool:
     if not mutation.form.startswith("register_") or not isinstance(made, ast.Assign):
         return False
     removals = {f"{target.id}.remove" for target in made.targets if isinstance(target, ast.Name)}
-    nodes = ast.walk(mutation.statement.scope.node)
-    return any(isinstance(node, ast.Call) and dotted(node.func) in removals for node in nodes)
+    calls = parts_of(mutation.statement.scope.node, ast.Call)
+    return any(dotted(call.func) in removals for call in calls)
 
 
 def grows_in_place(mutation: Mutation) -> bool:
@@ -507,20 +502,14 @@ def grows_in_place(mutation: Mutation) -> bool:
     node = mutation.statement.node
     if isinstance(node, ast.AugAssign) or mutation.form == "assign":
         return not counts(mutation)
-    value = getattr(node, "value", None)
-    written = ast.unparse(mutation.node)
-    return (
-        mutation.form == "setitem"
-        and isinstance(value, ast.expr)
-        and any(ast.unparse(part) == written for part in ast.walk(value))
-    )
+    written, parts = ast.unparse(mutation.node), parts_of(getattr(node, "value", None), ast.expr)
+    return mutation.form == "setitem" and any(ast.unparse(part) == written for part in parts)
 
 
 def replaces(mutation: Mutation) -> bool:
     """Whether it puts something in the place of what it put there before: ``entry["size"] = n``."""
-    target = mutation.node
-    is_fixed = isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant)
-    return mutation.form == "setitem" and is_fixed and not grows_in_place(mutation)
+    is_fixed = mutation.form == "setitem" and _is_fixed(mutation.node)
+    return is_fixed and not grows_in_place(mutation)
 
 
 def _is_number(value: ast.expr | None) -> bool:
@@ -543,14 +532,6 @@ def _sounds_feeding(method: str) -> bool:
     return any(word in method.lower() for word in words)
 
 
-def _with_repetition(node: ast.AST, inside: bool = False) -> Iterator[tuple[ast.AST, bool]]:
-    yield node, inside
-    inside = inside or isinstance(node, COMPREHENSIONS)
-    for child in ast.iter_child_nodes(node):
-        if not isinstance(child, (ast.stmt, ast.excepthandler, ast.match_case)):
-            yield from _with_repetition(child, inside)
-
-
 def _is_empty(value: ast.expr) -> bool:
     """Whether a value is a beginning rather than a content: ``[]``, ``0``, ``None``, ``dict()``."""
     match value:
@@ -561,7 +542,7 @@ def _is_empty(value: ast.expr) -> bool:
         case ast.Dict(values=items):
             return all(map(_is_empty, items))
         case ast.Call(func=function):
-            name = dotted(function).rpartition(".")[2]
+            name = chain_end(function)
             return name in CONTAINER_MAKERS | {"field", "SimpleQueue"}
     return False
 
@@ -571,9 +552,7 @@ _NAMERS = frozenset({"register_buffer", "register_parameter", "register_module",
 _RECEIVER = "self"
 
 
-def statements_that_name_parts(
-    program: UserProgram, row: CensusRow
-) -> Iterator[tuple[Statement, ast.Call]]:
+def _naming_parts(program: UserProgram, row: CensusRow) -> Iterator[Mutation]:
     """Yield the calls in methods of the object's class that add to it what has no fixed name.
 
     A name that is written out is the same at each call: what it held before is replaced.
@@ -583,7 +562,7 @@ def statements_that_name_parts(
         if statement.scope.receiver != _RECEIVER or statement.scope.parent not in classes:
             continue
         for call in filter(_names_a_part, calls_in(statement.node)):
-            yield statement, call
+            yield Mutation(statement, call, "setattr", EXACT)
 
 
 def is_named_at_runtime(method: str, call: ast.Call) -> bool:
@@ -607,46 +586,32 @@ TEE = "itertools._tee"
 """The type of an end."""
 
 
-def reading_the_other_ends(
-    references: References, row: CensusRow
-) -> Iterator[tuple[Statement, ast.AST]]:
+def _reading_the_other_ends(references: References, row: CensusRow) -> Iterator[Mutation]:
     """Yield the statements that take items from the ends made alongside this one."""
-    if row.type != TEE:
-        return
-    for made in references.program.mentioning("tee"):
-        for other in _other_ends(references, made):
-            name = other.attr if isinstance(other, ast.Attribute) else ast.unparse(other)
-            for statement in references.program.mentioning(name):
-                if statement is not made and _is_same(other, made.scope, statement.scope):
-                    yield from [(statement, node) for node in _takes_from(other, statement)]
+    for made in references.program.mentioning("tee") if row.type == TEE else ():
+        for end in _other_ends(references, made):
+            for statement in references.program.mentioning(last_name(end)):
+                for node in own_nodes(statement.node) if statement is not made else ():
+                    read = [p for source in _read_by(node) for p in parts_of(source, ast.expr)]
+                    if any(_is_same(end, made.scope, part, statement.scope) for part in read):
+                        yield Mutation(statement, node, "read", EXACT)
 
 
 def _other_ends(references: References, made: Statement) -> list[ast.expr]:
     match made.node:
         case ast.Assign(
             targets=[ast.Tuple(elts=ends) | ast.List(elts=ends), *_], value=ast.Call(func=function)
-        ) if dotted(function).rpartition(".")[2] == "tee":
+        ) if chain_end(function) == "tee":
             others = [end for end in ends if not references.is_container(end, made.scope)]
             return others if len(others) < len(ends) else []
     return []
 
 
-def _is_same(end: ast.expr, made_in: CodeScope, read_in: CodeScope) -> bool:
-    if isinstance(end, ast.Name):
-        return made_in.home(end.id) is read_in.resolve(end.id)
-    mine = made_in.enclosing_class()
-    return mine is not None and mine is read_in.enclosing_class()
-
-
-def _takes_from(end: ast.expr, statement: Statement) -> Iterator[ast.AST]:
-    written = ast.unparse(end)
-    for node in own_nodes(statement.node):
-        taken: list[ast.expr] = []
-        if isinstance(node, (ast.For, ast.AsyncFor)):
-            taken = [node.iter]
-        elif isinstance(node, COMPREHENSIONS):
-            taken = [part.iter for part in node.generators]
-        elif isinstance(node, ast.Call) and dotted(node.func) == "next":
-            taken = node.args[:1]
-        if any(ast.unparse(part) == written for target in taken for part in ast.walk(target)):
-            yield node
+def _read_by(node: ast.AST) -> list[ast.expr]:
+    """Return what a node takes items from: a loop, a comprehension, ``next``."""
+    match node:
+        case ast.For(iter=source) | ast.AsyncFor(iter=source):
+            return [source]
+        case ast.Call(func=ast.Name(id="next"), args=[source, *_]):
+            return [source]
+    return [part.iter for part in getattr(node, "generators", [])]

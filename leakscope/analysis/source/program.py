@@ -16,6 +16,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import takewhile
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -28,6 +29,8 @@ Loop = ast.For | ast.AsyncFor | ast.While
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
+_Node = TypeVar("_Node", bound=ast.AST)
 
 
 @dataclass(eq=False)
@@ -77,6 +80,11 @@ class CodeScope:
     def root(self) -> CodeScope:
         """The module's own scope."""
         return self if self.parent is None else self.parent.root
+
+    @property
+    def file(self) -> str:
+        """The file it stands in."""
+        return self.module.file
 
     @property
     def first_line(self) -> int:
@@ -148,13 +156,11 @@ class Statement:
         """Its first line."""
         return self.node.lineno
 
-    @property
-    def end_line(self) -> int:
-        """Its last line; for a compound statement that of its header."""
+    def spans(self, line: int) -> bool:
+        """Whether a line is one of its lines; for a compound statement of its header's."""
         body: list[ast.stmt] = getattr(self.node, "body", [])
-        if body:
-            return max(self.line, body[0].lineno - 1)
-        return self.node.end_lineno or self.line
+        end = body[0].lineno - 1 if body else self.node.end_lineno or 0
+        return self.line <= line <= max(self.line, end)
 
 
 class UserProgram:
@@ -168,20 +174,23 @@ class UserProgram:
         self.functions: dict[str, list[CodeScope]] = {}
         self._mentions: dict[str, list[Statement]] = {}
         for file, text in files.texts.items():
-            root, statements = read_module(file, text)
-            if root is not None:
-                self._add(file, root, statements)
+            self._add(file, text)
 
-    def _add(self, file: str, root: CodeScope, statements: list[Statement]) -> None:
-        self.modules[file] = root
-        self.statements += statements
-        for statement in statements:
+    def _add(self, file: str, text: str) -> None:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                reader = _ModuleReader(file, ast.parse(text))
+        except _UNREADABLE:
+            return
+        self.modules[file] = reader.root
+        self.statements += reader.statements
+        for statement in reader.statements:
             for name in statement.names:
                 self._mentions.setdefault(name, []).append(statement)
-        for scope in descendants(root):
-            if scope is not root:
-                register = self.classes if scope.kind == "class" else self.functions
-                register.setdefault(scope.name, []).append(scope)
+        for scope in [*descendants(reader.root)][1:]:
+            register = self.classes if scope.kind == "class" else self.functions
+            register.setdefault(scope.name, []).append(scope)
 
     def mentioning(self, name: str) -> list[Statement]:
         """Return the statements in which ``name`` occurs as a name, attribute or text."""
@@ -237,14 +246,47 @@ def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
             yield from own_nodes(child)
 
 
+def own_nodes_in_place(
+    node: ast.AST, parents: tuple[ast.AST, ...] = ()
+) -> Iterator[tuple[ast.AST, tuple[ast.AST, ...]]]:
+    """Yield the same, each with the nodes around it, the innermost first."""
+    yield node, parents
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, (ast.stmt, ast.excepthandler, ast.match_case)):
+            yield from own_nodes_in_place(child, (node, *parents))
+
+
+def own_parts(node: ast.AST, kind: type[_Node]) -> Iterator[_Node]:
+    """Yield the nodes of a kind in a statement, without the statements nested in it."""
+    return (part for part in own_nodes(node) if isinstance(part, kind))
+
+
+def parts_of(node: ast.AST | None, kind: type[_Node]) -> Iterator[_Node]:
+    """Yield the nodes of a kind anywhere in a node; nothing without one."""
+    return (part for part in (ast.walk(node) if node else ()) if isinstance(part, kind))
+
+
 def calls_in(node: ast.AST) -> Iterator[ast.Call]:
     """Yield the calls among the nodes of a statement, without the statements nested in it."""
-    return (part for part in own_nodes(node) if isinstance(part, ast.Call))
+    return own_parts(node, ast.Call)
 
 
 def arguments_of(call: ast.Call) -> list[ast.expr]:
     """Return what a call passes, by place or by keyword."""
     return [*call.args, *(keyword.value for keyword in call.keywords)]
+
+
+def keyword_of(call: ast.Call, name: str) -> ast.expr | None:
+    """Return what a call passes by a keyword, None where it doesn't."""
+    return next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
+
+
+def bound_in(node: ast.AST) -> list[tuple[ast.expr, ast.expr]]:
+    """Return what a plain assignment or a ``with`` binds, and to what; nothing for others."""
+    if isinstance(node, ast.Assign):
+        return [(target, node.value) for target in node.targets]
+    items = node.items if isinstance(node, (ast.With, ast.AsyncWith)) else []
+    return [(item.optional_vars, item.context_expr) for item in items if item.optional_vars]
 
 
 def targets_of(node: ast.AST) -> list[ast.expr]:
@@ -254,19 +296,21 @@ def targets_of(node: ast.AST) -> list[ast.expr]:
     return [node.target] if isinstance(node, (ast.AnnAssign, ast.NamedExpr)) else []
 
 
+def alternatives(expr: ast.expr | None) -> list[ast.expr]:
+    """Return the parts of which one is the value: ``a or b``, ``a if c else b``; else none."""
+    if isinstance(expr, ast.IfExp):
+        return [expr.body, expr.orelse]
+    return expr.values if isinstance(expr, ast.BoolOp) else []
+
+
 def names_in(node: ast.AST | None, context: type[ast.expr_context] = ast.expr_context) -> set[str]:
     """Return the names that stand anywhere in a node, or those that it only reads or binds."""
-    return {
-        part.id
-        for part in (ast.walk(node) if node is not None else ())
-        if isinstance(part, ast.Name) and isinstance(part.ctx, context)
-    }
+    return {name.id for name in parts_of(node, ast.Name) if isinstance(name.ctx, context)}
 
 
 def own_names(node: ast.stmt, context: type[ast.expr_context]) -> set[str]:
     """Return the names that a statement reads or binds, without the statements nested in it."""
-    names = (part for part in own_nodes(node) if isinstance(part, ast.Name))
-    return {name.id for name in names if isinstance(name.ctx, context)}
+    return {name.id for name in own_parts(node, ast.Name) if isinstance(name.ctx, context)}
 
 
 def body_nodes(function: ast.AST) -> Iterator[ast.AST]:
@@ -284,10 +328,28 @@ def last_name(expr: ast.expr) -> str:
     return expr.id if isinstance(expr, ast.Name) else ""
 
 
+def dotted(expr: ast.expr | None) -> str:
+    """Return ``a.b.c`` for a plain chain of names, else an empty text."""
+    if isinstance(expr, ast.Attribute):
+        head = dotted(expr.value)
+        return f"{head}.{expr.attr}" if head else ""
+    return expr.id if isinstance(expr, ast.Name) else ""
+
+
+def chain_end(expr: ast.expr | None) -> str:
+    """Return ``c`` of a plain chain of names ``a.b.c``, else an empty text."""
+    return dotted(expr).rpartition(".")[2]
+
+
 def decorators_of(node: ast.AST) -> list[ast.expr]:
     """Return what a definition is decorated by, without the arguments."""
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     return [d.func if isinstance(d, ast.Call) else d for d in decorators]
+
+
+def bases_of(cls: CodeScope) -> set[str]:
+    """Return the last names of what a class is derived from."""
+    return set(map(chain_end, getattr(cls.node, "bases", [])))
 
 
 def first_line_of(node: ast.stmt) -> int:
@@ -298,25 +360,12 @@ def first_line_of(node: ast.stmt) -> int:
 
 def has_comprehension(node: ast.AST) -> bool:
     """Return whether a comprehension is among a statement's or expression's own nodes."""
-    return any(isinstance(part, COMPREHENSIONS) for part in own_nodes(node))
+    return any(own_parts(node, ast.comprehension))
 
 
 _ATTRIBUTE_MAKERS = frozenset(
     {"setattr", "__setattr__", "register_buffer", "register_parameter", "add_state", "add_module"}
 )
-
-
-def read_module(file: str, text: str) -> tuple[CodeScope | None, list[Statement]]:
-    """Return the module's scope and its statements; ``(None, [])`` where it can't be parsed."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(text)
-        reader = _ModuleReader(file, tree)
-        reader.block(tree.body, reader.root, ())
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None, []
-    return reader.root, reader.statements
 
 
 class _ModuleReader:
@@ -325,6 +374,7 @@ class _ModuleReader:
         name = self.module.names[-1] if self.module.names else ""
         self.root = CodeScope("module", name, "", tree, self.module)
         self.statements: list[Statement] = []
+        self.block(tree.body, self.root, ())
 
     def block(self, body: list[ast.stmt], scope: CodeScope, loops: tuple[Loop, ...]) -> None:
         for node in body:
@@ -366,10 +416,10 @@ class _ModuleReader:
             scope.bindings.setdefault(argument.arg, []).append(binding)
         # `global` and `nonlocal` are noted before the first assignment is read.
         for part in body_nodes(node):
-            if isinstance(part, ast.Global):
-                scope.declared_global.update(part.names)
-            elif isinstance(part, ast.Nonlocal):
-                scope.declared_nonlocal.update(part.names)
+            if isinstance(part, (ast.Global, ast.Nonlocal)):
+                is_global = isinstance(part, ast.Global)
+                declared = scope.declared_global if is_global else scope.declared_nonlocal
+                declared.update(part.names)
         return scope
 
     def bind(self, statement: Statement) -> None:
@@ -379,31 +429,25 @@ class _ModuleReader:
             self.name(node.name, Binding(how, first_line_of(node), scope, statement=statement))
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
             self.imported(node, statement)
-        elif isinstance(node, ast.Assign):
-            for target in node.targets:
-                self.target(target, node.value, statement)
-        elif isinstance(node, (ast.AnnAssign, ast.AugAssign)):
-            annotation = node.annotation if isinstance(node, ast.AnnAssign) else None
-            if isinstance(node, ast.AnnAssign) or isinstance(node.target, ast.Name):
-                self.target(node.target, node.value, statement, annotation)
+        elif isinstance(node, ast.AnnAssign):
+            self.target(node.target, node.value, statement, node.annotation)
+        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            self.target(node.target, node.value, statement)
         elif isinstance(node, (ast.For, ast.AsyncFor)):
             self.target(node.target, None, statement, how="for")
-        elif isinstance(node, (ast.With, ast.AsyncWith)):
-            for item in node.items:
-                if item.optional_vars is not None:
-                    self.target(item.optional_vars, item.context_expr, statement, how="with")
-        self.expressions(statement)
-
-    def expressions(self, statement: Statement) -> None:
-        for handler in getattr(statement.node, "handlers", ()):
+        else:
+            how = "with" if isinstance(node, (ast.With, ast.AsyncWith)) else "assign"
+            for target, value in bound_in(node):
+                self.target(target, value, statement, how=how)
+        for handler in getattr(node, "handlers", ()):
             if handler.name:
-                binding = Binding("except", handler.lineno, statement.scope, statement=statement)
+                binding = Binding("except", handler.lineno, scope, statement=statement)
                 self.name(handler.name, binding)
-        for node in own_nodes(statement.node):
-            if isinstance(node, ast.NamedExpr):
-                self.target(node.target, node.value, statement)
-            elif isinstance(node, ast.Call):
-                self.made_attribute(node, statement)
+        for part in own_nodes(node):
+            if isinstance(part, ast.NamedExpr):
+                self.target(part.target, part.value, statement)
+            elif isinstance(part, ast.Call):
+                self.made_attribute(part, statement)
 
     def made_attribute(self, call: ast.Call, statement: Statement) -> None:
         if last_name(call.func) not in _ATTRIBUTE_MAKERS:
@@ -411,7 +455,7 @@ class _ModuleReader:
         texts = [a for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
         owner = statement.scope.enclosing_class()
         if texts and owner is not None and statement.scope.kind == "function":
-            value = next((k.value for k in call.keywords if k.arg == "default"), call.args[-1])
+            value = keyword_of(call, "default") or call.args[-1]
             binding = Binding("assign", statement.line, statement.scope, value, statement=statement)
             owner.attributes.setdefault(str(texts[0].value), []).append(binding)
 
@@ -457,15 +501,13 @@ class _ModuleReader:
 def _names(node: ast.stmt) -> frozenset[str]:
     names: set[str] = set()
     for part in own_nodes(node):
-        if isinstance(part, ast.Name):
-            names.add(part.id)
-        elif isinstance(part, ast.Attribute):
-            names.add(part.attr)
-        elif isinstance(part, ast.Constant) and isinstance(part.value, str):
-            if part.value.isidentifier():
-                names.add(part.value)
-        elif isinstance(part, ast.alias):
-            names.update({part.asname or part.name, part.name})
+        match part:
+            case ast.Name(id=name) | ast.Attribute(attr=name):
+                names.add(name)
+            case ast.Constant(value=str(text)) if text.isidentifier():
+                names.add(text)
+            case ast.alias(name=name, asname=local):
+                names.update({local or name, name})
     return frozenset(names)
 
 
@@ -655,11 +697,12 @@ def _still_meant(sources: dict[str, str], titles: dict[str, str]) -> dict[str, l
     defined: set[str] = set()
     for path in reversed(ordered):
         lines = sources[path].splitlines()
-        tree = _parsed(sources[path])
-        if tree is None:
+        try:
+            body = ast.parse(sources[path]).body
+        except _UNREADABLE:
             found[path] = [""] * len(lines)
             continue
-        definitions = [node for node in tree.body if isinstance(node, DEFINITIONS)]
+        definitions = [node for node in body if isinstance(node, DEFINITIONS)]
         for definition in definitions:
             if definition.name in defined:
                 first = first_line_of(definition)
@@ -668,13 +711,6 @@ def _still_meant(sources: dict[str, str], titles: dict[str, str]) -> dict[str, l
         defined |= {definition.name for definition in definitions}
         found[path] = lines
     return {path: found[path] for path in ordered}
-
-
-def _parsed(text: str) -> ast.Module | None:
-    try:
-        return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
 
 
 def _number(title: str) -> int:

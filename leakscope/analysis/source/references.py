@@ -5,21 +5,24 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import permutations, product
 
 from leakscope.analysis.source.program import (
     Binding,
     CodeScope,
     Statement,
     UserProgram,
+    alternatives,
     arguments_of,
     body_nodes,
+    bound_in,
+    chain_end,
     decorators_of,
+    keyword_of,
     last_name,
     own_nodes,
-    targets_of,
 )
-from leakscope.analysis.source.types import FOREIGN, TypeInference, dotted
+from leakscope.analysis.source.types import FOREIGN, TypeInference
 from leakscope.model.path_pattern import Step, Steps
 
 _MAX_LEVEL = 6
@@ -33,10 +36,10 @@ _STARTERS = frozenset({"Thread", "Process", "submit", "partial", "apply_async", 
 
 @dataclass(frozen=True)
 class ContainerPlace:
-    """``name`` in a scope, ``attr`` of a class (None: of any), ``return`` of a function."""
+    """``name`` in a scope, ``attr`` of a class, ``return`` of a function."""
 
     kind: str
-    scope: CodeScope | None
+    scope: CodeScope
     name: str
 
 
@@ -57,7 +60,7 @@ class References:
     def names(self) -> set[str]:
         """The identifiers under which the container may be met."""
         names = {place.name for place in (*self.places, *self.methods)}
-        is_receiver = any(p.scope is not None and p.scope.receiver == p.name for p in self.places)
+        is_receiver = any(place.scope.receiver == place.name for place in self.places)
         return names | {"super"} if is_receiver else names
 
     def start(self, place: ContainerPlace, steps: Steps) -> None:
@@ -76,23 +79,16 @@ class References:
             self.chain.append((place, steps))
         self._pending.append((place, level))
         if steps and steps[0].kind == "attr":
-            for owner in self._owners(place, steps[0].value):
+            owners = self.classes_of(place) or {*self.types.only_binder(steps[0].value)}
+            for owner in owners - {FOREIGN}:
                 attribute = ContainerPlace("attr", owner, steps[0].value)
                 self.add(attribute, steps[1:], level=level, on_path=on_path)
 
-    def _owners(self, place: ContainerPlace, attribute: str) -> list[CodeScope]:
-        if owners := self.classes_of(place):
-            return [owner for owner in owners if owner is not FOREIGN]
-        binders = self.types.binders(attribute)
-        return binders[:1] if binders and set(binders) <= self.types.family(binders[0]) else []
-
     def classes_of(self, place: ContainerPlace) -> frozenset[CodeScope]:
         """Return the classes of the value at a place."""
-        if place.scope is None or place.kind == "return":
+        if place.kind == "return":
             return frozenset()
         if place.kind == "name":
-            if place.name == place.scope.receiver and place.scope.parent:
-                return frozenset({place.scope.parent})
             return self.types.of(ast.Name(id=place.name), place.scope)
         members = (cls.member(place.name) for cls in self.types.family(place.scope))
         return frozenset().union(*map(self.types.of_bindings, members))
@@ -105,7 +101,7 @@ class References:
             if (place, len(self.places.get(place, ()))) in seen:
                 continue
             seen.add((place, len(self.places.get(place, ()))))
-            name = place.scope.name if place.kind == "return" and place.scope else place.name
+            name = place.scope.name if place.kind == "return" else place.name
             for statement in self.program.mentioning(name):
                 _Follower(self, statement, level).follow()
 
@@ -121,11 +117,7 @@ class References:
             return self._from_call(expr, scope)
         if isinstance(expr, (ast.NamedExpr, ast.Await, ast.Starred)):
             return self.steps_from(expr.value, scope)
-        if isinstance(expr, ast.IfExp):
-            return self.steps_from(expr.body, scope) | self.steps_from(expr.orelse, scope)
-        if isinstance(expr, ast.BoolOp):
-            return set().union(*(self.steps_from(value, scope) for value in expr.values))
-        return set()
+        return set().union(*(self.steps_from(value, scope) for value in alternatives(expr)))
 
     def is_container(self, expr: ast.expr | None, scope: CodeScope) -> bool:
         """Return whether an expression is the container itself."""
@@ -136,10 +128,9 @@ class References:
         if home is None:
             return set()
         found = set(self.places.get(ContainerPlace("name", home, name), ()))
-        if home.kind == "class":
-            for owner in self._attribute_owners(name):
-                if owner is None or home in self.types.family(owner):
-                    found |= self.places[ContainerPlace("attr", owner, name)]
+        for owner, steps in self._from_owners(name) if home.kind == "class" else ():
+            if home in self.types.family(owner):
+                found |= steps
         if name in home.module.imports:
             module, attribute = home.module.imports[name]
             source = self.program.module_named(module, importer=home.root) if attribute else None
@@ -147,46 +138,34 @@ class References:
                 found |= self._from_name(attribute, source)
         return found
 
-    def _attribute_owners(self, name: str) -> list[CodeScope | None]:
-        return [p.scope for p in self.places if p.kind == "attr" and p.name == name]
+    def _from_owners(self, attribute: str) -> list[tuple[CodeScope, set[Steps]]]:
+        found = ((p, s) for p, s in self.places.items() if (p.kind, p.name) == ("attr", attribute))
+        return [(place.scope, steps) for place, steps in found]
 
     def _from_attribute(self, expr: ast.Attribute, scope: CodeScope) -> set[Steps]:
         wanted = Step("attr", expr.attr)
         found = {s[1:] for s in self.steps_from(expr.value, scope) if s and s[0] == wanted}
-        owners = self._attribute_owners(expr.attr)
-        if owners:
-            receivers = self.types.of(expr.value, scope)
-            for owner in owners:
-                if self._may_be(receivers, owner, expr.attr):
-                    found |= self.places[ContainerPlace("attr", owner, expr.attr)]
+        for owner, steps in self._from_owners(expr.attr):
+            family, receivers = self.types.family(owner), self.types.of(expr.value, scope)
+            # Of an unknown receiver it is the owner's where no other class binds such an attribute.
+            if family & receivers or not (receivers or {*self.types.binders(expr.attr)} - family):
+                found |= steps
         module = self.types.module_of(expr.value, scope)
         return found | self._from_name(expr.attr, module) if module else found
-
-    def _may_be(
-        self, receivers: frozenset[CodeScope], owner: CodeScope | None, attribute: str
-    ) -> bool:
-        if owner is None:
-            return True
-        family = self.types.family(owner)
-        if receivers:
-            return not family.isdisjoint(receivers)
-        return set(self.types.binders(attribute)) <= family
 
     def _from_call(self, expr: ast.Call, scope: CodeScope) -> set[Steps]:
         if is_super(expr):
             return self._from_name(scope.receiver, scope)
         function = expr.func
         found: set[Steps] = set()
-        if isinstance(function, ast.Attribute) and function.attr in _ITEM_GETTERS:
-            key = _constant(expr.args[0]) if expr.args else None
-            found |= _after_item(self.steps_from(function.value, scope), key)
-        if isinstance(function, ast.Name) and function.id == "getattr" and len(expr.args) > 1:
-            name = expr.args[1]
-            if isinstance(name, ast.Constant):
-                read = ast.Attribute(value=expr.args[0], attr=str(name.value))
-                found |= self._from_attribute(read, scope)
-        returns = [place for place in self.places if place.kind == "return"]
-        if returns and last_name(function) in {p.scope.name for p in returns if p.scope}:
+        match expr:
+            case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in _ITEM_GETTERS:
+                key = _constant(expr.args[0]) if expr.args else None
+                found = _after_item(self.steps_from(owner, scope), key)
+            case ast.Call(func=ast.Name(id="getattr"), args=[owner, ast.Constant(written), *_]):
+                read = ast.Attribute(value=owner, attr=str(written))
+                found = self._from_attribute(read, scope)
+        if last_name(function) in {p.scope.name for p in self.places if p.kind == "return"}:
             for called in self.types.called_functions(function, scope):
                 found |= self.places.get(ContainerPlace("return", called, ""), set())
         return found
@@ -214,25 +193,23 @@ class _Follower:
 
     def follow(self) -> None:
         node = self.node
-        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
-            targets = targets_of(node)
-            for target in targets:
-                self.assigned(target, node.value)
-            if makes_container(node.value):  # `self.pool = pool = []`: one list under two names
-                for target, other in permutations(targets, 2):
-                    self.assigned(target, other)
+        for target, value in bound_in(node):
+            self.assigned(target, value)
+        if isinstance(node, ast.AnnAssign) and node.value is not None:
+            self.assigned(node.target, node.value)
+        elif isinstance(node, ast.Assign) and makes_container(node.value):
+            # `self.pool = pool = []`: one list under two names
+            for target, other in permutations(node.targets, 2):
+                self.assigned(target, other)
         elif isinstance(node, (ast.For, ast.AsyncFor)):
             self.looped(node.target, node.iter)
         elif isinstance(node, ast.Return):
             place = ContainerPlace("return", self.scope, "")
             for steps in self.references.steps_from(node.value, self.scope):
                 self.references.add(place, steps, level=self.level)
-        elif isinstance(node, (ast.With, ast.AsyncWith)):
-            for item in node.items:
-                if item.optional_vars is not None:
-                    self.assigned(item.optional_vars, item.context_expr)
         elif isinstance(node, ast.ImportFrom):
-            self.imported(node)
+            for name in (ast.Name(id=alias.asname or alias.name) for alias in node.names):
+                self.bind(name, self.references.steps_from(name, self.scope))
         self.expressions()
 
     def expressions(self) -> None:
@@ -255,10 +232,6 @@ class _Follower:
         if isinstance(target, ast.Name) and isinstance(value, ast.Attribute):
             self.method_kept(target.id, value)
         self.bind(target, self.references.steps_from(value, self.scope))
-
-    def imported(self, node: ast.ImportFrom) -> None:
-        for name in (ast.Name(id=alias.asname or alias.name) for alias in node.names):
-            self.bind(name, self.references.steps_from(name, self.scope))
 
     def method_kept(self, name: str, value: ast.Attribute) -> None:
         found = {(value.attr, s) for s in self.references.steps_from(value.value, self.scope)}
@@ -290,18 +263,15 @@ class _Follower:
         self.bind(target, steps)
 
     def passed(self, call: ast.Call) -> None:
-        arguments = arguments_of(call)
+        arguments, types = arguments_of(call), self.references.types
         self.listened(call.func, arguments)
         self.started(call)
         if not any(self.references.steps_from(value, self.scope) for value in arguments):
             return
-        types = self.references.types
-        for function in types.called_functions(call.func, self.scope):
-            self.into(function, call.args, call.keywords, call.func)
+        self.into_each(call.func, call.args, call.keywords)
         for cls in types.of(call, self.scope) - {FOREIGN}:
-            if cls.name == last_name(call.func):
-                for member in types.ancestors(cls):
-                    self.constructed(member, call)
+            for member in types.ancestors(cls) if cls.name == last_name(call.func) else ():
+                self.constructed(member, call)
 
     def hand_on(self, place: ContainerPlace, value: ast.expr) -> None:
         for steps in self.references.steps_from(value, self.scope):
@@ -335,13 +305,18 @@ class _Follower:
         """``Thread(target=f, args=(out,))``, ``partial(f, out)``: the arguments arrive in ``f``."""
         if last_name(call.func) not in _STARTERS:
             return
-        keywords = {k.arg: k.value for k in call.keywords}
-        target = keywords.get("target", call.args[0] if call.args else None)
-        packed = keywords.get("args")
+        target = keyword_of(call, "target") or next(iter(call.args), None)
+        packed = keyword_of(call, "args")
         arguments = packed.elts if isinstance(packed, ast.Tuple) else call.args[1:]
         if target is not None:
-            for function in self.references.types.called_functions(target, self.scope):
-                self.into(function, arguments, call.keywords, target)
+            self.into_each(target, arguments, call.keywords)
+
+    def into_each(
+        self, called: ast.expr, arguments: list[ast.expr], keywords: list[ast.keyword]
+    ) -> None:
+        """Follow arguments into each function that a call may run."""
+        for function in self.references.types.called_functions(called, self.scope):
+            self.into(function, arguments, keywords, called)
 
     def into(
         self,
@@ -374,7 +349,7 @@ def is_super(expr: ast.expr) -> bool:
 def makes_container(value: ast.expr) -> bool:
     """Whether a value is a new container for sure: a display, a comprehension, ``deque()``."""
     if isinstance(value, ast.Call):
-        return dotted(value.func).rpartition(".")[2] in CONTAINER_MAKERS
+        return chain_end(value.func) in CONTAINER_MAKERS
     displays = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
     return isinstance(value, displays)
 
@@ -395,6 +370,7 @@ def _constant(expr: ast.expr) -> str | None:
 
 
 _GETTERS = frozenset({"setdefault", "get", "__getitem__"})
+_PROPERTIES = frozenset({"property", "cached_property"})
 _PARTS = {"values": 0, "items": 1}
 """Methods to loop over, and which part of what they yield is in the container."""
 
@@ -431,7 +407,10 @@ class ItemVariables:
         if not any(last_name(function) == known.name for known in self.functions):
             return False
         called = self._references.types.called_functions(function, scope)
-        is_run = isinstance(expr, ast.Call) or all(_is_property(f) for f in called)
+        is_run = isinstance(expr, ast.Call) or all(
+            not _PROPERTIES.isdisjoint(map(last_name, getattr(f.node, "decorator_list", [])))
+            for f in called
+        )
         return is_run and bool(called) and all(f in self.functions for f in called)
 
     def _bind(self, statements: list[Statement]) -> None:
@@ -441,9 +420,8 @@ class ItemVariables:
                 if _refers(self._references, taken, scope) or self._is_item_inside(taken, scope):
                     self.names.add((scope.resolve(variable.id), variable.id))
             if isinstance(node, ast.Assign) and self.gives(node.value, scope):
-                for target in node.targets:
-                    if isinstance(target, ast.Name):
-                        self.names.add((scope.resolve(target.id), target.id))
+                names = (target.id for target in node.targets if isinstance(target, ast.Name))
+                self.names |= {(scope.resolve(name), name) for name in names}
 
     def _is_item_inside(self, expr: ast.expr, scope: CodeScope) -> bool:
         """Whether it is taken from such a variable by keys: ``block = entry["blocks"][name]``."""
@@ -457,18 +435,17 @@ class ItemVariables:
             if isinstance(statement.node, ast.Return) and function not in self.functions:
                 ends = (ast.Return, ast.Yield, ast.YieldFrom)
                 returns = [node for node in body_nodes(function.node) if isinstance(node, ends)]
-                if all(
-                    isinstance(e, ast.Return) and self._may_return(e.value, function)
-                    for e in returns
-                ):
+                values = [end.value if isinstance(end, ast.Return) else None for end in returns]
+                if all(self._may_return(value, function) for value in values):
                     self.functions.append(function)
 
     def _may_return(self, value: ast.expr | None, scope: CodeScope) -> bool:
-        if isinstance(value, ast.Name):
-            bindings = scope.bindings.get(value.id, [])
-            return bool(bindings) and all(self._is_bound_inside(b) for b in bindings)
-        if value is None or (isinstance(value, ast.Call) and _has_default(value)):
-            return False
+        match value:
+            case ast.Name(id=name):
+                bindings = scope.bindings.get(name, [])
+                return bool(bindings) and all(map(self._is_bound_inside, bindings))
+            case None | ast.Call(func=ast.Attribute(attr="get"), args=[_, _, *_]):
+                return False  # `results.get(name, [])` may give what isn't in there
         source = _source(value)
         is_item = source is not None and _refers(self._references, source, scope)
         return is_item or self.gives(value, scope)
@@ -478,30 +455,17 @@ class ItemVariables:
         if not isinstance(node, ast.Assign):
             return False
         values = [t for t in node.targets if isinstance(t, ast.Subscript)] + [node.value]
-        return any(
-            not isinstance(value, ast.Name) and self._may_return(value, binding.scope)
-            for value in values
-        )
-
-
-def _has_default(call: ast.Call) -> bool:
-    """``results.get(name, [])`` may give what isn't in there."""
-    return isinstance(call.func, ast.Attribute) and call.func.attr == "get" and len(call.args) > 1
-
-
-def _is_property(function: CodeScope) -> bool:
-    names = map(last_name, getattr(function.node, "decorator_list", []))
-    return not {"property", "cached_property"}.isdisjoint(names)
+        values = [value for value in values if not isinstance(value, ast.Name)]
+        return any(self._may_return(value, binding.scope) for value in values)
 
 
 def _bound(node: ast.stmt) -> Iterator[tuple[ast.Name, ast.expr]]:
     if isinstance(node, ast.Assign):
         written = [target.value for target in node.targets if isinstance(target, ast.Subscript)]
-        sources = [source for value in _choices(node.value) if (source := _source(value))]
-        for target in node.targets:
-            for taken in [*written, *sources]:
-                if isinstance(target, ast.Name):
-                    yield target, taken
+        # `rows.get(key) or rows.setdefault(key, [])` is one of two.
+        sources = map(_source, alternatives(node.value) or [node.value])
+        taken = [*written, *filter(None, sources)]
+        yield from product((t for t in node.targets if isinstance(t, ast.Name)), taken)
     elif isinstance(node, (ast.For, ast.AsyncFor)):
         yield from _looped(node.target, node.iter)
 
@@ -514,13 +478,6 @@ def _looped(target: ast.expr, iterated: ast.expr) -> Iterator[tuple[ast.Name, as
             target = target.elts[1]
     if isinstance(target, ast.Name):
         yield target, iterated
-
-
-def _choices(value: ast.expr) -> list[ast.expr]:
-    """Return what a value may be: ``rows.get(key) or rows.setdefault(key, [])`` is one of two."""
-    if isinstance(value, ast.BoolOp):
-        return value.values
-    return [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
 
 
 def _source(value: ast.expr) -> ast.expr | None:

@@ -14,11 +14,12 @@ from leakscope.analysis.source.program import (
     Statement,
     UserProgram,
     calls_in,
+    dotted,
+    keyword_of,
     last_name,
     names_in,
     own_names,
 )
-from leakscope.analysis.source.types import dotted
 
 _TURNING = ("backward", "manual_backward")
 _STEPPING = ("step", "training_step")
@@ -103,7 +104,8 @@ class _Served:
     def in_the_same_pass(self, load: Statement, training: ast.stmt) -> bool:
         """Return whether no value that any assignment made in its loops can last until here."""
         before = [store for store in self._stores if self._reaches(store, load)]
-        if training in load.loops and not any(_is_in(store, training) for store in before):
+        is_here = (store.node is training or training in store.loops for store in before)
+        if training in load.loops and not any(is_here):
             return False
         return all(
             any(store.loops[: len(other.loops)] == other.loops for store in before)
@@ -134,10 +136,6 @@ class _Served:
         return self._reaches(around, load)
 
 
-def _is_in(store: Statement, loop: ast.stmt) -> bool:
-    return store.node is loop or loop in store.loops
-
-
 def _fate(
     program: UserProgram, scope: CodeScope, loop: ast.stmt, name: str, stores: list[Statement]
 ) -> tuple[Fate, int | None]:
@@ -145,7 +143,11 @@ def _fate(
         return Fate.NEXT_BATCH, loop.lineno
     always = {id(node) for node in _unconditional(loop)}
     turning = _turning_line(program, scope, loop)
-    deleted = [s for s in program.statements_of(scope) if _deletes(s, name)]
+    deleted = [
+        s
+        for s in program.statements_of(scope)
+        if isinstance(s.node, ast.Delete) and name in map(dotted, s.node.targets)
+    ]
     ends = [s.line for s in (*stores, *deleted) if id(s.node) in always and s.line < turning]
     return (Fate.REPLACED, min(ends)) if ends else (Fate.STAYS, None)
 
@@ -201,11 +203,6 @@ def _loads(statement: Statement, name: str) -> bool:
     return is_updated or name in own_names(node, ast.Load)
 
 
-def _deletes(statement: Statement, name: str) -> bool:
-    node = statement.node
-    return isinstance(node, ast.Delete) and name in map(dotted, node.targets)
-
-
 def _spans(node: ast.stmt, line: int) -> bool:
     return node.lineno <= line <= (node.end_lineno or node.lineno)
 
@@ -224,7 +221,11 @@ class Clearing:
 def clearings(program: UserProgram) -> list[Clearing]:
     """Return the calls of ``zero_grad`` in the recorded sources, in their order."""
     return [
-        Clearing(statement, _forward_above(statement), keeps_zeros=_keeps_zeros(call))
+        Clearing(
+            statement,
+            late_after=_forward_above(statement),
+            keeps_zeros=_is_false(keyword_of(call, "set_to_none") or next(iter(call.args), None)),
+        )
         for statement in program.mentioning("zero_grad")
         if (call := _call(statement.node, "zero_grad")) is not None
     ]
@@ -235,21 +236,20 @@ def never_clears(program: UserProgram) -> Statement | None:
 
     None where the sources clear them in some way, or leave the backward pass to a library.
     """
-    if any(program.mentioning(name) for name in ("zero_grad", "grad", "optimizer_zero_grad")):
+    if any(map(program.mentioning, ("zero_grad", "grad", "optimizer_zero_grad"))):
         return None
-    backward = [s for s in program.mentioning("backward") if _call(s.node, "backward") is not None]
-    in_loop = [s for s in backward if s.loops or s.scope.kind == "function"]
-    return in_loop[0] if in_loop else None
+    in_loop = (s for s in program.mentioning("backward") if s.loops or s.scope.kind == "function")
+    return next((s for s in in_loop if _call(s.node, "backward") is not None), None)
 
 
 def freezing(program: UserProgram) -> Statement | None:
     """Return the statement that switches parameters' gradients off, None without one."""
     for statement in program.mentioning("requires_grad_"):
-        if (call := _call(statement.node, "requires_grad_")) and _first_is_false(call):
+        call = _call(statement.node, "requires_grad_")
+        if call is not None and _is_false(next(iter(call.args), None)):
             return statement
     for statement in program.mentioning("requires_grad"):
-        node = statement.node
-        if isinstance(node, ast.Assign) and _is_false(node.value):
+        if isinstance(statement.node, ast.Assign) and _is_false(statement.node.value):
             return statement
     return None
 
@@ -262,8 +262,7 @@ def _forward_above(statement: Statement) -> ast.stmt | None:
     """
     at = next(i for i, node in enumerate(statement.block) if node is statement.node)
     following = (_call(node, "backward") for node in statement.block[at + 1 :])
-    backward = next((call for call in following if call is not None), None)
-    wanted = names_in(backward, ast.Load)
+    wanted = names_in(next(filter(None, following), None), ast.Load)
     first = None
     for node in reversed(statement.block[:at]):
         if wanted & names_in(node, ast.Store):
@@ -279,14 +278,5 @@ def _call(statement: ast.stmt, method: str) -> ast.Call | None:
     return None
 
 
-def _keeps_zeros(call: ast.Call) -> bool:
-    named = [k.value for k in call.keywords if k.arg == "set_to_none"]
-    return _is_false(named[0]) if named else _first_is_false(call)
-
-
-def _first_is_false(call: ast.Call) -> bool:
-    return bool(call.args) and _is_false(call.args[0])
-
-
-def _is_false(node: ast.expr) -> bool:
+def _is_false(node: ast.expr | None) -> bool:
     return isinstance(node, ast.Constant) and node.value is False

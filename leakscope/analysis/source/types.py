@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import ast
 
-from leakscope.analysis.source.program import Binding, CodeScope, Module, UserProgram, descendants
+from leakscope.analysis.source.program import (
+    Binding,
+    CodeScope,
+    Module,
+    UserProgram,
+    alternatives,
+    chain_end,
+    descendants,
+    dotted,
+    parts_of,
+)
 
 Classes = frozenset[CodeScope]
 
@@ -53,6 +63,11 @@ class TypeInference:
             if attribute in cls.attributes or attribute in cls.bindings
         ]
 
+    def only_binder(self, attribute: str) -> list[CodeScope]:
+        """Return the first of these where they are all of its family, else none."""
+        binders = self.binders(attribute)
+        return binders[:1] if binders and set(binders) <= self.family(binders[0]) else []
+
     def of(self, expr: ast.expr | None, scope: CodeScope, depth: int = 0) -> Classes:
         """Return the possible classes of the value, or of the class that it is; empty: unknown."""
         if expr is None or depth > _MAX_DEPTH or expr in self._open:
@@ -73,12 +88,10 @@ class TypeInference:
             return self._of_attribute(expr, scope, depth)
         if isinstance(expr, ast.Call):
             return self._of_call(expr, scope, depth)
-        if isinstance(expr, ast.IfExp):
-            return self.of(expr.body, scope, depth) | self.of(expr.orelse, scope, depth)
-        if isinstance(expr, ast.BoolOp):
-            return frozenset().union(*(self.of(value, scope, depth) for value in expr.values))
         if isinstance(expr, (ast.NamedExpr, ast.Await)):
             return self.of(expr.value, scope, depth)
+        if values := alternatives(expr):
+            return UNKNOWN.union(*(self.of(value, scope, depth) for value in values))
         is_none = isinstance(expr, ast.Constant) and expr.value is None
         literals = (ast.Constant, ast.List, ast.Dict, ast.Set, ast.Tuple, ast.ListComp)
         return frozenset({FOREIGN}) if isinstance(expr, literals) and not is_none else UNKNOWN
@@ -87,10 +100,9 @@ class TypeInference:
         """Return the classes that a name's or attribute's bindings give it."""
         found: Classes = UNKNOWN
         for binding in bindings:
-            if binding.how == "for":
-                continue
-            annotated = self._annotated(binding.annotation, binding.scope)
-            found |= annotated or self.of(binding.value, binding.scope, depth + 1)
+            if binding.how != "for":
+                annotated = self._annotated(binding.annotation, binding.scope)
+                found |= annotated or self.of(binding.value, binding.scope, depth + 1)
         return found
 
     def _of_name(self, name: str, scope: CodeScope, depth: int) -> Classes:
@@ -111,11 +123,8 @@ class TypeInference:
         owners = self.of(expr.value, scope, depth + 1)
         if expr.attr == "__class__":
             return owners
-        found: Classes = UNKNOWN
-        for owner in owners:
-            for cls in self.family(owner):
-                found |= self.of_bindings(cls.member(expr.attr), depth + 1)
-        return found
+        classes = (cls for owner in owners for cls in self.family(owner))
+        return UNKNOWN.union(*(self.of_bindings(c.member(expr.attr), depth + 1) for c in classes))
 
     def _of_call(self, expr: ast.Call, scope: CodeScope, depth: int) -> Classes:
         function = expr.func
@@ -131,19 +140,17 @@ class TypeInference:
             return self._returned(called, depth)
         if name and scope.resolve(name) is None:
             return frozenset({FOREIGN})  # a builtin
+        if not isinstance(function, (ast.Name, ast.Attribute)):
+            return UNKNOWN
         source = function.value if isinstance(function, ast.Attribute) else function
-        is_foreign = (name or source is not function) and FOREIGN in self.of(
-            source, scope, depth + 1
-        )
-        return frozenset({FOREIGN}) if is_foreign else UNKNOWN
+        return self.of(source, scope, depth + 1) & {FOREIGN}
 
     def _returned(self, functions: list[CodeScope], depth: int) -> Classes:
         found: Classes = UNKNOWN
         for function in functions:
             found |= self._annotated(getattr(function.node, "returns", None), function)
-            for node in ast.walk(function.node):
-                if isinstance(node, ast.Return) and not found:
-                    found |= self.of(node.value, function, depth + 2)
+            for node in parts_of(function.node, ast.Return):
+                found = found or self.of(node.value, function, depth + 2)
         return found
 
     def called_functions(
@@ -189,12 +196,10 @@ class TypeInference:
             return source
         if source is None:
             return self._program.module_named(f"{module}.{attribute}", importer=home.root)
-        for scope in source.children:
-            if scope.name == attribute:
-                return scope
-        if attribute in source.module.imports and source is not home.root:
+        found = next((scope for scope in source.children if scope.name == attribute), None)
+        if found is None and attribute in source.module.imports and source is not home.root:
             return self.imported_scope(attribute, source)
-        return source if attribute in source.bindings else None
+        return found or (source if attribute in source.bindings else None)
 
     def _annotated(self, annotation: ast.expr | None, scope: CodeScope) -> Classes:
         if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
@@ -210,32 +215,17 @@ class TypeInference:
         return self._named_classes(annotation, scope)
 
     def _named_classes(self, expr: ast.expr | None, scope: CodeScope) -> Classes:
-        text = dotted(expr) if expr is not None else ""
-        name = text.rpartition(".")[2]
-        candidates = self._program.classes.get(name, [])
+        text = dotted(expr)
+        candidates = self._program.classes.get(chain_end(expr), [])
         if not candidates or text.startswith("self."):
             return UNKNOWN
         home = scope.resolve(text.partition(".")[0])
         if home is None:
             return frozenset(candidates[:1]) if "." in text else UNKNOWN
-        local = [c for c in candidates if c.parent is home]
-        if local:
+        if local := [c for c in candidates if c.parent is home]:
             return frozenset(local)
         imported = self.imported_scope(text.partition(".")[0], home)
-        if imported is None:
-            return UNKNOWN
-        inside = [c for c in candidates if c is imported or c in set(descendants(imported))]
-        return frozenset(inside)
-
-
-def dotted(expr: ast.expr | None) -> str:
-    """Return ``a.b.c`` for a plain chain of names, else an empty text."""
-    if isinstance(expr, ast.Name):
-        return expr.id
-    if isinstance(expr, ast.Attribute):
-        head = dotted(expr.value)
-        return f"{head}.{expr.attr}" if head else ""
-    return ""
+        return frozenset(candidates).intersection(descendants(imported) if imported else ())
 
 
 def imported_name(expr: ast.expr, scope: CodeScope) -> str:
