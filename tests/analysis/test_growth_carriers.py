@@ -20,20 +20,21 @@ MIB = 1 << 20
 LOOKS = (3.06, 4.06, 5.05, 7.14, 9.23, 12.21, 13.58, 13.59, 13.6)
 
 
-def read_by_time(kept: tuple[float, ...], later: float) -> Report:
+def read_by_time(kept: tuple[float | None, ...], later: float) -> Report:
     """Analyse a run whose registry had so many MiB at each look, while memory gained some more.
 
     Args:
-        kept: MiB at each look.
+        kept: MiB at each look; None where memory alone was read.
         later: MiB that memory gained, besides, in each second.
 
     """
     measurements = []
+    size = 0
     for at, (time_s, mib) in enumerate(zip(LOOKS, kept, strict=True)):
-        size = round(mib * MIB)
+        size = size if mib is None else round(mib * MIB)
         row = CensusRow(
             path="main()·registry", name="main.registry", root=RootKind.LOCAL, kind="dict",
-            type="dict", host_bytes=size, length=round(10 * mib),
+            type="dict", host_bytes=size, length=round(10 * size / MIB),
         )  # fmt: skip
         census = Census(
             scope=CensusScope.FOCUSED, rows=[row], cutoff_bytes=0, objects=9, heap_bytes=size,
@@ -42,7 +43,7 @@ def read_by_time(kept: tuple[float, ...], later: float) -> Report:
         private = 90 * MIB + size + round(later * time_s * MIB)
         boundary = Boundary(index=at, kind=BoundaryKind.TIME, time_s=time_s)
         gauges = {gauge.RSS: private + 10 * MIB, gauge.PRIVATE: private}
-        measurements.append(Measurement(boundary, gauges, census))
+        measurements.append(Measurement(boundary, gauges, None if mib is None else census))
     recording = Recording(HeaderRecord(pid=1), measurements)
     return analyse(Run(Path("run"), RunManifest(run_id="run", project_root="/work"), [recording]))
 
@@ -58,6 +59,17 @@ def test_what_rested_in_its_last_looks_for_the_first_time_carries_no_growth() ->
 def test_what_goes_on_to_the_last_look_carries_it() -> None:
     found = read_by_time(GROWS, later=0.4)
     assert [culprit.name for culprit in found.culprits] == ["main.registry"]
+
+
+@pytest.mark.parametrize(("before", "is_leak"), [(30, False), (0, True)])
+def test_few_looks_at_something_large_tell_nothing_of_a_little_growth(
+    before: int, is_leak: bool
+) -> None:
+    gains = (0.2, 0.6, None, 1.3, None, 2.6, None, None, None)
+    kept = tuple(None if gain is None else before + gain for gain in gains)
+    found = read_by_time(kept, later=0.1)
+    assert (found.verdict is RunVerdict.LEAK) is is_leak
+    assert found.verdict is not RunVerdict.CLEAN
 
 
 @pytest.mark.parametrize(

@@ -381,6 +381,10 @@ def find_carriers(case: RunContext, trends: dict[int, Trend]) -> dict[tuple[int,
         rises = np.diff(y)
         if not len(rises) or (rises < -policy.ROW_NOISE_BYTES).any():
             continue
+        # Few looks at something large: what comes and goes may have risen a little by chance.
+        is_few = is_user and len(y) < policy.FEWEST_GROWING
+        if is_few and y[-1] - y[0] < policy.LITTLE_SHARE * y[-1]:
+            continue
         if is_user and _rests_at_last(case.track.work[at[columns]], rises):
             continue
         # Read by time, in two looks: memory between them shows no jump.
