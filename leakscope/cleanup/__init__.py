@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         cleanup_every,
         clear_memory,
     )
-    from leakscope.cleanup.levels import Peak
+    from leakscope.cleanup.levels import Peak, reset_peak_memory_stats
     from leakscope.cleanup.out_of_memory import Attempt, OutOfMemory, is_out_of_memory, oom_guard
     from leakscope.cleanup.scope import MemoryScope, ScopeReport
     from leakscope.cleanup.statistics import (
@@ -40,60 +40,26 @@ if TYPE_CHECKING:
         live_tensors,
         log_memory_stats,
         memory_stats,
-        reset_peak_memory_stats,
     )
     from leakscope.cleanup.survey import GpuSurvey, survey_gpus
 
 __all__ = [
-    "Attempt",
-    "CleanupReport",
-    "ClearedMemory",
-    "ClearedStep",
-    "DeviceMemory",
-    "GpuSurvey",
-    "HostMemory",
-    "LiveTensors",
-    "MemoryScope",
-    "MemoryStats",
-    "OutOfMemory",
-    "Peak",
-    "ScopeReport",
-    "TensorGroup",
-    "cleanup_every",
-    "clear_memory",
-    "is_out_of_memory",
-    "live_tensors",
-    "log_memory_stats",
-    "memory_stats",
-    "oom_guard",
-    "reset_peak_memory_stats",
-    "survey_gpus",
-]
+    "Attempt", "CleanupReport", "ClearedMemory", "ClearedStep", "DeviceMemory", "GpuSurvey",
+    "HostMemory", "LiveTensors", "MemoryScope", "MemoryStats", "OutOfMemory", "Peak", "ScopeReport",
+    "TensorGroup", "cleanup_every", "clear_memory", "is_out_of_memory", "live_tensors",
+    "log_memory_stats", "memory_stats", "oom_guard", "reset_peak_memory_stats", "survey_gpus",
+]  # fmt: skip
 
-__getattr__, __dir__ = exports(
-    __name__,
-    {
-        "clearing": (
-            "CleanupReport",
-            "ClearedMemory",
-            "ClearedStep",
-            "cleanup_every",
-            "clear_memory",
-        ),
-        "levels": ("Peak",),
-        "out_of_memory": ("Attempt", "OutOfMemory", "is_out_of_memory", "oom_guard"),
-        "scope": ("MemoryScope", "ScopeReport"),
-        "statistics": (
-            "DeviceMemory",
-            "HostMemory",
-            "LiveTensors",
-            "MemoryStats",
-            "TensorGroup",
-            "live_tensors",
-            "log_memory_stats",
-            "memory_stats",
-            "reset_peak_memory_stats",
-        ),
-        "survey": ("GpuSurvey", "survey_gpus"),
-    },
-)
+__getattr__, __dir__ = exports(__name__, {
+    "clearing": (
+        "CleanupReport", "ClearedMemory", "ClearedStep", "cleanup_every", "clear_memory",
+    ),
+    "levels": ("Peak", "reset_peak_memory_stats"),
+    "out_of_memory": ("Attempt", "OutOfMemory", "is_out_of_memory", "oom_guard"),
+    "scope": ("MemoryScope", "ScopeReport"),
+    "statistics": (
+        "DeviceMemory", "HostMemory", "LiveTensors", "MemoryStats", "TensorGroup", "live_tensors",
+        "log_memory_stats", "memory_stats",
+    ),
+    "survey": ("GpuSurvey", "survey_gpus"),
+})  # fmt: skip

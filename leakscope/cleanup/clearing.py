@@ -19,7 +19,6 @@ from typing import Generic, TypeVar
 from leakscope.cleanup.levels import (
     HOST,
     NOISE_BYTES,
-    Accelerator,
     DeviceLevel,
     HostLevel,
     awake_accelerator,
@@ -195,7 +194,7 @@ def _actions(force: bool, remarks: list[str]) -> list[tuple[str, Callable[[], ob
     accelerator = awake_accelerator()
     if accelerator is None:
         remarks.append(why_no_device())
-    elif _may_empty(accelerator):
+    elif accelerator.may_empty_caches():
         actions.append((EMPTY_CACHE, accelerator.empty_cache))
         empty_host_cache = accelerator.empty_host_cache()
         if empty_host_cache:
@@ -209,13 +208,6 @@ def _actions(force: bool, remarks: list[str]) -> list[tuple[str, Callable[[], ob
         else:
             remarks.append("There is no malloc_trim: the C library is not glibc.")
     return actions
-
-
-def _may_empty(accelerator: Accelerator) -> bool:
-    try:
-        return not accelerator.is_capturing()
-    except Exception:
-        return False
 
 
 def _summed(changes: list[dict[str, int]]) -> dict[str, int]:

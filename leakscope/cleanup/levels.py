@@ -15,6 +15,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,10 +70,12 @@ class Accelerator:
         """Set torch's own peak counters of a device to the level now."""
         self._function("reset_peak_memory_stats")(int(device.rpartition(":")[2]))
 
-    def is_capturing(self) -> bool:
-        """Return whether a graph is being captured, during which no cache may be emptied."""
-        asks = getattr(self.module, "is_current_stream_capturing", None)
-        return bool(asks and asks())
+    def may_empty_caches(self) -> bool:
+        """Return whether no graph is being captured, as far as torch says so."""
+        with suppress(Exception):
+            asks = getattr(self.module, "is_current_stream_capturing", None)
+            return not (asks and asks())
+        return False
 
     def _function(self, name: str) -> Callable[..., Any]:
         function: Callable[..., Any] = self._generic(name) or getattr(self.module, name)
@@ -90,15 +93,13 @@ class Accelerator:
 
 def awake_accelerator() -> Accelerator | None:
     """Return the accelerator that this process has used; None where it has used none."""
-    try:
+    with suppress(Exception):
         torch, cuda = sys.modules.get("torch"), awake_cuda()
         if cuda is not None:
             return Accelerator("cuda", torch, cuda)
         for device in _by_device(AcceleratorProbe().read()):
             kind = device.partition(":")[0]
             return Accelerator(kind, torch, getattr(torch, kind))
-    except Exception:
-        pass
     return None
 
 
@@ -223,7 +224,7 @@ class PeakWatch:
 
     def __init__(self, *, reset: bool = False) -> None:
         if reset:
-            reset_peaks()
+            reset_peak_memory_stats()
         self._peaks: dict[str, Peak] = {}
         with _lock:
             self._begin = _counter_marks()
@@ -259,30 +260,25 @@ def peak_between(begin: CounterMark, end: CounterMark) -> Peak:
     return Peak(min(seen, end.highest), end.highest)
 
 
-def reset_peaks() -> tuple[str, ...]:
-    """Set all counters to the level now; return the places where that was possible."""
+def reset_peak_memory_stats() -> tuple[str, ...]:
+    """Let the peaks of the host and of the devices in use start again from zero; return which
+    could.
+
+    These are the kernel's mark and torch's own counters: whoever else reads them sees it.
+    """
     with _lock:
         for watch in _under_way:
             watch.fold()
         done = [HOST] if reset_peak_resident() else []
-        done += _reset_devices()
+        accelerator = awake_accelerator()
+        if accelerator is not None:
+            with suppress(Exception):
+                for device in device_levels():
+                    accelerator.reset_peaks(device)
+                    done.append(device)
         for watch in _under_way:
             watch.restart()
     return tuple(done)
-
-
-def _reset_devices() -> list[str]:
-    accelerator = awake_accelerator()
-    done: list[str] = []
-    if accelerator is None:
-        return done
-    try:
-        for device in device_levels():
-            accelerator.reset_peaks(device)
-            done.append(device)
-    except Exception:
-        pass
-    return done
 
 
 def _counter_marks() -> dict[str, CounterMark]:

@@ -16,7 +16,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from types import AsyncGeneratorType, CoroutineType, FrameType, GeneratorType, TracebackType
+from types import AsyncGeneratorType, CoroutineType, FrameType, GeneratorType
 from typing import ParamSpec, TypeVar
 
 from leakscope.cleanup.clearing import (
@@ -126,12 +126,7 @@ class oom_guard:  # noqa: N801 - used as a statement and a decorator, and named 
         self._open.append(Attempt(self, 1).__enter__())
         return self._open[-1]
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
         return self._open.pop().__exit__(kind, error, traceback)
 
     def _attempts(self) -> Iterator[Attempt]:
@@ -172,13 +167,7 @@ class Attempt:
         self._outer = id(sys.exc_info()[1])
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool:
-        del traceback
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
         if error is None or not is_out_of_memory(error):
             return False
         self._explain(error)
@@ -193,10 +182,8 @@ class Attempt:
         """Clear memory and say what that freed, and what comes then; never raises."""
         try:
             if self._before is not None:
-                self.let_go, self._before = (
-                    difference(RELEASE_EXCEPTION, self._before, Level.now()),
-                    None,
-                )
+                self.let_go = difference(RELEASE_EXCEPTION, self._before, Level.now())
+                self._before = None
             self.cleared = clear_memory(self._guard.force)
             first = f"{self.let_go}; " if self.let_go else ""
             self._log(f"{first}{self.cleared.summary} {then}")
@@ -407,6 +394,12 @@ def _advice_for_host(failure: OutOfMemory, host: HostMemory) -> list[str]:
 
 
 _MAY_PAUSE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_PAUSED = (
+    (GeneratorType, "gi_frame"),
+    (CoroutineType, "cr_frame"),
+    (AsyncGeneratorType, "ag_frame"),
+)
+"""What has a frame that may be paused, and where: an attribute of anything else may run code."""
 
 
 def drop_locals(error: BaseException, outer: int = 0) -> None:
@@ -442,18 +435,8 @@ def _is_paused(frame: FrameType) -> bool:
     """Whether a generator or coroutine still has the frame: clearing it would end them."""
     if not frame.f_code.co_flags & _MAY_PAUSE:
         return False
-    return any(_frame_of(holder) is frame for holder in gc.get_referrers(frame))
-
-
-def _frame_of(holder: object) -> FrameType | None:
-    """The frame of a generator or the like. Only those are looked at: an attribute of others may
-    run code.
-    """
-    kind = type(holder)
-    if kind is GeneratorType:
-        return holder.gi_frame  # type: ignore[attr-defined,no-any-return]
-    if kind is CoroutineType:
-        return holder.cr_frame  # type: ignore[attr-defined,no-any-return]
-    if kind is AsyncGeneratorType:
-        return holder.ag_frame  # type: ignore[attr-defined,no-any-return]
-    return None
+    return any(
+        type(holder) is kind and getattr(holder, name) is frame
+        for holder in gc.get_referrers(frame)
+        for kind, name in _PAUSED
+    )

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, ParamSpec, TypeVar, cast
 
 from leakscope.cleanup.levels import (
@@ -140,13 +139,8 @@ class MemoryScope:
         self._open.append(_Run(self).__enter__())
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._open.pop().__exit__(kind, error, traceback)
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._open.pop().__exit__(kind)
 
     def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
         """Return the function, each call of which is such a block; ``async`` ones too.
@@ -172,12 +166,7 @@ class _Run:
         self._begun = time.perf_counter()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         scope = self._scope
         try:
             scope.report = self._report(kind.__name__ if kind else None)

@@ -10,16 +10,11 @@ from __future__ import annotations
 import gc
 import logging
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from leakscope.cleanup.levels import (
-    awake_accelerator,
-    device_levels,
-    reset_peaks,
-    resident,
-    why_no_device,
-)
+from leakscope.cleanup.levels import awake_accelerator, device_levels, resident, why_no_device
 from leakscope.model import gauge
 from leakscope.model.record import DeviceSnapshotRecord
 from leakscope.model.text import human_bytes
@@ -55,13 +50,9 @@ class HostMemory:
         return min(left, default=None)
 
     def __str__(self) -> str:
+        sizes = (("peak", self.peak_rss), ("headroom", self.headroom), ("limit", self.cgroup_limit))
         parts = [f"host {human_bytes(self.rss)}"]
-        if self.peak_rss is not None:
-            parts.append(f"peak {human_bytes(self.peak_rss)}")
-        if self.headroom is not None:
-            parts.append(f"headroom {human_bytes(self.headroom)}")
-        if self.cgroup_limit is not None:
-            parts.append(f"limit {human_bytes(self.cgroup_limit)}")
+        parts += [f"{name} {human_bytes(size)}" for name, size in sizes if size is not None]
         return ", ".join(parts)
 
 
@@ -133,15 +124,6 @@ def log_memory_stats(prefix: str = "", logger: logging.Logger | None = None) -> 
     log_text(f"{prefix}: {text}" if prefix else text, logger)
 
 
-def reset_peak_memory_stats() -> tuple[str, ...]:
-    """Let the peaks of the host and of the devices in use start again from zero; return which
-    could.
-
-    These are the kernel's mark and torch's own counters: whoever else reads them sees it.
-    """
-    return reset_peaks()
-
-
 def _host() -> HostMemory:
     malloc, system, group = MallocProbe().read(), SystemProbe().read(), CgroupProbe().read()
     return HostMemory(
@@ -169,23 +151,13 @@ def _devices() -> tuple[DeviceMemory, ...]:
     devices = []
     for device, level in device_levels().items():
         content: DeviceSnapshotRecord | None = blocks.get(device)
-        try:
-            # Asking about a device without a context would make one.
-            info = accelerator.free_and_total(device) if level.reserved else None
-        except Exception:
-            info = None
-        devices.append(
-            DeviceMemory(
-                device=device,
-                allocated=level.allocated,
-                reserved=level.reserved,
-                peak_allocated=level.peak_allocated,
-                free=info[0] if info else None,
-                total=info[1] if info else None,
-                cached=content.cached if content else None,
-                stuck=content.stuck if content else None,
-            )
-        )
+        info: tuple[int | None, int | None] = None, None
+        with suppress(Exception):
+            if level.reserved:  # asking about a device without a context would make one
+                info = accelerator.free_and_total(device)
+        parts = (content.cached, content.stuck) if content else (None, None)
+        own = (level.allocated, level.reserved, level.peak_allocated)
+        devices.append(DeviceMemory(device, *own, *info, *parts))
     return tuple(devices)
 
 

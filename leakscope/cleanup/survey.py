@@ -23,6 +23,7 @@ import psutil
 from leakscope.model.layout import AnswerCell, Column, Table, table_lines
 from leakscope.model.text import clipped, human_bytes, one_line, plural
 from leakscope.probes.nvidia import DriverReading, Gpu, read_gpus
+from leakscope.probes.process import status_of
 
 _PATIENCE_S = 10.0
 
@@ -81,12 +82,15 @@ class GpuSurvey:
     """Why there is none."""
 
     @property
-    def leftovers(self) -> dict[int, GpuProcess]:
-        """The leftovers on all GPUs, by process."""
+    def processes(self) -> dict[int, GpuProcess]:
+        """Those on all GPUs and those that aren't listed, by their numbers."""
         listed = [process for gpu in self.gpus for process in gpu.processes]
-        return {
-            process.pid: process for process in [*listed, *self.unlisted] if process.is_leftover
-        }
+        return {process.pid: process for process in [*listed, *self.unlisted]}
+
+    @property
+    def leftovers(self) -> dict[int, GpuProcess]:
+        """The leftovers among them."""
+        return {pid: process for pid, process in self.processes.items() if process.is_leftover}
 
 
 def survey_gpus() -> GpuSurvey:
@@ -291,16 +295,18 @@ def own_gpu_holders() -> list[ProcessFacts]:
 
 def holds_gpu(pid: int) -> bool | None:
     """Return whether a process has a GPU's device file open; None where that can't be seen."""
-    try:
-        links = list((_PROC / str(pid) / "fd").iterdir())
-    except OSError:
+    links = _answer_or(lambda: list((_PROC / str(pid) / "fd").iterdir()), None)
+    if links is None:
         return None
-    return any(_DEVICE_FILE.match(_target(link)) for link in links)
+    # One that was closed since leads nowhere.
+    return any(_DEVICE_FILE.match(str(_answer_or(link.readlink, link))) for link in links)
 
 
 def _facts(process: psutil.Process) -> ProcessFacts:
     started = process.create_time()
     is_own = _is_own(process)
+    asking = psutil.Process()
+    lineage: list[psutil.Process] = _answer_or(asking.parents, [])
     words = _answer_or(process.cmdline, []) or [_answer_or(process.name, "?")]
     command = one_line(" ".join(words))
     parent = _answer_or(process.parent, None)
@@ -309,11 +315,12 @@ def _facts(process: psutil.Process) -> ProcessFacts:
     is_init = parent is not None and (parent.pid == 1 or parent_name in _INITS)
     thread = _read(process.pid, "comm").strip()
     program = words[0].rpartition("/")[2]
+    ignored = int(status_of(process.pid).get("SigIgn", "0"), 16)
     return ProcessFacts(
         pid=process.pid,
         user=one_line(_answer_or(process.username, "?")),
         is_own=is_own,
-        is_asking=process.pid in _lineage(),
+        is_asking=process.pid in {asking.pid, *(parent.pid for parent in lineage)},
         command=command,
         is_python=bool(_PYTHON.match(program) or _PYTHON.match(thread)),
         started=started,
@@ -322,7 +329,7 @@ def _facts(process: psutil.Process) -> ProcessFacts:
         parent_name=one_line(parent_name),
         is_adopted=is_init and not _PYTHON.match(parent_name),
         is_service=_is_service(_read(process.pid, "cgroup")),
-        ignores_hangup=_ignores_hangup(_read(process.pid, "status")),
+        ignores_hangup=bool(ignored >> (signal.SIGHUP - 1) & 1),
         launcher=_launcher(process, command, thread),
         holds_gpu=holds_gpu(process.pid),
     )
@@ -345,13 +352,6 @@ def _is_own(process: psutil.Process) -> bool:
     return bool(real == effective == os.getuid())
 
 
-def _lineage() -> set[int]:
-    """The process that asks, and those that led to it."""
-    this = psutil.Process()
-    parents: list[psutil.Process] = _answer_or(this.parents, [])
-    return {this.pid, *(parent.pid for parent in parents)}
-
-
 def _is_service(groups: str) -> bool:
     """Whether the innermost unit in a process's control groups is a service of systemd."""
     units = [
@@ -363,25 +363,8 @@ def _is_service(groups: str) -> bool:
     return bool(units) and units[-1].endswith(".service") and not units[-1].startswith("user@")
 
 
-def _ignores_hangup(status: str) -> bool:
-    for line in status.splitlines():
-        if line.startswith("SigIgn:"):
-            return bool(int(line.split()[1], 16) >> (signal.SIGHUP - 1) & 1)
-    return False
-
-
 def _read(pid: int, name: str) -> str:
-    try:
-        return (_PROC / str(pid) / name).read_text(errors="replace")
-    except OSError:
-        return ""
-
-
-def _target(link: Path) -> str:
-    try:
-        return str(link.readlink())
-    except OSError:
-        return ""  # closed since
+    return _answer_or(lambda: (_PROC / str(pid) / name).read_text(errors="replace"), "")
 
 
 def _answer_or(query: Callable[[], T], otherwise: T) -> T:
@@ -466,8 +449,7 @@ def _cells(process: GpuProcess) -> list[AnswerCell]:
 
 
 def _advice(survey: GpuSurvey) -> Iterator[str]:
-    processes = {process.pid: process for gpu in survey.gpus for process in gpu.processes}
-    processes |= {process.pid: process for process in survey.unlisted}
+    processes = survey.processes
     yield "What can be freed"
     leftovers = survey.leftovers
     for gpu in survey.gpus:

@@ -70,23 +70,10 @@ class _Commands(click.Group):
         return command
 
 
-def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
-    if wanted:
-        click.echo(f"leakscope {__version__}")
-        context.exit()
-
-
 @click.group(
     cls=_Commands, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]}
 )
-@click.option(
-    "--version",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_print_version,
-    help="Show the version and exit.",
-)
+@click.version_option(__version__, message="leakscope %(version)s")
 def leakscope() -> None:
     """Find out why a Python program's memory grows, a PyTorch training's above all."""
 

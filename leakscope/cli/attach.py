@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leakscope.cli.monitor import forward_termination, monitor
-from leakscope.cli.output import notify, run_directory_options, setting_options, to_process_number
+from leakscope.cli.output import (
+    exit_codes,
+    notify,
+    run_directory_options,
+    seconds_option,
+    setting_options,
+    to_process_number,
+)
 from leakscope.cli.report import finish
 from leakscope.model.errors import EXIT_ERROR, LeakscopeError
 
@@ -39,24 +46,18 @@ The process goes on as before, and nothing of leakscope is left in it afterwards
 newer can be entered directly; older versions need gdb, which stops the process for a moment.
 Without the right to trace the process, its memory is watched from outside, as `leakscope monitor`
 does.
-
-\b
-Exit codes:
-  0  recorded, or watched; or there was something to detach
-  1  nothing was recorded, or there was nothing to detach; one sentence says why
-  2  an invalid command line
-  3  the process reached no safe point in time; nothing is left behind
-"""
+""" + exit_codes(
+    "recorded, or watched; or there was something to detach",
+    "nothing was recorded, or there was nothing to detach; one sentence says why",
+    "an invalid command line",
+    "the process reached no safe point in time; nothing is left behind",
+)
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 _POLL_S = 0.1
 
 
-def to_seconds(
-    _: click.Context | None, __: click.Parameter | None, text: str | None
-) -> float | None:
+def to_seconds(text: str) -> float:
     """Return seconds, written ``90``, ``90s``, ``10m`` or ``1.5h``: above 0."""
-    if text is None:
-        return None
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
     seconds = float(found[1]) * _UNITS[found[2]] if found else 0.0
     if not seconds:
@@ -65,20 +66,14 @@ def to_seconds(
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("pid", callback=to_process_number)
+@click.argument("pid", type=to_process_number)
 @click.option(
-    "--for", "seconds", callback=to_seconds, metavar="TIME", help="How long, such as 90s or 10m."
+    "--for", "seconds", type=to_seconds, metavar="TIME", help="How long, such as 90s or 10m."
 )
 @click.option("--once", is_flag=True, help="Take one census and print what holds most.")
 @click.option("--detach", is_flag=True, help="End a recording that another `attach` began.")
 @click.option("--children", is_flag=True, help="Record its Python child processes, too.")
-@click.option(
-    "--wait",
-    type=click.FloatRange(min=0.1),
-    default=30.0,
-    show_default=True,
-    help="Seconds to wait for a safe point.",
-)
+@seconds_option("--wait", 30.0, "Seconds to wait for a safe point.")
 @run_directory_options()
 @setting_options("budget", "max-pause", "max-recording", "label", "report", "quiet")
 @click.pass_context
@@ -92,8 +87,6 @@ def attach(
     detach: bool,
     children: bool,
     wait: float,
-    out: Path | None,
-    force: bool,
     **chosen: Any,
 ) -> None:
     """Record a running process from now on.
@@ -110,7 +103,7 @@ def attach(
 
     # --children comes to each by itself, and what comes leaves nothing behind.
     chosen["children"] = "off"
-    options = configured_options(notify, out=out, force=force, **chosen)
+    options = configured_options(notify, **chosen)
     try:
         with forward_termination(None):
             if once:
@@ -147,28 +140,20 @@ def _record(
     with ExitStack() as stack:
         visits = [_begin(stack, pid, options, seconds=seconds, wait=wait)]
         for child in _descendants(pid) if children else ():
-            with _explained("The others are recorded."):
-                out = options.out and options.out.with_name(f"{options.out.name}-{child}")
-                own = replace(options, out=out)
+            out = options.out and options.out.with_name(f"{options.out.name}-{child}")
+            own = replace(options, out=out)
+            try:
                 visits.append(_begin(stack, child, own, seconds=seconds, wait=wait))
-        try:
+            except LeakscopeError as fault:
+                notify(f"{fault} The others are recorded.")
+        with suppress(KeyboardInterrupt):
             while not all(visit.attachment.is_over for visit in visits):
                 time.sleep(_POLL_S)
-        except KeyboardInterrupt:
-            pass
         for visit in visits:
             visit.attachment.request_stop()
         paths = [_end(visit, quiet=options.quiet) for visit in visits]
     for path in paths:
         finish(path, report=options.report, quiet=options.quiet)
-
-
-@contextmanager
-def _explained(more: str) -> Iterator[None]:
-    try:
-        yield
-    except LeakscopeError as fault:
-        notify(f"{fault} {more}")
 
 
 def _take_census(pid: int, options: SessionOptions, wait: float) -> None:
@@ -186,7 +171,7 @@ def _take_census(pid: int, options: SessionOptions, wait: float) -> None:
         if isinstance(taken, SnapshotRecord) and isinstance(header, HeaderRecord):
             click.echo(as_text(CensusTaken(RecordedProcess(pid, journal, header), taken)))
             return
-    raise LeakscopeError(f"No census of process {pid} was written into {path}.", slug="no-attach")
+    raise LeakscopeError(f"No census of process {pid} was written into {path}.")
 
 
 def _begin(

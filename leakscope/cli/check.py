@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,22 +17,21 @@ import click
 import msgspec
 
 from leakscope.cli.output import (
-    format_of,
-    format_option,
+    PLACE,
+    NoDocumentError,
     is_stdout,
+    looks,
     notify,
-    out_option,
+    output_options,
+    read_document,
     setting_options,
-    shows_color,
-    terminal_width,
-    why_unread,
     write_output,
     write_text,
 )
 from leakscope.cli.report import conclude, read_report
 from leakscope.configuration import BY_NAME
 from leakscope.model import __version__
-from leakscope.model.errors import EXIT_OK, EXIT_THRESHOLD, LeakscopeError, NewerSchemaError
+from leakscope.model.errors import EXIT_OK, EXIT_THRESHOLD, LeakscopeError
 from leakscope.model.report import Culprit, Finding, Report
 from leakscope.model.text import plural
 
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 _FORMS = ("text", "json", "sarif", "github", "markdown", "junit")
 _SUFFIXES = {".txt": "text", ".json": "json", ".sarif": "sarif", ".md": "markdown", ".xml": "junit"}
 _SUMMARY = "GITHUB_STEP_SUMMARY"
-_OTHER = "it is a report, a comparison or a check"
 _EPILOG = """\b
 Examples:
   leakscope check RUN
@@ -77,35 +76,30 @@ Exit codes:
 """
 
 
-def to_forms(
-    _: click.Context | None, __: click.Parameter | None, paths: tuple[Path, ...]
-) -> tuple[Path, ...]:
-    """Return the files, each of which has a suffix that names its form."""
-    for path in paths:
-        if path.suffix.lower() not in _SUFFIXES:
-            known = ", ".join(_SUFFIXES)
-            raise click.BadParameter(f"{path} names no form; use one of {known}.")
-    return paths
+def to_file_with_form(path: str) -> Path:
+    """Return a file whose suffix names its form."""
+    if Path(path).suffix.lower() not in _SUFFIXES:
+        known = ", ".join(_SUFFIXES)
+        raise click.BadParameter(f"{path} names no form; use one of {known}.")
+    return Path(path)
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=PLACE)
 @setting_options("check.max-growth", "check.baseline", "check.tolerance")
 @click.option(
     "--write-baseline",
     "written",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     metavar="FILE",
     help="Write what grows as a baseline, without failing; reasons in FILE are kept.",
 )
 @setting_options("check.ignore", "check.strict")
-@format_option("text", _FORMS)
-@out_option()
+@output_options("text", _FORMS, _SUFFIXES)
 @click.option(
     "--also",
     multiple=True,
-    callback=to_forms,
-    type=click.Path(path_type=Path),
+    type=to_file_with_form,
     metavar="FILE",
     help="Write this file too, in the format of its suffix: "
     ".sarif, .xml (JUnit), .json, .md, .txt.",
@@ -115,7 +109,7 @@ def check(
     run: Path,
     *,
     written: Path | None,
-    form: str | None,
+    form: str,
     out: Path | None,
     also: tuple[Path, ...],
     job_summary: bool,
@@ -126,8 +120,8 @@ def check(
     RUN is a run directory, which is analysed again, or a report.json.
     """
     from leakscope.analysis.gate import check as check_report
+    from leakscope.report.gates import log_line, render_check
 
-    form = form or format_of(out, "text", _FORMS, _SUFFIXES)
     allowed = _allowed(chosen, written)
     report, project_root = _read(run)
     repository = find_repository(Path.cwd(), project_root)
@@ -136,11 +130,17 @@ def check(
     if written is not None:
         _write_baseline(checked, report, allowed, written)
         return EXIT_OK
+    otherwise = repository.file(checked.run.script)
+    rendered = partial(render_check, checked, version=__version__, otherwise=otherwise)
     for path in also:
-        write_text(path, _rendered(checked, _SUFFIXES[path.suffix.lower()], path, repository))
-    _write_check(checked, form, out, repository)
+        write_text(path, rendered(_SUFFIXES[path.suffix.lower()], **looks(path)))
+    write_output(rendered(form, **looks(out)), out, form)
+    if not is_stdout(out):
+        click.echo(f"leakscope: {log_line(checked.headline)}\nleakscope: check in {out}")
+    elif form != "text":
+        notify(log_line(checked.headline))
     if job_summary:
-        _add_to_summary(_rendered(checked, "markdown", None, repository))
+        _add_to_summary(rendered("markdown"))
     return EXIT_OK if checked.passes else EXIT_THRESHOLD
 
 
@@ -150,21 +150,22 @@ def _allowed(chosen: Mapping[str, Any], written: Path | None) -> Allowed:
     from leakscope.configuration.project import read_configuration, read_suppressions
 
     configuration = read_configuration()
-    configuration.refuse_faults()
-    configuration.refuse_misread()
+    configuration.refuse_faults(for_gate=True)
     suppressions, unknown = read_suppressions(configuration.section)
     if unknown:
-        raise LeakscopeError(unknown[0], slug="bad-configuration")
+        raise LeakscopeError(unknown[0])
 
     def in_force(name: str) -> Any:
         value = chosen[BY_NAME[name].option]
         return configuration.value(name) if value is None else value
 
-    before = _before(written)
+    before = None
+    if written is not None and written.exists():
+        before = read_baseline(written, is_replaced=True)
     baseline = chosen["baseline"] if written is not None else in_force("check.baseline")
     return Allowed(
         today=datetime.now(timezone.utc).date(),
-        limit=_chosen_limit(chosen["max_growth"]) or limit_in(configuration),
+        limit=limit_in(configuration, chosen["max_growth"]),
         baseline=read_baseline(baseline) if baseline is not None else before,
         tolerance=in_force("check.tolerance"),
         ignored=in_force("check.ignore"),
@@ -174,50 +175,31 @@ def _allowed(chosen: Mapping[str, Any], written: Path | None) -> Allowed:
     )
 
 
-def _chosen_limit(text: str | None) -> GrowthLimit | None:
-    from leakscope.analysis.gate import to_growth_limit
+def limit_in(configuration: Configuration, chosen: str | None = None) -> GrowthLimit | None:
+    """Return what the command line, or else the environment or the project lets grow.
 
-    try:
-        return to_growth_limit(text) if text else None
-    except LeakscopeError as fault:
-        raise click.BadParameter(str(fault), param_hint="'--max-growth'") from fault
-
-
-def limit_in(configuration: Configuration) -> GrowthLimit | None:
-    """Return what the environment or the project lets grow, None where they set no limit.
+    None where nobody sets a limit.
 
     Raises:
-        LeakscopeError: it is no rate of growth; the message says where it is written.
+        click.BadParameter: on the command line it is no rate of growth.
+        LeakscopeError: elsewhere it is none; the message says where it is written.
 
     """
     from leakscope.analysis.gate import to_growth_limit
 
     name = "check.max-growth"
+    text = chosen or configuration.value(name)
     try:
-        return to_growth_limit(configuration.value(name)) if configuration.value(name) else None
+        return to_growth_limit(text) if text else None
     except LeakscopeError as fault:
+        if chosen:
+            raise click.BadParameter(str(fault), param_hint="'--max-growth'") from fault
         where = configuration.chosen[name].source
-        raise LeakscopeError(f"{name} in {where}: {fault}", slug=fault.slug) from fault
+        raise LeakscopeError(f"{name} in {where}: {fault}") from fault
 
 
-def _before(written: Path | None) -> Baseline | None:
-    """Return the baseline that is to be replaced; a file that is no baseline is not overwritten."""
-    if written is None or not written.exists():
-        return None
-    try:
-        return read_baseline(written)
-    except NewerSchemaError:
-        raise
-    except LeakscopeError as fault:
-        raise LeakscopeError(
-            f"{written} is there and no baseline: it is not written over. Name another file, or "
-            "remove that one.",
-            slug="no-baseline",
-        ) from fault
-
-
-def read_baseline(path: Path) -> Baseline:
-    """Return a baseline.
+def read_baseline(path: Path, *, is_replaced: bool = False) -> Baseline:
+    """Return a baseline; a file that is none is not to be replaced by one.
 
     Raises:
         NewerSchemaError: a newer leakscope wrote it.
@@ -226,28 +208,15 @@ def read_baseline(path: Path) -> Baseline:
     """
     from leakscope.model.documents import BASELINE_SCHEMA_VERSION, Baseline
 
-    class Head(msgspec.Struct):
-        schema_version: int
-        headline: str | None = None
-        """What a report, a comparison or a check says; a baseline says nothing."""
-
     try:
-        data = path.read_bytes()
-        head = msgspec.json.decode(data, type=Head)
-        if head.headline is not None:
-            raise msgspec.ValidationError(_OTHER)
-        if head.schema_version > BASELINE_SCHEMA_VERSION:
-            raise NewerSchemaError(
-                f"{path} was written by a newer leakscope; update this one.", slug="newer-schema"
-            )
-        return msgspec.json.decode(data, type=Baseline)
-    except (OSError, msgspec.MsgspecError, ValueError, RecursionError) as fault:
+        return read_document(path, Baseline, BASELINE_SCHEMA_VERSION, has_headline=False)
+    except NoDocumentError as fault:
         where = "FILE writes one into a new FILE" if path.exists() else f"{path} writes one"
-        why = _OTHER if str(fault) == _OTHER else why_unread(fault)
-        raise LeakscopeError(
-            f"{path} is no baseline: {why}. leakscope check RUN --write-baseline {where}.",
-            slug="no-baseline",
-        ) from fault
+        text = f"{path} is no baseline: {fault}. leakscope check RUN --write-baseline {where}."
+        if is_replaced:
+            text = f"{path} is there and no baseline: it is not written over. "
+            text += "Name another file, or remove that one."
+        raise LeakscopeError(text) from fault
 
 
 def _read(run: Path) -> tuple[Report, str]:
@@ -274,16 +243,6 @@ def _write_baseline(checked: Check, report: Report, allowed: Allowed, path: Path
     click.echo(f"leakscope: {plural(len(baseline.culprits), 'known culprit')} in {path}")
 
 
-def _write_check(checked: Check, form: str, out: Path | None, repository: Repository) -> None:
-    from leakscope.report.gates import log_line
-
-    write_output(_rendered(checked, form, out, repository), out, form)
-    if not is_stdout(out):
-        click.echo(f"leakscope: {log_line(checked.headline)}\nleakscope: check in {out}")
-    elif form != "text":
-        notify(log_line(checked.headline))
-
-
 def _add_to_summary(text: str) -> None:
     path = os.environ.get(_SUMMARY, "")
     if not path:
@@ -294,19 +253,6 @@ def _add_to_summary(text: str) -> None:
             stream.write(f"{text}\n")
     except OSError as fault:
         notify(f"nothing was added to the summary of the job ({fault.strerror or fault}).")
-
-
-def _rendered(checked: Check, form: str, out: Path | None, repository: Repository) -> str:
-    from leakscope.report.gates import render_check
-
-    return render_check(
-        checked,
-        form,
-        width=terminal_width(100),
-        color=shows_color(out),
-        version=__version__,
-        otherwise=repository.file(checked.run.script),
-    )
 
 
 S = TypeVar("S", Culprit, Finding)

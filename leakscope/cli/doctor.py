@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leakscope.cli.output import terminal_width, wants_color, write_output
+from leakscope.cli.output import exit_codes, looks, write_output
 from leakscope.model import __version__
 from leakscope.model.documents import Health, InForce, Item, State
 from leakscope.model.errors import EXIT_ERROR, EXIT_OK, LeakscopeError
@@ -28,20 +28,9 @@ if TYPE_CHECKING:
 
 
 _FRAMEWORKS = (
-    "transformers",
-    "lightning",
-    "pytorch-lightning",
-    "accelerate",
-    "torchmetrics",
-    "pytorch-ignite",
-    "keras",
-    "peft",
-    "tensorboard",
-    "wandb",
-    "mlflow",
-    "numpy",
-    "pillow",
-)
+    "transformers", "lightning", "pytorch-lightning", "accelerate", "torchmetrics",
+    "pytorch-ignite", "keras", "peft", "tensorboard", "wandb", "mlflow", "numpy", "pillow",
+)  # fmt: skip
 _LITTLE_ROOM = 1 << 30
 _EPILOG = """\b
 Examples:
@@ -50,13 +39,10 @@ Examples:
 
 \b
 torch is imported in another process, for which a minute is allowed.
-
-\b
-Exit codes:
-  0  everything installed works; what is missing is listed
-  1  something is broken: a setting that can't be followed, a torch that can't be imported, …
-  2  an invalid command line
-"""
+""" + exit_codes(
+    "everything installed works; what is missing is listed",
+    "something is broken: a setting that can't be followed, a torch that can't be imported, …",
+)
 
 
 @click.command(epilog=_EPILOG)
@@ -73,14 +59,14 @@ def doctor(*, as_json: bool) -> int:
     if as_json:
         write_output(render_json(health), None, "json")
     else:
-        color = wants_color(sys.stdout.isatty())
-        write_output(render_health_text(health, width=terminal_width(100), color=color), None)
+        write_output(render_health_text(health, **looks()), None)
     return EXIT_ERROR if health.is_broken else EXIT_OK
 
 
 def examine() -> Health:
     """Return everything that the command shows; changes nothing and raises nothing."""
     from leakscope.capture.capabilities import query_capabilities
+    from leakscope.cli.check import limit_in
     from leakscope.configuration.project import (
         read_configuration,
         read_known_culprits,
@@ -89,7 +75,12 @@ def examine() -> Health:
     from leakscope.probes.environment import memory_abilities
 
     configuration = read_configuration()
-    faults = [*configuration.faults, *_bad_limit(configuration)]
+    faults = list(configuration.faults)
+    try:
+        limit_in(configuration)
+    except LeakscopeError as fault:  # such a limit isn't in force
+        configuration.chosen.pop("check.max-growth")
+        faults.append(str(fault))
     remarks = list(configuration.remarks)
     suppressions = 0
     try:
@@ -119,37 +110,20 @@ def examine() -> Health:
     )
 
 
-def _bad_limit(configuration: Configuration) -> list[str]:
-    """Return why the growth that may be can't be followed; such a limit isn't in force."""
-    from leakscope.cli.check import limit_in
-
-    try:
-        limit_in(configuration)
-    except LeakscopeError as fault:
-        configuration.chosen.pop("check.max-growth")
-        return [str(fault)]
-    return []
-
-
 def settings_in_force(configuration: Configuration) -> list[InForce]:
     """Return every setting with its value and where that was chosen."""
     from leakscope.configuration import SETTINGS
+    from leakscope.configuration.project import Chosen
 
-    return [
-        InForce(
-            name=setting.name,
-            variable=setting.variable,
-            value=_plain(configuration.value(setting.name)),
-            source=configuration.chosen[setting.name].source
-            if setting.name in configuration.chosen
-            else "default",
+    settings = []
+    for setting in SETTINGS:
+        found = configuration.chosen.get(setting.name, Chosen(setting.default, "default"))
+        value = str(found.value) if isinstance(found.value, Path) else found.value
+        entry = InForce(
+            name=setting.name, variable=setting.variable, value=value, source=found.source
         )
-        for setting in SETTINGS
-    ]
-
-
-def _plain(value: Any) -> Any:
-    return str(value) if isinstance(value, Path) else value
+        settings.append(entry)
+    return settings
 
 
 def _python() -> Item:
@@ -164,18 +138,14 @@ def _torch(facts: dict[str, Any]) -> list[Item]:
     if "fault" in facts:
         advice = "Try it yourself: python -c 'import torch'."
         return [Item(name="torch", state=State.BROKEN, text=facts["fault"], advice=advice)]
-    items = [_walker(facts)]
+    state, advice = State.OK, ""
     if "torch_fault" in facts:
         text = f"can't be imported: {facts['torch_fault']}"
-        return [
-            *items,
-            Item(name="torch", state=State.BROKEN, text=text, advice="Install it again."),
-        ]
-    if "torch" not in facts:
-        text = "not installed: programs without it are recorded all the same"
-        return [*items, Item(name="torch", state=State.OK, text=text)]
-    items.append(Item(name="torch", state=State.OK, text=facts["torch"]))
-    return [*items, *device_items(facts)]
+        state, advice = State.BROKEN, "Install it again."
+    else:
+        text = facts.get("torch", "not installed: programs without it are recorded all the same")
+    items = [_walker(facts), Item(name="torch", state=state, text=text, advice=advice)]
+    return [*items, *device_items(facts)] if "torch" in facts else items
 
 
 def _walker(facts: dict[str, Any]) -> Item:
@@ -269,21 +239,13 @@ def _torch_devices(facts: dict[str, Any], reading: DriverReading) -> Item:
 def _driver(facts: dict[str, Any], reading: DriverReading) -> Item:
     name = "NVIDIA driver"
     if reading.gpus:
-        gpus = ", ".join(
-            f"{gpu.name}" + (f" ({human_bytes(gpu.total)})" if gpu.total else "")
-            for gpu in reading.gpus
-        )
-        by_command = reading.source == "nvidia-smi"
-        advice = (
-            "It is read by nvidia-smi; with nvidia-ml-py it is read directly." if by_command else ""
-        )
-        return Item(name=name, state=State.OK, text=gpus, advice=advice)
-    wanted = bool(facts.get("cuda_build"))
-    return Item(
-        name=name,
-        state=State.MISSING if wanted else State.OK,
-        text="reports no GPU",
-        advice="What other processes hold on a GPU isn't shown: install nvidia-ml-py."
-        if wanted
-        else "",
-    )
+        sizes = [f" ({human_bytes(gpu.total)})" if gpu.total else "" for gpu in reading.gpus]
+        text = ", ".join(gpu.name + size for gpu, size in zip(reading.gpus, sizes, strict=True))
+        by_command = "It is read by nvidia-smi; with nvidia-ml-py it is read directly."
+        advice = by_command if reading.source == "nvidia-smi" else ""
+        return Item(name=name, state=State.OK, text=text, advice=advice)
+    state, advice = State.OK, ""
+    if facts.get("cuda_build"):
+        state = State.MISSING
+        advice = "What other processes hold on a GPU isn't shown: install nvidia-ml-py."
+    return Item(name=name, state=state, text="reports no GPU", advice=advice)

@@ -11,23 +11,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from leakscope.cli.output import (
-    format_of,
-    format_option,
-    is_stdout,
+    PLACE,
+    exit_codes,
+    looks,
     notify,
-    out_option,
-    print_text,
-    shows_color,
+    output_options,
     terminal_width,
-    write_output,
+    write_document,
 )
 from leakscope.model.errors import EXIT_ERROR, NoSnapshotError
 
 if TYPE_CHECKING:
-    from leakscope.cleanup.survey import GpuProcess, GpuSurvey
-    from leakscope.model.device import AllocatorSnapshot
+    from leakscope.cleanup.survey import GpuProcess
     from leakscope.model.explanation import Explanation, SnapshotComparison
 
 _GPU_EPILOG = """\b
@@ -44,13 +42,7 @@ background job has no parent either, so a process that only looks left over is s
 \b
 --force ends a leftover process only if its number is typed in answer to the question, in a
 terminal. It is checked once more, then sent SIGTERM. Nothing else is ever ended.
-
-\b
-Exit codes:
-  0  shown
-  1  no GPU can be queried, or --force had no terminal to ask in
-  2  an invalid command line
-"""
+""" + exit_codes("shown", "no GPU can be queried, or --force had no terminal to ask in")
 
 
 @click.command(epilog=_GPU_EPILOG)
@@ -65,7 +57,7 @@ def gpu(*, stats_only: bool, force: bool, as_json: bool) -> None:
 
     survey = survey_gpus()
     if as_json:
-        click.echo(_json(survey))
+        click.echo(msgspec.json.format(msgspec.json.encode(survey), indent=1).decode())
     elif survey.gpus:
         width = terminal_width(100)
         click.echo("\n".join(survey_lines(survey, width=width, advise=not stats_only)))
@@ -74,12 +66,6 @@ def gpu(*, stats_only: bool, force: bool, as_json: bool) -> None:
         raise SystemExit(EXIT_ERROR)
     if force:
         _end_leftovers(list(survey.leftovers.values()))
-
-
-def _json(survey: GpuSurvey) -> str:
-    import msgspec
-
-    return msgspec.json.format(msgspec.json.encode(survey), indent=1).decode()
 
 
 def _end_leftovers(leftovers: list[GpuProcess]) -> None:
@@ -113,63 +99,35 @@ Examples:
 A snapshot is what torch.cuda.memory._dump_snapshot("snapshot.pickle") writes, of torch 2.0 or
 newer, or a pickle or JSON of memory_snapshot() or _snapshot(), gzipped or not. Nothing in the file
 is executed.
-
-\b
-Exit codes:
-  0  explained
-  1  a file is no snapshot, or can't be read or written
-  2  an invalid command line
-"""
+""" + exit_codes("explained", "a file is no snapshot, or can't be read or written")
 
 
 @click.command(epilog=_CUDA_EPILOG)
-@click.argument(
-    "snapshots", metavar="SNAPSHOT...", nargs=-1, required=True, type=click.Path(path_type=Path)
-)
-@format_option("text")
-@out_option()
+@click.argument("snapshots", metavar="SNAPSHOT...", nargs=-1, required=True, type=PLACE)
+@output_options("text")
 @click.option("--device", type=click.IntRange(min=0), default=None, help="Only this device.")
-def cuda(
-    snapshots: tuple[Path, ...], *, form: str | None, out: Path | None, device: int | None
-) -> None:
+def cuda(snapshots: tuple[Path, ...], *, form: str, out: Path | None, device: int | None) -> None:
     """Explain snapshots of torch's CUDA allocator.
 
     Of one: what is live and for what, cache, holes, the peak, and why memory ran out. Of several:
     what grew between them.
     """
+    from leakscope import report  # each form imports what it needs
     from leakscope.analysis.allocator import compare_snapshots, explain, read_snapshot
 
-    form = form or format_of(out, "text")
     read = [read_snapshot(path) for path in snapshots]
-    check_device(read, device)
+    known = sorted({number for snapshot in read for number in snapshot.devices})
+    if device is not None and device not in known:
+        content = ", ".join(f"cuda:{number}" for number in known) or "no device's memory"
+        raise NoSnapshotError(f"There is no cuda:{device} in it; it holds {content}.")
     document: Explanation | SnapshotComparison = (
         explain(read[0], device) if len(read) == 1 else compare_snapshots(read, device)
     )
-    write_output(_rendered(document, form, out), out, form)
-    if not is_stdout(out):
-        print_text(f"leakscope: {document.headline}\nleakscope: explanation in {out}")
-
-
-def check_device(snapshots: list[AllocatorSnapshot], device: int | None) -> None:
-    """Refuse a device that none of the snapshots holds.
-
-    Raises:
-        NoSnapshotError: there is no such device.
-
-    """
-    known = sorted({number for snapshot in snapshots for number in snapshot.devices})
-    if device is not None and device not in known:
-        content = ", ".join(f"cuda:{number}" for number in known) or "no device's memory"
-        raise NoSnapshotError(
-            f"There is no cuda:{device} in it; it holds {content}.", slug="no-device"
-        )
-
-
-def _rendered(document: Explanation | SnapshotComparison, form: str, out: Path | None) -> str:
-    from leakscope import report  # each form imports what it needs
-
-    if form == "html":
-        return report.render_snapshot_html(document)
-    if form == "json":
-        return report.render_json(document)
-    return report.render_snapshot_text(document, width=terminal_width(100), color=shows_color(out))
+    write_document(
+        "explanation",
+        document,
+        form,
+        out,
+        html=lambda: report.render_snapshot_html(document),
+        text=lambda: report.render_snapshot_text(document, **looks(out)),
+    )

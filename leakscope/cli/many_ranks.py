@@ -56,6 +56,12 @@ class ManyRanks:
             return None
 
 
+def open_leading(folder: Path) -> Run:
+    """Return a run; of many ranks the first speaks for all."""
+    many = open_many(folder)
+    return open_run(folder) if many is None else many.run
+
+
 def open_many(folder: Path) -> ManyRanks | None:
     """Return a run of more ranks than are read at once; None where there are fewer."""
     sketches = sketch(folder)

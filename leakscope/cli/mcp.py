@@ -14,13 +14,14 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from leakscope.cli.output import PLACE, exit_codes, notify
 from leakscope.cli.output import explain as explain_fault
-from leakscope.cli.output import notify
 from leakscope.cli.report import USUAL_BUDGET, conclude
 from leakscope.model import __version__
 from leakscope.model.errors import LeakscopeError, NoRunError
@@ -59,17 +60,13 @@ Examples:
 \b
 A client starts it and talks to it on stdin and stdout (docs/agents.md). It needs the extra `mcp`:
 pip install 'mcp>=2'. It only reads, and only below DIRECTORY.
-
-\b
-Exit codes:
-  0  the client has gone
-  1  DIRECTORY is no folder, or is a run itself; the SDK isn't installed
-  2  an invalid command line
-"""
+""" + exit_codes(
+    "the client has gone", "DIRECTORY is no folder, or is a run itself; the SDK isn't installed"
+)
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("directory", type=click.Path(path_type=Path), required=False)
+@click.argument("directory", type=PLACE, required=False)
 def mcp(directory: Path | None) -> None:
     """Serve runs to agents (Model Context Protocol).
 
@@ -103,7 +100,7 @@ def _server(tools: RunTools) -> Any:
         from mcp.server.mcpserver.exceptions import ToolError
         from mcp_types import ToolAnnotations
     except ImportError as fault:
-        raise LeakscopeError(_NOT_INSTALLED, slug="no-mcp") from fault
+        raise LeakscopeError(_NOT_INSTALLED) from fault
 
     def answering(tool: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(tool)
@@ -142,8 +139,8 @@ class RunTools:
         self.lock = threading.Lock()
         """Tools are called in threads; they share what was read."""
         self._pages = ResultPages()
-        self._reports: OrderedDict[tuple[Any, ...], Report] = OrderedDict()
-        self._run: tuple[tuple[Any, ...], Run] | None = None
+        self._report_in = functools.lru_cache(MOST_REPORTS)(_report_in)
+        self._run_in = functools.lru_cache(1)(_run_in)
 
     def offered(self) -> Sequence[Callable[..., Any]]:
         """Return the tools."""
@@ -294,37 +291,27 @@ class RunTools:
             LeakscopeError: the name leads out of what is served, or to no run.
 
         """
+        from leakscope.recording.directory import holds_run
+
         name = PurePosixPath(run)
         if not name.parts or "\0" in run or name.is_absolute() or ".." in name.parts:
             raise LeakscopeError(
                 f"{run!r} is refused: a run is named by its path below the served folder, as "
-                "list_runs tells it, without `..`.",
-                slug="outside",
+                "list_runs tells it, without `..`."
             )
         folder = self.directory
         for part in name.parts:
             folder /= part
             if folder.is_symlink():
-                raise LeakscopeError(
-                    f"{run!r} is refused: {part} is a symbolic link.", slug="outside"
-                )
-        self._require_run(folder, run)
-        return folder
-
-    def _require_run(self, folder: Path, run: str) -> None:
-        from leakscope.recording.directory import holds_run
-
-        try:
+                raise LeakscopeError(f"{run!r} is refused: {part} is a symbolic link.")
+        links: list[str] = []
+        with suppress(OSError):
             with os.scandir(folder) as entries:
                 links = [entry.name for entry in entries if entry.is_symlink()]
             if not links and holds_run(folder):
-                return
-        except OSError:
-            links = []
+                return folder
         if links:
-            raise LeakscopeError(
-                f"{run!r} is refused: {links[0]} in it is a symbolic link.", slug="outside"
-            )
+            raise LeakscopeError(f"{run!r} is refused: {links[0]} in it is a symbolic link.")
         raise NoRunError(f"There is no run {run!r}; list_runs tells which there are.")
 
     def _listed(self, run: Any) -> dict[str, Any]:
@@ -344,24 +331,10 @@ class RunTools:
         return _without_empty(entry)
 
     def _report(self, folder: Path) -> Report:
-        key = _state_of(folder)
-        if key not in self._reports:
-            self._reports[key] = conclude(folder)
-        self._reports.move_to_end(key)
-        while len(self._reports) > MOST_REPORTS:
-            self._reports.popitem(last=False)
-        return self._reports[key]
+        return self._report_in(folder, _state_of(folder))
 
     def _read(self, folder: Path) -> Run:
-        """Return a recording; the last one that was read is kept."""
-        from leakscope.cli.many_ranks import open_many
-        from leakscope.recording import open_run
-
-        key = _state_of(folder)
-        if self._run is None or self._run[0] != key:
-            many = open_many(folder)
-            self._run = (key, open_run(folder) if many is None else many.run)
-        return self._run[1]
+        return self._run_in(folder, _state_of(folder))
 
     def _censuses(self, folder: Path) -> list[Measurement]:
         return [seen for seen in self._read(folder).main.measurements if seen.census is not None]
@@ -423,11 +396,21 @@ class ResultPages:
         return page | ({"next_cursor": end} if end < len(items) else {})
 
 
-def _state_of(folder: Path) -> tuple[Any, ...]:
+def _state_of(folder: Path) -> tuple[tuple[str, int, int], ...]:
     """Return what changes when a run does, which may still be recorded."""
     files = sorted(entry for entry in folder.iterdir() if entry.is_file())
     states = [(file.name, file.stat()) for file in files]
-    return (folder, *((name, state.st_size, state.st_mtime_ns) for name, state in states))
+    return tuple((name, state.st_size, state.st_mtime_ns) for name, state in states)
+
+
+def _report_in(folder: Path, _: object) -> Report:
+    return conclude(folder)
+
+
+def _run_in(folder: Path, _: object) -> Run:
+    from leakscope.cli.many_ranks import open_leading
+
+    return open_leading(folder)
 
 
 def _census(number: int, seen: Measurement) -> dict[str, Any]:

@@ -19,7 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leakscope.cli.output import notify, run_directory_options, setting_options, to_process_number
+from leakscope.cli.output import (
+    notify,
+    run_directory_options,
+    seconds_option,
+    setting_options,
+    to_process_number,
+)
 from leakscope.cli.program import ProgramEnding, SignalWitness, end_as
 from leakscope.cli.report import finish
 from leakscope.model import gauge
@@ -56,19 +62,10 @@ _SETTINGS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 @click.command(epilog=_EPILOG, context_settings=_SETTINGS)
 @click.option(
-    "--pid",
-    metavar="PID",
-    callback=to_process_number,
-    help="The process to watch, with its children.",
+    "--pid", metavar="PID", type=to_process_number, help="The process to watch, with its children."
 )
 @click.option("--name", metavar="PATTERN", help="The process whose command line contains this.")
-@click.option(
-    "--interval",
-    type=click.FloatRange(min=0.1),
-    default=10.0,
-    show_default=True,
-    help="Seconds between readings.",
-)
+@seconds_option("--interval", 10.0, "Seconds between readings.")
 @run_directory_options()
 @setting_options("report", "quiet")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
@@ -77,8 +74,6 @@ def monitor(
     pid: int | None,
     name: str | None,
     interval: float,
-    out: Path | None,
-    force: bool,
     command: tuple[str, ...],
     **chosen: Any,
 ) -> None:
@@ -87,7 +82,7 @@ def monitor(
         raise click.UsageError("Name what to watch: --pid, --name or -- COMMAND, one of them.")
     from leakscope.capture.options import configured_options
 
-    options = configured_options(notify, out=out, force=force, **chosen)
+    options = configured_options(notify, **chosen)
     child = _start(command) if command else None
     with forward_termination(child):
         number = child.pid if child else pid or _find(name or "")
@@ -96,7 +91,7 @@ def monitor(
         except LeakscopeError:
             if child is not None:  # it runs on; only nobody watches
                 notify("nothing is recorded; the command goes on.")
-                end_as(_ending(child.wait()))
+                end_as(ProgramEnding.of(child.wait()))
             raise
         line = LiveLine(
             watcher.limit, refreshed=child is None and sys.stderr.isatty(), quiet=options.quiet
@@ -119,7 +114,7 @@ def _start(command: tuple[str, ...]) -> subprocess.Popen[bytes]:
         return subprocess.Popen(command)
     except OSError as fault:
         raise LeakscopeError(
-            f"{command[0]} can't be started: {fault.strerror or fault}.", slug="no-command"
+            f"{command[0]} can't be started: {fault.strerror or fault}."
         ) from fault
 
 
@@ -174,12 +169,11 @@ def _find(pattern: str) -> int:
     if len(roots) == 1:
         return int(roots[0])
     if not roots:
-        raise LeakscopeError(f"No process has {pattern!r} in its command line.", slug="no-process")
+        raise LeakscopeError(f"No process has {pattern!r} in its command line.")
     numbers = ", ".join(map(str, sorted(roots)))
     raise LeakscopeError(
         f"{len(roots)} processes have {pattern!r} in their command lines: choose one of "
-        f"{numbers} with --pid.",
-        slug="many-processes",
+        f"{numbers} with --pid."
     )
 
 
@@ -193,21 +187,15 @@ def _attach(pid: int, options: SessionOptions, *, words: tuple[str, ...]) -> tup
     try:
         argv = words or tuple(psutil.Process(pid).cmdline())
         limit = OutsideProcess(pid, since=time.time()).limit()
-        options = replace(options, script=_script_of(argv) or f"process-{pid}", command=argv)
+        # The word that names a script, else the command itself.
+        script = next((w for w in argv[1:] if w.endswith(".py")), "".join(argv[:1]))
+        options = replace(options, script=script or f"process-{pid}", command=argv)
         path = make_run_directory(options, limit=limit)
         return Monitor(pid, path), path
     except psutil.NoSuchProcess as fault:
-        raise LeakscopeError(f"There is no process {pid}.", slug="no-process") from fault
+        raise LeakscopeError(f"There is no process {pid}.") from fault
     except psutil.AccessDenied as fault:
-        raise LeakscopeError(
-            f"Process {pid} is another user's: watch it as that user.", slug="no-access"
-        ) from fault
-
-
-def _script_of(words: tuple[str, ...]) -> str:
-    """Return the word of a command line that names a script, else the command itself."""
-    scripts = (word for word in words[1:] if word.endswith(".py"))
-    return next(scripts, words[0] if words else "")
+        raise LeakscopeError(f"Process {pid} is another user's: watch it as that user.") from fault
 
 
 def _watch(
@@ -229,15 +217,9 @@ def _watch(
         return None
     with contextlib.suppress(KeyboardInterrupt):  # the terminal signals the command too
         child.wait()
-    ending = _ending(child.wait())
+    ending = ProgramEnding.of(child.wait())
     watcher.close("exit", exit_code=ending.exit_code, signal=ending.signal)
     return ending
-
-
-def _ending(code: int) -> ProgramEnding:
-    if code >= 0:
-        return ProgramEnding(code)
-    return ProgramEnding(128 - code, signal=signal.Signals(-code))
 
 
 REMEMBERED = 120
@@ -291,10 +273,8 @@ class LiveLine:
         if gauges.get(gauge.CHILDREN):
             count = plural(gauges[gauge.CHILDREN], "child process")
             parts.append(f"({human_bytes(children)} in {count})")
-        return self._with_details(" ".join([*parts, *self._course()]), gauges)
-
-    def _with_details(self, line: str, gauges: dict[str, int]) -> str:
-        """Return the line with what else was read, as far as there is room."""
+        line = " ".join([*parts, *self._course()])
+        # What else was read follows as far as there is room.
         for detail in _details(gauges):
             if len(line) + len(detail) + 3 > self._width:
                 break

@@ -10,17 +10,18 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 import msgspec
 
 from leakscope.configuration import BY_NAME, FLAG, PATH, TEXT, Setting, UnreadableError
-from leakscope.model.errors import EXIT_ERROR, LeakscopeError, UnwritableError
+from leakscope.model.errors import EXIT_ERROR, LeakscopeError, NewerSchemaError, UnwritableError
 
 ALIKE = 0.7
 """From this likeness on a word is taken for another one mistyped."""
 _INTERRUPTED = 130
+PLACE = click.Path(path_type=Path)
 STDOUT = Path("-")
 _SUFFIXES = {
     ".html": "html", ".htm": "html", ".json": "json", ".txt": "text", ".text": "text",
@@ -30,15 +31,14 @@ FORMS = ("html", "json", "text")
 FOR_PEOPLE = ("text", "markdown", "github")
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+D = TypeVar("D")
 
 
 def notify(sentence: str) -> None:
     """Write one sentence of ours to stderr, if there is one to write to."""
-    try:
+    with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stderr.write(f"leakscope: {sentence}\n")
         sys.stderr.flush()
-    except (OSError, ValueError, AttributeError):
-        pass
 
 
 def exit_code_of(fault: BaseException) -> int:
@@ -81,20 +81,53 @@ def explain(fault: BaseException) -> str:
     )
 
 
-def format_option(otherwise: str, forms: Sequence[str] = FORMS) -> Decorator:
-    """Return ``--format``; without it the suffix of ``--out`` decides, else this form."""
-    return click.option(
+def exit_codes(
+    success: str, fault: str, invalid: str = "an invalid command line", *more: str
+) -> str:
+    """Return the end of a command's help: what its exit codes mean, from 0 on."""
+    codes = enumerate((success, fault, invalid, *more))
+    return "".join(["\n\b\nExit codes:\n", *(f"  {code}  {text}\n" for code, text in codes)])
+
+
+def output_options(
+    otherwise: str,
+    forms: Sequence[str] = FORMS,
+    suffixes: Mapping[str, str] = _SUFFIXES,
+    text: str = "Where to write; - or nothing is stdout.",
+) -> Decorator:
+    """Return ``--format`` and ``--out``: ``form`` is what the first says, else what the suffix of
+    the second does, else this form.
+    """
+
+    def in_force(context: click.Context, _: click.Parameter, form: str | None) -> str:
+        # What isn't given is read after what is: --out is known here.
+        out: Path | None = context.params.get("out")
+        if form is not None or out is None or is_stdout(out) or not out.suffix:
+            return form or otherwise
+        by_suffix = suffixes.get(out.suffix.lower(), "")
+        if by_suffix not in forms:
+            known = ", ".join(suffix for suffix, name in suffixes.items() if name in forms)
+            raise click.BadParameter(
+                f"{out} names no form; use one of {known}, or say which with --format.",
+                param_hint="'--out'",
+            )
+        return by_suffix
+
+    form = click.option(
         "--format",
         "form",
         type=click.Choice(forms),
-        default=None,
+        callback=in_force,
         help=f"[default: by the suffix of --out, else {otherwise}]",
     )
+    out = click.option("--out", type=PLACE, metavar="FILE", help=text)
+    return lambda command: form(out(command))
 
 
-def out_option(text: str = "Where to write; - or nothing is stdout.") -> Decorator:
-    """Return the option ``--out``."""
-    return click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help=text)
+def seconds_option(flag: str, default: float, text: str, *, least: float = 0.1) -> Decorator:
+    """Return an option that takes a number of seconds."""
+    kind = click.FloatRange(min=least)
+    return click.option(flag, type=kind, default=default, show_default=True, help=text)
 
 
 def run_directory_options(
@@ -103,8 +136,7 @@ def run_directory_options(
     is_required: bool = False,
 ) -> Decorator:
     """Return the options ``--out`` and ``--force`` of a command that makes a run."""
-    place = click.Path(path_type=Path)
-    out = click.option("--out", "-o", type=place, metavar="DIR", required=is_required, help=text)
+    out = click.option("--out", "-o", type=PLACE, metavar="DIR", required=is_required, help=text)
     force = click.option("--force", is_flag=True, help="Replace a run that --out holds already.")
     return lambda command: out(force(command))
 
@@ -125,10 +157,21 @@ def setting_options(*names: str) -> Decorator:
 
 def _setting_option(setting: Setting) -> Decorator:
     kind = setting.kind
+
+    def value(_: click.Context, __: click.Parameter, text: Any) -> Any:
+        if text is None or text == ():
+            return None
+        if kind in (PATH, TEXT):
+            return text
+        try:
+            return kind.read([*text] if kind.is_list else text)
+        except UnreadableError as fault:
+            raise click.BadParameter(f"{text!r} is not {fault}.") from None
+
     flags = setting.flags or (f"--{setting.name.rpartition('.')[2]}",)
     is_shown = setting.default and kind is not FLAG
     default = f" [default: {kind.shown(setting.default)}]" if is_shown else ""
-    as_written: Any = click.Path(path_type=Path) if kind is PATH else click.STRING
+    as_written: Any = PLACE if kind is PATH else click.STRING
     return click.option(
         *flags,
         setting.option,
@@ -137,47 +180,9 @@ def _setting_option(setting: Setting) -> Decorator:
         default=None,
         type=None if kind is FLAG else click.Choice(kind.choices) if kind.choices else as_written,
         metavar=kind.metavar,
-        callback=_setting_value(setting),
+        callback=value,
         help=f"{setting.help.removesuffix('.')}{default}." if default else setting.help,
     )
-
-
-def _setting_value(setting: Setting) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    def value(_: click.Context, __: click.Parameter, text: Any) -> Any:
-        if text is None or text == ():
-            return None
-        if setting.kind in (PATH, TEXT):
-            return text
-        try:
-            return setting.kind.read([*text] if setting.kind.is_list else text)
-        except UnreadableError as fault:
-            raise click.BadParameter(f"{text!r} is not {fault}.") from None
-
-    return value
-
-
-def format_of(
-    out: Path | None,
-    otherwise: str,
-    forms: Sequence[str] = FORMS,
-    suffixes: Mapping[str, str] = _SUFFIXES,
-) -> str:
-    """Return the format that a file's suffix asks for; without a suffix the usual one.
-
-    Raises:
-        click.BadParameter: the suffix is none of a form that there is.
-
-    """
-    if out is None or is_stdout(out) or not out.suffix:
-        return otherwise
-    form = suffixes.get(out.suffix.lower(), "")
-    if form not in forms:
-        known = ", ".join(suffix for suffix, name in suffixes.items() if name in forms)
-        raise click.BadParameter(
-            f"{out} names no form; use one of {known}, or say which with --format.",
-            param_hint="'--out'",
-        )
-    return form
 
 
 def is_stdout(out: Path | None) -> bool:
@@ -185,9 +190,10 @@ def is_stdout(out: Path | None) -> bool:
     return out is None or out == STDOUT
 
 
-def shows_color(out: Path | None) -> bool:
-    """Return whether a text is to be coloured."""
-    return wants_color(sys.stdout.isatty() and is_stdout(out))
+def looks(out: Path | None = None) -> dict[str, Any]:
+    """Return the ``width`` of a text, and whether it has ``color``."""
+    color = wants_color(sys.stdout.isatty() and is_stdout(out))
+    return {"width": terminal_width(100), "color": color}
 
 
 def write_text(path: Path, text: str) -> None:
@@ -205,8 +211,7 @@ def write_text(path: Path, text: str) -> None:
         temporary.replace(path)
     except OSError as fault:
         raise UnwritableError(
-            f"{path} can't be written ({fault.strerror or fault}); --out chooses another place.",
-            slug="unwritable",
+            f"{path} can't be written ({fault.strerror or fault}); --out chooses another place."
         ) from fault
     finally:
         with contextlib.suppress(OSError):
@@ -241,6 +246,22 @@ def write_output(text: str, out: Path | None, form: str = "text") -> None:
         sys.stdout.flush()
 
 
+def write_document(
+    name: str, document: Any, form: str, out: Path | None, **renderers: Callable[[], str]
+) -> None:
+    """Write a document in a form; where that is a file, print its headline and where it is."""
+    write_output(rendered(document, form, **renderers), out, form)
+    if not is_stdout(out):
+        print_text(f"leakscope: {document.headline}\nleakscope: {name} in {out}")
+
+
+def rendered(document: Any, form: str, **renderers: Callable[[], str]) -> str:
+    """Return a document in a form: as JSON, or as its own renderer of that form writes it."""
+    from leakscope.report import render_json
+
+    return render_json(document) if form == "json" else renderers[form]()
+
+
 def print_text(text: str) -> None:
     """Print text for people to stdout, in signs that it can hold."""
     from leakscope.report.text import encodable
@@ -249,23 +270,45 @@ def print_text(text: str) -> None:
     sys.stdout.flush()
 
 
-def to_process_number(
-    _: click.Context | None, __: click.Parameter | None, text: str | None
-) -> int | None:
+def to_process_number(text: str) -> int:
     """Return the number of a process: a whole one above 0."""
-    if text is None:
-        return None
     if not text.isdecimal() or int(text) < 1:
         raise click.BadParameter(f"{text!r} is not a process number.")
     return int(text)
 
 
-def why_unread(fault: BaseException) -> str:
-    """Return what is wrong with a file, as the end of a sentence about it."""
-    if isinstance(fault, FileNotFoundError):
-        return "it does not exist"
-    if isinstance(fault, OSError):
-        return f"it can't be read ({fault.strerror or fault})"
-    if isinstance(fault, msgspec.ValidationError):
-        return "it is JSON, but not as leakscope writes it"
-    return "it is not JSON, or was cut off"
+class NoDocumentError(Exception):
+    """A file is no such document; the message is the end of a sentence about it."""
+
+
+class _Head(msgspec.Struct):
+    schema_version: int
+    headline: Any = None
+    """What a report, a comparison or a check says; a baseline says nothing."""
+
+
+def read_document(path: Path, kind: type[D], newest: int, *, has_headline: bool) -> D:
+    """Return what leakscope wrote as JSON.
+
+    Raises:
+        NewerSchemaError: a newer leakscope than this one did.
+        NoDocumentError: it is another document or none, or can't be read.
+
+    """
+    try:
+        data = path.read_bytes()
+        head = msgspec.json.decode(data, type=_Head)
+        if head.headline is not None and not has_headline:
+            raise NoDocumentError("it is a report, a comparison or a check")
+        if head.schema_version > newest:
+            raise NewerSchemaError(f"{path} was written by a newer leakscope; update this one.")
+        return msgspec.json.decode(data, type=kind)
+    except FileNotFoundError:
+        why = "it does not exist"
+    except OSError as fault:
+        why = f"it can't be read ({fault.strerror or fault})"
+    except msgspec.ValidationError:
+        why = "it is JSON, but not as leakscope writes it"
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        why = "it is not JSON, or was cut off"
+    raise NoDocumentError(why)

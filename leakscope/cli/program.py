@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import NoReturn
 
 import click
@@ -31,18 +31,10 @@ from leakscope.model.run import REQUESTS_TO_END
 from leakscope.probes.cgroup import memory_events
 from leakscope.probes.process import catches
 
-FORWARDED_SIGNALS = frozenset(
-    {
-        signal.SIGINT,
-        signal.SIGTERM,
-        signal.SIGHUP,
-        signal.SIGQUIT,
-        signal.SIGUSR1,
-        signal.SIGUSR2,
-        signal.SIGALRM,
-        signal.SIGXCPU,
-    }
-)
+FORWARDED_SIGNALS = frozenset({
+    signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT,
+    signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGXCPU,
+})  # fmt: skip
 """Signals that mean the program when they are sent to us. Those of job control aren't among them:
 the terminal sends them to every process of the group."""
 
@@ -65,6 +57,13 @@ class ProgramEnding:
     """Processes of our control group that the kernel has killed for memory meanwhile."""
     limit_hits: int = 0
     """How often the group stood at its limit meanwhile."""
+
+    @staticmethod
+    def of(code: int, oom_kills: int = 0, limit_hits: int = 0) -> ProgramEnding:
+        """Return the ending of a code as ``subprocess`` has it: a signal is below 0."""
+        if code >= 0:
+            return ProgramEnding(code, None, oom_kills, limit_hits)
+        return ProgramEnding(128 - code, -code, oom_kills, limit_hits)
 
     @property
     def is_oom_killed(self) -> bool:
@@ -97,10 +96,7 @@ def supervise(command: list[str], on_start: Callable[[int], None] | None = None)
     after = memory_events()
     kills = _more(before.oom_kills, after.oom_kills)
     hits = _more(before.limit_hits, after.limit_hits)
-    if os.WIFEXITED(status):
-        return ProgramEnding(os.WEXITSTATUS(status), oom_kills=kills, limit_hits=hits)
-    number = os.WTERMSIG(status)
-    return ProgramEnding(128 + number, signal=number, oom_kills=kills, limit_hits=hits)
+    return ProgramEnding.of(os.waitstatus_to_exitcode(status), kills, hits)
 
 
 def end_as(ending: ProgramEnding) -> NoReturn:
@@ -149,7 +145,11 @@ def _wait(child: int, witness: SignalWitness, watched: set[signal.Signals]) -> i
             ended, status = os.waitpid(child, os.WNOHANG)
             if ended:
                 return status
-        elif is_from_a_process and not witness.was_hit() and _is_for(child, number):
+        elif (
+            is_from_a_process
+            and not witness.was_hit()
+            and (number not in OPTIONAL_SIGNALS or catches(child, number) is not False)
+        ):
             os.kill(child, number)
 
 
@@ -169,11 +169,6 @@ def _take_note(_: int, __: FrameType | None) -> None:
     """Do nothing: that there is a handler keeps the signal from being dropped."""
 
 
-def _is_for(child: int, number: int) -> bool:
-    """Return whether the child should get a signal that was sent to us."""
-    return number not in OPTIONAL_SIGNALS or catches(child, number) is not False
-
-
 class SignalWitness:
     """An idle process of our group, which dies of any signal that was sent to the whole group.
 
@@ -190,12 +185,7 @@ class SignalWitness:
         self._station()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.close(self._write_end)
         os.close(self._read_end)
         os.waitpid(self._pid, 0)
@@ -274,12 +264,8 @@ class Lengthening:
 _LENGTHENING = re.compile(r"(env:)?([A-Za-z_]\w*)=(\d+)", re.ASCII)
 
 
-def to_lengthening(
-    _: click.Context | None, __: click.Parameter | None, text: str | None
-) -> Lengthening | None:
+def to_lengthening(text: str) -> Lengthening:
     """Return what is written ``epochs=4`` or ``env:EPOCHS=4``."""
-    if text is None:
-        return None
     found = _LENGTHENING.fullmatch(text)
     if found is None or int(found[3]) < 1:
         raise click.BadParameter(
@@ -332,16 +318,14 @@ class ProgramCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse our options and put the program into the context."""
-        own, ctx.obj = split_command_line(args, self._options_with_value())
+        options = [p for p in self.params if isinstance(p, click.Option) and not p.is_flag]
+        with_value = {name for option in options for name in option.opts}
+        own, ctx.obj = split_command_line(args, with_value)
         ctx.meta[OWN_WORDS] = own
         rest = super().parse_args(ctx, own)
         if ctx.obj is None:
             raise click.UsageError("Name a script to run, or -m MODULE, or -c CODE.", ctx)
         return rest
-
-    def _options_with_value(self) -> set[str]:
-        options = [p for p in self.params if isinstance(p, click.Option) and not p.is_flag]
-        return {name for option in options for name in option.opts}
 
 
 def split_command_line(
@@ -400,23 +384,18 @@ def as_python_runs_it(program: Program) -> Program:
         return program
     if _is_this_python(found):
         return _behind_python(program)
-    if _PYTHON.fullmatch(Path(found).name):
-        raise NotOfThisPythonError(
-            f"{name} is another Python. With leakscope installed there: "
-            + _shown(_behind_leakscope([name, *program.args]))
-        )
+    instead = _behind_leakscope([name, *program.args])
     interpreter = _interpreter_of(found)
-    if interpreter is None:
-        raise NotOfThisPythonError(
-            f"{name} is no Python program. Put leakscope where it starts one: "
-            + _shown(_behind_leakscope([name, *program.args]))
-        )
-    if _is_this_python(interpreter):
+    if _PYTHON.fullmatch(Path(found).name):
+        why = "is another Python. With leakscope installed there:"
+    elif interpreter is None:
+        why = "is no Python program. Put leakscope where it starts one:"
+    elif _is_this_python(interpreter):
         return replace(program, target=found)
-    raise NotOfThisPythonError(
-        f"{name} belongs to another Python, {interpreter}. With leakscope installed there: "
-        + _shown([interpreter, *_RUN, name, *program.args])
-    )
+    else:
+        why = f"belongs to another Python, {interpreter}. With leakscope installed there:"
+        instead = [interpreter, *_RUN, name, *program.args]
+    raise NotOfThisPythonError(f"{name} {why} {_shown(instead)}")
 
 
 class NotOfThisPythonError(LeakscopeError):

@@ -14,20 +14,22 @@ from typing import TYPE_CHECKING
 import click
 
 from leakscope.cli.output import (
+    PLACE,
     STDOUT,
-    format_of,
-    format_option,
+    NoDocumentError,
+    exit_codes,
+    looks,
     notify,
-    out_option,
+    output_options,
     print_text,
-    shows_color,
+    read_document,
+    rendered,
     terminal_width,
     wants_color,
-    why_unread,
     write_output,
     write_text,
 )
-from leakscope.model.errors import NewerSchemaError, NoRunError
+from leakscope.model.errors import NoRunError
 from leakscope.recording.directory import find_run, is_file_of_run, journals
 
 if TYPE_CHECKING:
@@ -43,27 +45,21 @@ Examples:
   leakscope report RUN --format text          prints the report
   leakscope report RUN --why history          prints why history is a leak or not
   leakscope report RUN --out /tmp/page.html   writes the page there, nothing into RUN
-
-\b
-Exit codes:
-  0  written
-  1  RUN is no run, or nothing could be written
-  2  an invalid command line
-"""
+""" + exit_codes("written", "RUN is no run, or nothing could be written")
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("run", type=click.Path(path_type=Path))
-@format_option("html")
-@out_option("Where to write; - is stdout.")
+@click.argument("run", type=PLACE)
+@output_options("html", text="Where to write; - is stdout.")
 @click.option("--open", "show", is_flag=True, help="Open the page in a browser.")
 @click.option("--why", metavar="NAME", help="Print the steps that led to the verdict on NAME.")
 @click.option("--summary", is_flag=True, help="Print the summary to stderr as after a run.")
 def report(
-    run: Path, *, form: str | None, out: Path | None, show: bool, why: str | None, summary: bool
+    run: Path, *, form: str, out: Path | None, show: bool, why: str | None, summary: bool
 ) -> None:
     """Rebuild the report of RUN from its recording."""
-    form = form or format_of(out, "html")
+    from leakscope import report as rendering  # each form imports what it needs
+
     run = find_run(run)
     concluded = conclude(run)
     if why is not None:
@@ -75,7 +71,13 @@ def report(
     if form == "html" and out is None:
         write_reports(run, concluded)
     else:
-        write_output(_rendered(concluded, form, out), out, form)
+        text = rendered(
+            concluded,
+            form,
+            html=lambda: rendering.render_html(concluded),
+            text=lambda: rendering.render_text(concluded, **looks(out)),
+        )
+        write_output(text, out, form)
         page = out if out is not None and form == "html" else page
     if summary:
         print_summary(concluded, run, page)
@@ -83,16 +85,6 @@ def report(
         print_text(f"leakscope: {concluded.headline}\nleakscope: report in {page}")
     if show and page.exists():
         click.launch(str(page.absolute()))
-
-
-def _rendered(concluded: Report, form: str, out: Path | None) -> str:
-    from leakscope import report as rendering  # each form imports what it needs
-
-    if form == "html":
-        return rendering.render_html(concluded)
-    if form == "json":
-        return rendering.render_json(concluded)
-    return rendering.render_text(concluded, width=terminal_width(100), color=shows_color(out))
 
 
 USUAL_BUDGET = 1500
@@ -116,7 +108,7 @@ Exit codes, whatever the verdict:
 
 
 @click.command(epilog=_EPILOG_OF_EXPLAIN)
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=PLACE)
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 @click.option(
     "--budget",
@@ -172,30 +164,13 @@ def read_report(path: Path) -> Report:
 
     """
     if path.suffix == ".json" and path.is_file() and not is_file_of_run(path):
-        return _decode_report(path)
+        from leakscope.model.report import REPORT_SCHEMA_VERSION, Report
+
+        try:
+            return read_document(path, Report, REPORT_SCHEMA_VERSION, has_headline=True)
+        except NoDocumentError as fault:
+            raise NoRunError(f"{path} is no report of leakscope: {fault}.") from fault
     return conclude(path)
-
-
-def _decode_report(path: Path) -> Report:
-    import msgspec
-
-    from leakscope.model.report import REPORT_SCHEMA_VERSION, Report
-
-    class Version(msgspec.Struct):
-        schema_version: int
-
-    try:
-        data = path.read_bytes()
-        version = msgspec.json.decode(data, type=Version).schema_version
-        if version > REPORT_SCHEMA_VERSION:
-            raise NewerSchemaError(
-                f"{path} was written by a newer leakscope; update this one.", slug="newer-schema"
-            )
-        return msgspec.json.decode(data, type=Report)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as fault:
-        raise NoRunError(
-            f"{path} is no report of leakscope: {why_unread(fault)}.", slug="no-run"
-        ) from fault
 
 
 def catalogue_in_force() -> Catalogue:

@@ -91,28 +91,20 @@ With --until-verdict the code of the second run counts.
 """
 
 
+_SETTINGS = (
+    "budget", "max-pause", "max-recording", "tracemalloc", "cuda-history", "native",
+    "native-interval", "workers", "children", "probe-cleanup", "snapshot-signal", "trackers",
+)  # fmt: skip
+
+
 @click.command(cls=ProgramCommand, epilog=_EPILOG)
 @run_directory_options()
-@setting_options(
-    "budget",
-    "max-pause",
-    "max-recording",
-    "tracemalloc",
-    "cuda-history",
-    "native",
-    "native-interval",
-    "workers",
-    "children",
-    "probe-cleanup",
-    "snapshot-signal",
-    "trackers",
-)
+@setting_options(*_SETTINGS)
 @click.option(
     "--until-verdict",
     "lengthening",
-    callback=to_lengthening,
+    type=to_lengthening,
     metavar="NAME=NUMBER",
-    default=None,
     help="Run once more with twice NUMBER if the first run is inconclusive. NUMBER replaces {NAME} "
     "in the program's arguments; env:NAME=NUMBER sets an environment variable instead.",
 )
@@ -128,8 +120,6 @@ def run(
     program: Program,
     /,
     *,
-    out: Path | None,
-    force: bool,
     lengthening: Lengthening | None,
     until_leak: bool,
     **chosen: Any,
@@ -147,8 +137,6 @@ def run(
     world = this_world()
     options = configured_options(
         notify if world.leads else None,
-        out=out,
-        force=force,
         project_root=Path(program.project_root()),
         script=program.target,
         **chosen,
@@ -230,21 +218,16 @@ def _found(program: Program) -> Program:
     except NotOfThisPythonError as fault:
         notify(str(fault))
         sys.exit(_NO_PROGRAM)
-    _require_program(program)
+    if program.kind == "script":
+        name = program.filename
+        if not os.access(name, os.R_OK):
+            number = errno.EACCES if os.path.lexists(name) else errno.ENOENT
+            notify(f"can't open file {name!r}: [Errno {number}] {os.strerror(number)}")
+            sys.exit(_NO_PROGRAM)
+        if Path(name).is_dir() and not Path(name, "__main__.py").exists():
+            notify(f"can't find '__main__' module in {name!r}")
+            sys.exit(1)
     return program
-
-
-def _require_program(program: Program) -> None:
-    if program.kind != "script":
-        return
-    name = program.filename
-    if not os.access(name, os.R_OK):
-        number = errno.EACCES if os.path.lexists(name) else errno.ENOENT
-        notify(f"can't open file {name!r}: [Errno {number}] {os.strerror(number)}")
-        sys.exit(_NO_PROGRAM)
-    if Path(name).is_dir() and not Path(name, "__main__.py").exists():
-        notify(f"can't find '__main__' module in {name!r}")
-        sys.exit(1)
 
 
 def _require_second_run(options: SessionOptions, world: World) -> None:

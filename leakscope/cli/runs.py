@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,16 +20,17 @@ import click
 
 from leakscope.cli.output import (
     FORMS,
-    format_of,
-    format_option,
+    PLACE,
+    exit_codes,
     is_stdout,
+    looks,
     notify,
-    out_option,
+    output_options,
     print_text,
+    rendered,
     run_directory_options,
-    shows_color,
-    terminal_width,
-    wants_color,
+    seconds_option,
+    write_document,
     write_output,
 )
 from leakscope.cli.report import (
@@ -40,7 +41,7 @@ from leakscope.cli.report import (
     read_report,
     write_reports,
 )
-from leakscope.model.comparison import ChangeKind, Comparison
+from leakscope.model.comparison import ChangeKind
 from leakscope.model.documents import ListedRun, LiveLeak, RunList, RunStatus
 from leakscope.model.errors import EXIT_OK, EXIT_THRESHOLD, NoRunError
 from leakscope.model.report import Severity
@@ -62,6 +63,7 @@ from leakscope.report.runs import (
     listed_live,
     live_leak_of,
     read_listed,
+    summary_of,
     verdict_order,
 )
 
@@ -100,8 +102,7 @@ def list_runs(directory: Path, order: str = "newest") -> RunList:
             if folder.is_dir() and not folder.name.startswith("."):
                 shelf.look_into(folder, DEEPEST)
     except OSError as fault:
-        reason = fault.strerror or fault
-        raise NoRunError(f"{directory} can't be read: {reason}.", slug="no-run") from fault
+        raise NoRunError(f"{directory} can't be read: {fault.strerror or fault}.") from fault
     return RunList(
         directory=str(directory),
         runs=sorted(shelf.runs, key=ORDERS[order]),
@@ -121,16 +122,14 @@ def require_shelf(directory: Path) -> None:
     if not directory.exists():
         raise NoRunError(
             f"{directory} does not exist. Record a run with `leakscope run train.py`, or name the "
-            "folder that holds your runs.",
-            slug="no-run",
+            "folder that holds your runs."
         )
     if not directory.is_dir():
-        raise NoRunError(f"{directory} is a file. Name the folder that holds runs.", slug="no-run")
+        raise NoRunError(f"{directory} is a file. Name the folder that holds runs.")
     if holds_run(directory):
         raise NoRunError(
             f"{directory} is a run itself: `leakscope report {directory}` makes its report. "
-            f"{directory.absolute().parent} lists it with other runs.",
-            slug="no-run",
+            f"{directory.absolute().parent} lists it with other runs."
         )
 
 
@@ -189,12 +188,10 @@ def _listed(folder: Path, name: str) -> ListedRun | None:
         return _without_report(folder, name, page) if is_run else None
     except UnreadableReportError as fault:
         mended = f" {_what_to_do(folder, 'writes it again')}" if is_run else ""
-        return _bare(folder, name, page, RunStatus.UNREADABLE, f"{JSON} {fault}.{mended}")
+        remark = f"{JSON} {fault}.{mended}"
     except OSError as fault:
-        reason = fault.strerror or fault
-        return _bare(
-            folder, name, page, RunStatus.UNREADABLE, f"The folder can't be read: {reason}."
-        )
+        remark = f"The folder can't be read: {fault.strerror or fault}."
+    return _bare(folder, name, page, RunStatus.UNREADABLE, remark)
 
 
 def _is_written_still(folder: Path, report: Path) -> bool:
@@ -275,19 +272,14 @@ Examples:
 \b
 Runs up to two folders further down are listed too, and comparison pages next to them.
 Facts are from each run's report.json; a run without one, or still in progress, is marked so.
-
-\b
-Exit codes:
-  0  listed, also where there is no run yet
-  1  DIRECTORY can't be read, or is a run itself
-  2  an invalid command line
-"""
+""" + exit_codes(
+    "listed, also where there is no run yet", "DIRECTORY can't be read, or is a run itself"
+)
 
 
 @click.command(epilog=_EPILOG_OF_RUNS)
-@click.argument("directory", type=click.Path(path_type=Path), required=False)
-@format_option("text")
-@out_option()
+@click.argument("directory", type=PLACE, required=False)
+@output_options("text")
 @click.option(
     "--sort",
     "order",
@@ -296,17 +288,23 @@ Exit codes:
     show_default=True,
     help="Order of the list; amounts are sorted from the largest down.",
 )
-def runs(directory: Path | None, *, form: str | None, out: Path | None, order: str) -> None:
+def runs(directory: Path | None, *, form: str, out: Path | None, order: str) -> None:
     """List the runs in DIRECTORY with verdict and memory.
 
     DIRECTORY is by default the folder in which `leakscope run` makes runs.
     """
-    form = form or format_of(out, "text")
-    listed = list_runs(directory, order) if directory else _in_usual_directory(order)
-    write_output(_rendered(listed, form, out), out)
-    if not is_stdout(out):
-        from leakscope.report.runs import summary_of
+    from leakscope import report  # each form imports what it needs
 
+    listed = list_runs(directory, order) if directory else _in_usual_directory(order)
+    folder = Path(listed.directory) if is_stdout(out) or out is None else out.parent
+    text = rendered(
+        listed,
+        form,
+        html=lambda: report.render_runs_html([listed], folder=folder),
+        text=lambda: report.render_runs_text(listed, **looks(out)),
+    )
+    write_output(text, out)
+    if not is_stdout(out):
         click.echo(f"leakscope: {summary_of(listed.runs)}\nleakscope: list in {out}")
 
 
@@ -321,17 +319,6 @@ def _in_usual_directory(order: str) -> RunList:
     return list_runs(directory, order)
 
 
-def _rendered(listed: RunList, form: str, out: Path | None) -> str:
-    from leakscope import report  # each form imports what it needs
-
-    if form == "html":
-        folder = Path(listed.directory) if is_stdout(out) or out is None else out.parent
-        return report.render_runs_html([listed], folder=folder)
-    if form == "json":
-        return report.render_json(listed)
-    return report.render_runs_text(listed, width=terminal_width(100), color=shows_color(out))
-
-
 _EPILOG_OF_SHOW = """\b
 Examples:
   leakscope show RUN                  where it stands now
@@ -339,27 +326,15 @@ Examples:
 
 \b
 Only the recording is read: the training doesn't notice. Ctrl-C ends the display.
-
-\b
-Exit codes:
-  0  shown
-  1  RUN is no run
-  2  an invalid command line
-"""
+""" + exit_codes("shown", "RUN is no run")
 _HOME = "\x1b[H\x1b[J"
 """Goes to the top of the terminal and clears what is below."""
 
 
 @click.command(epilog=_EPILOG_OF_SHOW)
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=PLACE)
 @click.option("--follow", "-f", is_flag=True, help="Refresh it until the run ends.")
-@click.option(
-    "--interval",
-    type=click.FloatRange(min=0.5),
-    default=5.0,
-    show_default=True,
-    help="Seconds between refreshes.",
-)
+@seconds_option("--interval", 5.0, "Seconds between refreshes.", least=0.5)
 def show(run: Path, *, follow: bool, interval: float) -> None:
     """Show where RUN stands: memory, growth, cost."""
     folder = find_run(run)
@@ -373,19 +348,18 @@ def _shown(folder: Path, *, again: bool) -> bool:
     import msgspec
 
     from leakscope.analysis import analyse, find_attempts
-    from leakscope.cli.many_ranks import open_many
-    from leakscope.recording import open_run
+    from leakscope.cli.many_ranks import open_leading
     from leakscope.report import render_text
 
-    many = open_many(folder)  # of many ranks the first speaks for all
-    run = find_attempts(open_run(folder) if many is None else many.run).latest
-    goes_on = is_running(run)
+    run = find_attempts(open_leading(folder)).latest
+    # A run on another machine counts as going on until its recording says that it ended.
+    goes_on = run.main.goes_on is not False
     on_terminal = sys.stdout.isatty()
     report = analyse(run, catalogue=catalogue_in_force())
     if goes_on:  # what has no closing record yet was not killed
         facts = msgspec.structs.replace(report.run, ended="")
         report = msgspec.structs.replace(report, run=facts)
-    text = render_text(report, width=terminal_width(100), color=wants_color(on_terminal))
+    text = render_text(report, **looks())
     leak = live_leak_of(report, time.time()) if goes_on else None
     now = [f"{leak.when[:1].upper()}{leak.when[1:]}."] if leak is not None and leak.when else []
     lines = [state_of(run, goes_on=goes_on), *now, "", *text.splitlines()]
@@ -416,14 +390,6 @@ def state_of(run: Run, *, goes_on: bool) -> str:
     return f"{name} is running: {where}{last.time_s:.0f} s; last recorded {ago:.0f} s ago."
 
 
-def is_running(run: Run) -> bool:
-    """Return whether the process that records a run still does, as far as this machine knows.
-
-    Of a run on another machine it counts as going on until its recording says that it ended.
-    """
-    return run.main.goes_on is not False
-
-
 _EPILOG_OF_MERGE = """\b
 Examples:
   leakscope merge node0/run node1/run --out run
@@ -431,17 +397,13 @@ Examples:
 \b
 Machines without a shared disk have a directory each. The recordings are copied; RUNS stay as
 they are.
-
-\b
-Exit codes:
-  0  merged
-  1  one of them is no run, they don't belong together, or nothing could be written
-  2  an invalid command line
-"""
+""" + exit_codes(
+    "merged", "one of them is no run, they don't belong together, or nothing could be written"
+)
 
 
 @click.command(epilog=_EPILOG_OF_MERGE)
-@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("runs", nargs=-1, required=True, type=PLACE)
 @run_directory_options("Run directory.", is_required=True)
 def merge(runs: tuple[Path, ...], *, out: Path, force: bool) -> None:
     """Merge recordings of ranks of one training into one run.
@@ -455,7 +417,6 @@ def merge(runs: tuple[Path, ...], *, out: Path, force: bool) -> None:
     )
 
 
-_COMPARE_FORMS = (*FORMS, "markdown")
 _REMAINING = frozenset(ChangeKind) - {ChangeKind.FIXED}
 _COMPARE_EPILOG = """\b
 Examples:
@@ -467,18 +428,14 @@ Examples:
 \b
 --fail-on takes new, worse, unchanged, reduced, fixed or any (all but fixed), separated by commas.
 Notes never count: only culprits of severity warning or critical do.
-
-\b
-Exit codes:
-  0  compared
-  1  one of the two is no run, or can't be read or written
-  2  --fail-on was met, or an invalid command line
-"""
+""" + exit_codes(
+    "compared",
+    "one of the two is no run, or can't be read or written",
+    "--fail-on was met, or an invalid command line",
+)
 
 
-def to_changes(
-    _: click.Context | None, __: click.Parameter | None, text: str
-) -> frozenset[ChangeKind]:
+def to_changes(text: str) -> frozenset[ChangeKind]:
     """Return the changes in a list separated by commas; ``any`` stands for all but ``fixed``."""
     names = {name.strip().lower() for name in text.split(",")} - {""}
     known = {change.value for change in ChangeKind}
@@ -489,32 +446,37 @@ def to_changes(
 
 
 @click.command(epilog=_COMPARE_EPILOG)
-@click.argument("before", type=click.Path(path_type=Path))
-@click.argument("after", type=click.Path(path_type=Path))
-@format_option("text", _COMPARE_FORMS)
-@out_option()
+@click.argument("before", type=PLACE)
+@click.argument("after", type=PLACE)
+@output_options("text", (*FORMS, "markdown"))
 @click.option(
     "--fail-on",
-    callback=to_changes,
+    type=to_changes,
     default="",
     metavar="CHANGES",
     help="Exit with 2 if a culprit changed in one of these ways.",
 )
 def compare(
-    before: Path, after: Path, *, form: str | None, out: Path | None, fail_on: frozenset[ChangeKind]
+    before: Path, after: Path, *, form: str, out: Path | None, fail_on: frozenset[ChangeKind]
 ) -> int:
     """Compare two runs: what is fixed, worse or new.
 
     BEFORE and AFTER are run directories, which are analysed again, or a report.json.
     """
+    from leakscope import report  # each form imports what it needs
     from leakscope.analysis import compare as compare_reports
 
-    form = form or format_of(out, "text", _COMPARE_FORMS)
     comparison = compare_reports(read_report(before), read_report(after))
     reports = [existing_page(out, run) for run in (before, after)]
-    write_output(_rendered_comparison(comparison, form, out, reports), out, form)
-    if not is_stdout(out):
-        print_text(f"leakscope: {comparison.headline}\nleakscope: comparison in {out}")
+    write_document(
+        "comparison",
+        comparison,
+        form,
+        out,
+        html=lambda: report.render_comparison_html(comparison, reports),
+        markdown=lambda: report.render_comparison_markdown(comparison),
+        text=lambda: report.render_comparison_text(comparison, **looks(out)),
+    )
     grave = [change for change in comparison.culprits if change.severity is not Severity.NOTE]
     matching = [change for change in grave if change.change in fail_on]
     for change in matching:
@@ -535,19 +497,3 @@ def existing_page(out: Path | None, run: Path) -> str:
     if not page.is_file() or not target.is_relative_to(folder):
         return ""
     return str(target.relative_to(folder))
-
-
-def _rendered_comparison(
-    comparison: Comparison, form: str, out: Path | None, reports: Sequence[str]
-) -> str:
-    from leakscope import report  # each form imports what it needs
-
-    if form == "html":
-        return report.render_comparison_html(comparison, reports)
-    if form == "json":
-        return report.render_json(comparison)
-    if form == "markdown":
-        return report.render_comparison_markdown(comparison)
-    return report.render_comparison_text(
-        comparison, width=terminal_width(100), color=shows_color(out)
-    )

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import click
 import psutil
 
-from leakscope.cli.output import notify, to_process_number
+from leakscope.cli.output import exit_codes, notify, seconds_option, to_process_number
 from leakscope.model import gauge
 from leakscope.model.errors import LeakscopeError
 from leakscope.model.record import EndRecord, HeaderRecord, SnapshotRecord, SnapshotSignalRecord
@@ -38,15 +38,13 @@ Examples:
 The census is taken at the next boundary (the end of a step, a batch, a phase), or at once
 if none comes within a second. It counts for no rate and no verdict. Nothing is sent to a process
 that isn't recorded or has no handler for the signal. Each rank has its own process id.
-
-\b
-Exit codes:
-  0  a census was taken
-  1  nothing was sent: no such process, not recorded, no signal allowed, another user's, no Linux
-  2  an invalid command line
-  3  no census was taken in time, or there was no room for one; a sentence says why
-  4  the process ended meanwhile
-"""
+""" + exit_codes(
+    "a census was taken",
+    "nothing was sent: no such process, not recorded, no signal allowed, another user's, no Linux",
+    "an invalid command line",
+    "no census was taken in time, or there was no room for one; a sentence says why",
+    "the process ended meanwhile",
+)
 _POLL_S = 0.1
 _AGAIN_S = 1.2
 """A second request finds that no boundary has come since the first."""
@@ -71,14 +69,8 @@ class CensusTaken:
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("pid", callback=to_process_number)
-@click.option(
-    "--wait",
-    type=click.FloatRange(min=0.1),
-    default=60.0,
-    show_default=True,
-    help="Seconds to wait for the census.",
-)
+@click.argument("pid", type=to_process_number)
+@seconds_option("--wait", 60.0, "Seconds to wait for the census.")
 @click.option(
     "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
 )
@@ -90,8 +82,7 @@ def snapshot(pid: int, *, wait: float, form: str) -> None:
     if not sys.platform.startswith("linux"):
         raise LeakscopeError(
             "Elsewhere than on Linux nobody tells which signals a process handles, so none is "
-            "sent; `kill -USR1 PID` asks a process of which you know it.",
-            slug="no-snapshot",
+            "sent; `kill -USR1 PID` asks a process of which you know it."
         )
     recorded = find_recorded(pid)
     journal = Following(recorded.journal, (SnapshotRecord, SnapshotSignalRecord, EndRecord))
@@ -129,7 +120,10 @@ def _request_census(
         _EndedError: the process has ended, or its recording.
 
     """
-    process = _process(recorded.pid)
+    try:
+        process = psutil.Process(recorded.pid)
+    except psutil.NoSuchProcess as fault:
+        raise _EndedError from fault
     deadline = time.monotonic() + wait
     again = 0.0
     while True:
@@ -158,15 +152,8 @@ def _send(recorded: RecordedProcess, number: int) -> None:
         raise _EndedError from fault
     except PermissionError as fault:
         raise LeakscopeError(
-            f"{recorded.name.capitalize()} is another user's: ask as that user.", slug="no-access"
+            f"{recorded.name.capitalize()} is another user's: ask as that user."
         ) from fault
-
-
-def _process(pid: int) -> psutil.Process:
-    try:
-        return psutil.Process(pid)
-    except psutil.NoSuchProcess as fault:
-        raise _EndedError from fault
 
 
 def _is_alive(process: psutil.Process) -> bool:
@@ -278,7 +265,14 @@ def find_recorded(pid: int) -> RecordedProcess:
         what to do.
 
     """
-    _require_process(pid)
+    try:
+        status = psutil.Process(pid).status()
+    except psutil.NoSuchProcess as fault:
+        raise LeakscopeError(f"There is no process {pid}.") from fault
+    except psutil.AccessDenied:
+        status = ""
+    if status == psutil.STATUS_ZOMBIE:
+        raise LeakscopeError(f"Process {pid} has ended already.")
     own = _own_recording(pid)
     if own is not None:
         return own
@@ -287,10 +281,10 @@ def find_recorded(pid: int) -> RecordedProcess:
         return found[0]
     if found:
         choices = ", ".join(f"{item.pid} (rank {item.header.rank})" for item in found)
-        raise _lookup_error(
+        raise LeakscopeError(
             f"Process {pid} has started several that are recorded; choose one: {choices}."
         )
-    raise _lookup_error(
+    raise LeakscopeError(
         f"Process {pid} is not recorded by leakscope, nor is one that it has started. Only what "
         f"runs under {_HOW} takes a census on request; `leakscope monitor --pid {pid}` watches "
         "any process."
@@ -310,13 +304,13 @@ def signal_of(recorded: RecordedProcess, journal: Following) -> int:
             latest = record
     if not latest.signal:
         why = f": {latest.why_not}" if latest.why_not else ""
-        raise _lookup_error(
+        raise LeakscopeError(
             f"{recorded.name.capitalize()} takes no census on request{why}. "
             + ("Choose another signal" if latest.why_not else "Start it")
             + f": {_HOW}."
         )
     if catches(recorded.pid, latest.signal) is False:
-        raise _lookup_error(
+        raise LeakscopeError(
             f"{recorded.name.capitalize()} has no handler for its signal any more; nothing was "
             "sent, for it would end the process."
         )
@@ -327,21 +321,19 @@ def _own_recording(pid: int, *, quietly: bool = False) -> RecordedProcess | None
     """Return the recording that a process writes of itself; None where it writes none."""
     try:
         journals = open_journals(pid)
-    except PermissionError as fault:
+    except OSError as fault:
         if quietly:
             return None
-        raise _lookup_error(f"Process {pid} is another user's: ask as that user.") from fault
-    except OSError:
-        if quietly:
-            return None
-        raise no_process(pid) from None
+        if isinstance(fault, PermissionError):
+            raise LeakscopeError(f"Process {pid} is another user's: ask as that user.") from fault
+        raise LeakscopeError(f"There is no process {pid}.") from None
     inside = status_of(pid).get("NSpid", str(pid)).split()[-1]
     mine = [(path, header) for path, header in journals if str(header.pid) == inside]
     for path, header in mine:
         if header.role in _RECORDS:
             return RecordedProcess(pid, path, header)
     if journals and not quietly:
-        raise _lookup_error(_process_words(pid, journals[0][1], is_worker=bool(mine)))
+        raise LeakscopeError(_process_words(pid, journals[0][1], is_worker=bool(mine)))
     return None
 
 
@@ -356,28 +348,8 @@ def _process_words(pid: int, header: HeaderRecord, *, is_worker: bool) -> str:
     return f"Process {pid} is {what} of process {parent}; ask that one: leakscope snapshot {parent}"
 
 
-def _require_process(pid: int) -> None:
-    try:
-        status = psutil.Process(pid).status()
-    except psutil.NoSuchProcess as fault:
-        raise no_process(pid) from fault
-    except psutil.AccessDenied:
-        return
-    if status == psutil.STATUS_ZOMBIE:
-        raise _lookup_error(f"Process {pid} has ended already.")
-
-
-def no_process(pid: int) -> LeakscopeError:
-    """Return the fault that there is no such process."""
-    return LeakscopeError(f"There is no process {pid}.", slug="no-process")
-
-
 def _descendants(pid: int) -> list[int]:
     try:
         return [child.pid for child in psutil.Process(pid).children(recursive=True)]
     except psutil.Error:
         return []
-
-
-def _lookup_error(sentence: str) -> LeakscopeError:
-    return LeakscopeError(sentence, slug="no-snapshot")

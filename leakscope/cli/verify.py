@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leakscope.cli.output import notify, run_directory_options, write_text
+from leakscope.cli.output import PLACE, exit_codes, notify, run_directory_options, write_text
 from leakscope.cli.program import split_command_line
 from leakscope.cli.report import conclude
 from leakscope.configuration import BY_NAME
@@ -40,15 +40,9 @@ if TYPE_CHECKING:
     from leakscope.model.report import Culprit, Report
 
 _SAME_SETTINGS = (
-    "budget",
-    "max-pause",
-    "max-recording",
-    "tracemalloc",
-    "native",
-    "native-interval",
-    "workers",
-    "children",
-)
+    "budget", "max-pause", "max-recording", "tracemalloc",
+    "native", "native-interval", "workers", "children",
+)  # fmt: skip
 """Settings of the first run that the second gets too, so that both are measured alike."""
 _EPILOG = """\b
 Examples:
@@ -59,13 +53,11 @@ Examples:
 \b
 Without COMMAND the command of RUN is run again, from this folder. RUN/remedy-N.patch is the diff:
 `patch -p1 < RUN/remedy-N.patch` applies it for good.
-
-\b
-Exit codes:
-  0  fixed: what grew no longer does
-  1  nothing was verified: no such run or remedy, the diff doesn't fit, the program failed
-  2  not fixed, or the second run can't show that it is; an invalid command line
-"""
+""" + exit_codes(
+    "fixed: what grew no longer does",
+    "nothing was verified: no such run or remedy, the diff doesn't fit, the program failed",
+    "not fixed, or the second run can't show that it is; an invalid command line",
+)
 
 
 class RemedyOutcome(Enum):
@@ -107,7 +99,7 @@ class NotVerifiedError(LeakscopeError):
     metavar="DIR",
     help="Folder to copy [default: the project of the run].",
 )
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=PLACE)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
 def verify(
     run: Path,
@@ -127,7 +119,7 @@ def verify(
     chosen = _chosen(report, numbers)
     manifest = read_manifest(before)
     if manifest is None:
-        raise NoRunError(f"{run} has no manifest that says what was run.", slug="no-run")
+        raise NoRunError(f"{run} has no manifest that says what was run.")
     program = _program(manifest, command)
     label = "-".join(str(number) for number, _ in chosen)
     after = out or before.with_name(f"{before.name}-remedy-{label}")
@@ -140,8 +132,7 @@ def verify(
             changed += apply_diff(copy.copy, diff)
         write_text(patch, "".join(diffs))
         _announce(chosen, copy, program)
-        exit_code = _run_again(copy, program, changed, after, manifest.options, force=force)
-        _require_work(exit_code, before, after, copy, changed, program)
+        _run_again(copy, program, changed, before, after, manifest.options, force=force)
     trials = judge(report, conclude(after), chosen)
     for trial in trials:
         notify(f"{trial.outcome.value}: {trial.text}")
@@ -166,12 +157,10 @@ def _trial(culprit: Culprit, change: CulpritChange | None) -> RemedyTrial:
     if change is None:
         text = f"{culprit.name} is in neither run's comparison."
         return RemedyTrial(RemedyOutcome.UNPROVEN, text)
-    if change.change is not ChangeKind.FIXED:
-        is_less = change.change is ChangeKind.REDUCED
-        outcome = RemedyOutcome.REDUCED if is_less else RemedyOutcome.NOT_FIXED
-    else:
-        is_unproven = change.is_unproven or change.is_elsewhere
-        outcome = RemedyOutcome.UNPROVEN if is_unproven else RemedyOutcome.FIXED
+    outcomes = {ChangeKind.FIXED: RemedyOutcome.FIXED, ChangeKind.REDUCED: RemedyOutcome.REDUCED}
+    outcome = outcomes.get(change.change, RemedyOutcome.NOT_FIXED)
+    if outcome is RemedyOutcome.FIXED and (change.is_unproven or change.is_elsewhere):
+        outcome = RemedyOutcome.UNPROVEN
     return RemedyTrial(outcome, change.text)
 
 
@@ -180,20 +169,17 @@ def _chosen(report: Report, numbers: Sequence[int]) -> list[tuple[int, Culprit]]
     ranked = list(enumerate(report.culprits, 1))
     with_diff = [number for number, culprit in ranked if culprit.remedy.diff]
     if not ranked:
-        raise NotVerifiedError(f"Nothing to verify: {report.headline}", slug="no-remedy")
+        raise NotVerifiedError(f"Nothing to verify: {report.headline}")
     if not numbers and not with_diff:
         raise NotVerifiedError(
             "No culprit of this run has a diff; change the program by its remedy in words, run it "
-            "again, and use `leakscope compare`.",
-            slug="no-remedy",
+            "again, and use `leakscope compare`."
         )
     wanted = list(dict.fromkeys(numbers)) or with_diff[:1]
     for number in wanted:
         if number not in with_diff:
             known = ", ".join(map(str, with_diff)) or "none"
-            raise NotVerifiedError(
-                f"Culprit {number} has no diff; those that have one: {known}.", slug="no-remedy"
-            )
+            raise NotVerifiedError(f"Culprit {number} has no diff; those that have one: {known}.")
     return [ranked[number - 1] for number in wanted]
 
 
@@ -207,14 +193,12 @@ def _program(manifest: RunManifest, command: Sequence[str]) -> Program:
     if program is None or REDACTED in words or program.kind == "stdin":
         raise NotVerifiedError(
             f"The run's command ({' '.join(words) or 'unknown'}) can't be run again as it was "
-            "recorded; give it after the run: leakscope verify RUN -- train.py ...",
-            slug="no-command",
+            "recorded; give it after the run: leakscope verify RUN -- train.py ..."
         )
     if program.kind == "script" and not Path(program.filename).exists():
         raise NotVerifiedError(
             f"There is no {program.target} in this folder; run verify where the run was started, "
-            "or give the command after it: leakscope verify RUN -- train.py ...",
-            slug="no-command",
+            "or give the command after it: leakscope verify RUN -- train.py ..."
         )
     return program
 
@@ -232,12 +216,18 @@ def _run_again(
     copy: ProjectCopy,
     program: Program,
     changed: Sequence[str],
+    before: Path,
     after: Path,
     options: dict[str, Any],
     *,
     force: bool,
-) -> int:
-    """Run the program in the copy, recorded like the first run; return its exit code."""
+) -> None:
+    """Run the program in the copy, recorded like the first run.
+
+    Raises:
+        NotVerifiedError: that says nothing of the remedy: it failed, or ran other files.
+
+    """
     same = [
         word
         for name in _SAME_SETTINGS
@@ -245,8 +235,9 @@ def _run_again(
         for word in (f"--{name}", str(value))
     ]
     arguments = list(program.arguments)
-    if program.kind == "script":
-        arguments[0] = str(copy.path(Path(program.target)))
+    script = copy.path(Path(program.target)) if program.kind == "script" else None
+    if script is not None:
+        arguments[0] = str(script)
     recorder = [sys.executable, "-m", "leakscope", "run", "--quiet", "--out", str(after.absolute())]
     environment = os.environ | {"PYTHONPATH": copy.search_path(changed)}
     ended = subprocess.run(
@@ -255,32 +246,17 @@ def _run_again(
         env=environment,
         check=False,
     )
-    return ended.returncode
-
-
-def _require_work(
-    exit_code: int,
-    before: Path,
-    after: Path,
-    copy: ProjectCopy,
-    changed: Sequence[str],
-    program: Program,
-) -> None:
-    """Refuse a second run that says nothing of the remedy: it failed, or ran other files."""
-    if exit_code and not open_run(before).outcome.get("exit_code"):
+    if ended.returncode and not open_run(before).outcome.get("exit_code"):
         raise NotVerifiedError(
-            f"With the remedy the program ended with exit code {exit_code}, so nothing was "
-            f"verified; its run is {after}.",
-            slug="failed",
+            f"With the remedy the program ended with exit code {ended.returncode}, so nothing was "
+            f"verified; its run is {after}."
         )
-    script = copy.path(Path(program.target)) if program.kind == "script" else None
     for file in changed:
         is_script = script is not None and script.resolve() == (copy.copy / file).resolve()
         if not is_script and copy.was_imported(file) is False:
             raise NotVerifiedError(
                 f"The program didn't import the changed {file} but another copy of it, or none; "
-                "nothing was verified.",
-                slug="not-imported",
+                "nothing was verified."
             )
 
 
@@ -358,15 +334,13 @@ def copy_project(project: Path, destination: Path) -> ProjectCopy:
             if total > MOST_COPIED:
                 raise NoCopyError(
                     f"{project} holds more than {MOST_COPIED >> 30} GiB of small files; name the "
-                    "folder of the program alone with --project.",
-                    slug="no-copy",
+                    "folder of the program alone with --project."
                 )
             shutil.copy2(source, target)
     except OSError as fault:
         raise NoCopyError(
             f"{project} can't be copied ({fault.strerror or fault}); TMPDIR chooses another place "
-            "for the copy.",
-            slug="no-copy",
+            "for the copy."
         ) from fault
     return copied
 
@@ -454,15 +428,13 @@ def _applied(folder: Path, name: str, hunks: Sequence[_DiffHunk]) -> str:
     except (OSError, UnicodeDecodeError) as fault:
         raise NoCopyError(
             f"{name} can't be read in {folder}; --project names the folder that the run's paths "
-            "are relative to.",
-            slug="no-copy",
+            "are relative to."
         ) from fault
     for hunk in reversed(hunks):
         end = hunk.start + len(hunk.before)
         if lines[hunk.start : end] != hunk.before:
             raise NoCopyError(
-                f"{name} has changed since the run was recorded; record it once more.",
-                slug="no-copy",
+                f"{name} has changed since the run was recorded; record it once more."
             )
         lines[hunk.start : end] = hunk.after
     return "".join(lines)

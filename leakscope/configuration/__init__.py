@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeGuard, get_args
 
 from leakscope.model.text import to_bytes
 
@@ -89,6 +89,11 @@ class Setting:
         return not self.name.startswith(f"{CHECK}.")
 
 
+def _is_number(value: object) -> TypeGuard[float]:
+    """Return whether a value is a number, and no truth value."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 def _number_of(value: object, unit: str) -> float | None:
     """Return a number, or what a text says with or without this unit; None where it is none."""
     if isinstance(value, str):
@@ -96,8 +101,7 @@ def _number_of(value: object, unit: str) -> float | None:
             return float(value.strip().removesuffix(unit))
         except ValueError:
             return None
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if is_number else None  # type: ignore[arg-type]
+    return float(value) if _is_number(value) else None
 
 
 def _to_part(value: object) -> float:
@@ -117,18 +121,6 @@ def _to_share(value: object) -> float:
     return part
 
 
-def _size_from(least: int, takes: str) -> Callable[[object], int]:
-    def read(value: object) -> int:
-        size = to_bytes(value) if isinstance(value, str) else value
-        if isinstance(size, bool) or not isinstance(size, (int, float)):
-            raise UnreadableError(takes)
-        if not least <= size < 2**50:
-            raise UnreadableError(takes)
-        return round(size)
-
-    return read
-
-
 def _to_milliseconds(value: object) -> float:
     number = _number_of(value, "ms")
     if number is None:
@@ -138,33 +130,35 @@ def _to_milliseconds(value: object) -> float:
     return number
 
 
-def _to_flag(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise UnreadableError("true or false")
-    return value
+def _reader(
+    takes: str, accepts: Callable[[Any], bool], meaning: Callable[[Any], object] | None = None
+) -> Callable[[object], object]:
+    """Return what reads values: what is accepted means itself, or what ``meaning`` makes of it."""
+
+    def read(value: object) -> object:
+        if not accepts(value):
+            raise UnreadableError(takes)
+        return value if meaning is None else meaning(value)
+
+    return read
+
+
+def _size_from(least: int, takes: str) -> Callable[[object], object]:
+    is_size = _reader(takes, lambda size: _is_number(size) and least <= size < 2**50, round)
+    return lambda value: is_size(to_bytes(value) if isinstance(value, str) else value)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
 
 
 def _flag_of_text(text: str) -> object:
     word = text.strip().lower()
     return True if word in _YES else False if word in _NO else text
-
-
-def _to_text(value: object) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise UnreadableError("a text")
-    return value
-
-
-def _to_path(value: object) -> Path:
-    if not isinstance(value, str) or not value.strip() or "\0" in value:
-        raise UnreadableError("a path, as a text")
-    return Path(value)
-
-
-def _to_texts(value: object) -> list[str]:
-    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-        raise UnreadableError("a list of texts")
-    return list(value)
 
 
 def _parted(text: str) -> list[str]:
@@ -181,18 +175,24 @@ def _to_trackers(value: object) -> str:
     return ",".join(dict.fromkeys(names))
 
 
-def _choice_of(*choices: str) -> Kind:
-    def read(value: object) -> object:
-        if value not in choices or not isinstance(value, str):
-            raise UnreadableError(f"one of {', '.join(map(repr, choices))}")
-        return value
-
+def _choice_of(literal: Any) -> Kind:
+    choices = get_args(literal)
+    takes = f"one of {', '.join(map(repr, choices))}"
+    read = _reader(takes, lambda value: isinstance(value, str) and value in choices)
     return Kind(", ".join(f"`{choice}`" for choice in choices), read, choices=choices)
 
 
-FLAG = Kind("true, false", _to_flag, from_text=_flag_of_text)
-TEXT = Kind("a text", _to_text, "TEXT")
-PATH = Kind("a path", _to_path, "FILE")
+FLAG = Kind(
+    "true, false",
+    _reader("true or false", lambda value: isinstance(value, bool)),
+    from_text=_flag_of_text,
+)
+TEXT = Kind("a text", _reader("a text", _is_text), "TEXT")
+PATH = Kind(
+    "a path",
+    _reader("a path, as a text", lambda value: _is_text(value) and "\0" not in value, Path),
+    "FILE",
+)
 SHARE = Kind('a share of wall time: `0.02`, `"2%"`', _to_share, "SHARE", shown="{:.0%}".format)
 PART = Kind('a share: `0.2`, `"20%"`', _to_part, "SHARE", shown="{:.0%}".format)
 MILLISECONDS = Kind('milliseconds: `100`, `"100 ms"`', _to_milliseconds, "MS", shown="{:g}".format)
@@ -210,10 +210,10 @@ RECORDING_SIZE = Kind(
     "SIZE",
     shown=lambda size: f"{size >> 20}MiB",
 )
-RATE = Kind("a rate: `1 MB/epoch`", _to_text, "RATE")
+RATE = Kind("a rate: `1 MB/epoch`", TEXT.read, "RATE")
 PATTERNS = Kind(
     "a list of patterns; in a variable with commas",
-    _to_texts,
+    _reader("a list of texts", _are_texts, list),
     "PATTERN",
     is_list=True,
     from_text=_parted,
@@ -245,25 +245,25 @@ SETTINGS = (
     ),
     Setting(
         "boundaries",
-        _choice_of(*get_args(Boundaries)),
+        _choice_of(Boundaries),
         "auto",
         "Whether epochs, steps and validation are found by themselves.",
     ),
     Setting(
         "tracemalloc",
-        _choice_of(*get_args(Tracemalloc)),
+        _choice_of(Tracemalloc),
         "auto",
         "When to trace which lines allocate; by itself only where they can't be sampled.",
     ),
     Setting(
         "cuda-history",
-        _choice_of(*get_args(CudaHistory)),
+        _choice_of(CudaHistory),
         "off",
         "When to trace which lines allocate on CUDA; a history that the program records is kept.",
     ),
     Setting(
         "native",
-        _choice_of(*get_args(Native)),
+        _choice_of(Native),
         "auto",
         "Whether native allocations (malloc, mmap) are sampled by library and line.",
     ),
@@ -274,14 +274,11 @@ SETTINGS = (
         "Mean number of bytes between samples of native allocations.",
     ),
     Setting(
-        "workers",
-        _choice_of(*get_args(Workers)),
-        "on",
-        "Whether workers of DataLoaders record themselves.",
+        "workers", _choice_of(Workers), "on", "Whether workers of DataLoaders record themselves."
     ),
     Setting(
         "children",
-        _choice_of(*get_args(Children)),
+        _choice_of(Children),
         "auto",
         "Whether other child processes that run Python record themselves.",
     ),
@@ -294,7 +291,7 @@ SETTINGS = (
     ),
     Setting(
         "snapshot-signal",
-        _choice_of(*get_args(SnapshotSignal)),
+        _choice_of(SnapshotSignal),
         "off",
         "Signal on which a census is taken at once, sent by `leakscope snapshot PID`. Choose one "
         "that the program doesn't use.",

@@ -75,25 +75,16 @@ class Configuration:
         found = self.chosen.get(name)
         return BY_NAME[name].default if found is None else found.value
 
-    def refuse_faults(self) -> None:
+    def refuse_faults(self, *, for_gate: bool = False) -> None:
         """Refuse a configuration that can't be followed.
 
         Raises:
-            LeakscopeError: a value is invalid; the first that is.
+            LeakscopeError: a value is invalid; for a gate also where the file can't be read, or has
+                tables or keys of a check that are none.
 
         """
-        if self.faults:
-            raise _bad(self.faults[0])
-
-    def refuse_misread(self) -> None:
-        """Refuse a configuration of which a gate would pass something over.
-
-        Raises:
-            LeakscopeError: the file can't be read, or has tables or keys of a check that are none.
-
-        """
-        if self.misread:
-            raise _bad(self.misread[0])
+        for sentence in [*self.faults, *(self.misread if for_gate else ())]:
+            raise _bad(sentence)
 
 
 def read_configuration(
@@ -106,11 +97,31 @@ def read_configuration(
     section = read_section(_folder() if start is None else start)
     found = Configuration(section, remarks=list(section.remarks), misread=list(section.remarks))
     for name, value in _written(section, found):
-        _choose(found, name, value, f"{section.path}", section.folder)
+        setting = BY_NAME.get(name.replace("_", "-"))
+        if setting is not None:
+            _read_value(found, setting, value, f"{section.path}", section.folder)
+        else:
+            known = [*BY_NAME, CHECK, SUPPRESS, KNOWN_CULPRITS_KEY]
+            sentence = _unknown(name, known, f"[tool.leakscope] of {section.path}")
+            _pass_over(found, sentence, is_misread=_may_be_of_a_check(name, value))
+    variables = {setting.variable: setting for setting in SETTINGS}
     for name, text in sorted((os.environ if environment is None else environment).items()):
-        if name.startswith(PREFIX) and name not in SWITCHES and text:
-            _choose_by_variable(found, name, text)
+        if not name.startswith(PREFIX) or name in SWITCHES or not text:
+            continue
+        setting = variables.get(name)
+        if setting is not None:
+            _read_value(found, setting, setting.kind.from_text(text), name, Path())
+        else:
+            is_of_check = name.startswith(f"{PREFIX}{CHECK.upper()}_")
+            sentence = _unknown(name, [*variables, *SWITCHES], "leakscope")
+            _pass_over(found, sentence, is_misread=is_of_check)
     return found
+
+
+def _pass_over(found: Configuration, sentence: str, *, is_misread: bool) -> None:
+    found.remarks.append(sentence)
+    if is_misread:
+        found.misread.append(sentence)
 
 
 def _folder() -> Path:
@@ -136,36 +147,12 @@ def _written(section: Section, found: Configuration) -> Iterator[tuple[str, obje
             )
 
 
-def _choose(found: Configuration, key: str, value: object, source: str, folder: Path) -> None:
-    setting = BY_NAME.get(key.replace("_", "-"))
-    if setting is None:
-        known = [*BY_NAME, CHECK, SUPPRESS, KNOWN_CULPRITS_KEY]
-        sentence = _unknown(key, known, f"[tool.leakscope] of {source}")
-        found.remarks.append(sentence)
-        if _may_be_of_a_check(key, value):
-            found.misread.append(sentence)
-        return
-    _read_value(found, setting, value, source, folder)
-
-
 def _may_be_of_a_check(key: str, value: object) -> bool:
     """Return whether an unknown key is one of a check, or a table: only those of a gate are one."""
     is_table = isinstance(value, dict) or (
         isinstance(value, list) and any(isinstance(item, dict) for item in value)
     )
     return is_table or key.startswith(f"{CHECK}.")
-
-
-def _choose_by_variable(found: Configuration, name: str, text: str) -> None:
-    setting = next((setting for setting in SETTINGS if setting.variable == name), None)
-    if setting is None:
-        known = [*(setting.variable for setting in SETTINGS), *SWITCHES]
-        sentence = _unknown(name, known, "leakscope")
-        found.remarks.append(sentence)
-        if name.startswith(f"{PREFIX}{CHECK.upper()}_"):
-            found.misread.append(sentence)
-        return
-    _read_value(found, setting, setting.kind.from_text(text), name, Path())
 
 
 def _read_value(
@@ -227,12 +214,12 @@ def _parse(path: Path, text: bytes) -> Section | None:
     is_meant = _HEADER.search(text) is not None
     try:
         table = read_toml(text.decode()).get("tool", {}).get("leakscope")
-    except ImportError:
-        sentence = f"{path} is not read: Python 3.10 has no TOML reader; install tomli."
-        return Section(path, remarks=[sentence]) if is_meant else None
-    except (ValueError, AttributeError, RecursionError) as fault:
-        sentence = f"{path} is not read: {one_line(str(fault))}."
-        return Section(path, remarks=[sentence]) if is_meant else None
+    except (ImportError, ValueError, AttributeError, RecursionError) as fault:
+        lacks_reader = isinstance(fault, ImportError)
+        why = "Python 3.10 has no TOML reader; install tomli" if lacks_reader else str(fault)
+        return (
+            Section(path, remarks=[f"{path} is not read: {one_line(why)}."]) if is_meant else None
+        )
     if table is None:
         return None
     if not isinstance(table, dict):
@@ -288,28 +275,24 @@ def _tables(section: Section, faults: list[str]) -> Iterator[tuple[str, int, obj
 
 
 def _of_file(path: Path, faults: list[str]) -> Iterator[tuple[str, int, object]]:
+    found: object = None
+    why = f"it has no [[{_TABLES}]]"
     try:
         if path.stat().st_size > _MOST_BYTES or not path.is_file():
-            why = "is no file" if not path.is_file() else "is too large"
-            faults.append(f"Known culprits of {path} are left out: it {why}.")
-            return
-        found = read_toml(path.read_text(encoding="utf-8")).get(_TABLES, [])
+            why = "it is too large" if path.is_file() else "it is no file"
+        else:
+            found = read_toml(path.read_text(encoding="utf-8")).get(_TABLES)
     except ImportError:
-        faults.append(f"Known culprits of {path} are left out: there is no reader for TOML.")
-        return
+        why = "there is no reader for TOML"
     except OSError as fault:
-        why = fault.strerror or str(fault)
-        faults.append(f"Known culprits of {path} are left out: it can't be read ({why}).")
-        return
+        why = f"it can't be read ({fault.strerror or fault})"
     except (ValueError, RecursionError) as fault:
-        why = one_line(str(fault))
-        faults.append(f"Known culprits of {path} are left out: it is no TOML ({why}).")
-        return
-    if not isinstance(found, list) or not found:
-        faults.append(f"Known culprits of {path} are left out: it has no [[{_TABLES}]].")
-        return
-    for number, table in enumerate(found, 1):
-        yield str(path), number, table
+        why = f"it is no TOML ({one_line(str(fault))})"
+    if isinstance(found, list) and found:
+        for number, table in enumerate(found, 1):
+            yield str(path), number, table
+    else:
+        faults.append(f"Known culprits of {path} are left out: {why}.")
 
 
 def _name_of(table: object, number: int) -> str:
@@ -357,11 +340,9 @@ def _suppression(entry: dict[str, Any], where: str) -> Suppression:
 
 
 def _date(value: object, where: str) -> date | None:
-    if value is None:
-        return None
     if isinstance(value, datetime):
         return value.date()
-    if isinstance(value, date):
+    if value is None or isinstance(value, date):
         return value
     try:
         return date.fromisoformat(value if isinstance(value, str) else "")

@@ -118,11 +118,8 @@ def _holder(row: CensusRow) -> str:
 def _advice(row: CensusRow, title: str) -> str:
     if registries.is_namespace(row):
         return registries.NAMESPACE_REMEDY
-    if row.path == registries.ATEXIT_PATH:
-        return registries.ATEXIT_REMEDY
-    if row.path == registries.THREADS_PATH:
-        return registries.THREADS_REMEDY
-    return title if row.root is not RootKind.NATIVE else ""
+    otherwise = title if row.root is not RootKind.NATIVE else ""
+    return registries.REMEDIES.get(row.path, otherwise)
 
 
 def _texts(files: set[str]) -> dict[str, str]:
@@ -218,15 +215,15 @@ class RoundSeriesTable:
         table, columns = self.table, course.columns
         y = np.nan_to_num(table.retained[device][path, columns])
         calls = float(course.x[-1] - course.x[0])
-        items = 0.0
-        if table.latest[path].kind in CONTAINERS:
-            items = _last_less_first(table.length[path, columns])
+        ends = columns[[0, -1]]
+        first, last = table.length[path, ends]
+        has_items = table.latest[path].kind in CONTAINERS and np.isfinite([first, last]).all()
+        items = float(last - first) if has_items else 0.0
         gained = float(y[-1] - y[0])
         if device == HOST:
             gained = max(gained, _BYTES_PER_ITEM * items)
         if gained <= 0 or (course.is_of_bytes and gained < _BYTES_PER_ITEM * calls):
             return None
-        ends = columns[[0, -1]]
         rate = gained / calls
         return Grower(
             path=path,
@@ -309,10 +306,6 @@ def _since_first(values: FloatArray) -> IntArray:
     if not len(shown) or len(shown) < len(values) - shown[0]:
         return shown[:0]
     return shown
-
-
-def _last_less_first(values: FloatArray) -> float:
-    return float(values[-1] - values[0]) if np.isfinite(values[[0, -1]]).all() else 0.0
 
 
 def _each_once(growers: Sequence[Grower]) -> list[Grower]:

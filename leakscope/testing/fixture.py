@@ -53,7 +53,7 @@ class LeakscopeFixture:
         ``ignore`` this takes; each is yielded its number. Afterwards ask ``growth`` or ``check()``.
         """
         plan = plan_of((), options, "leakscope.rounds()")
-        self._measured = RepeatedTest(self._item, plan, with_fixtures=True)
+        self._measured = RepeatedTest(self._item, plan)
         self.close()
         self._calls = iter(self._measured)
         return self._calls
@@ -82,10 +82,7 @@ class LeakscopeFixture:
 
         """
         __tracebackhide__ = True
-        report = self._finished().report
-        if report.growths:
-            write_report(self._item, report)
-            fail_for(report)
+        fail_for_growth(self._item, self._finished().report)
 
     def close(self) -> None:
         """End rounds that were left before they were over."""
@@ -110,14 +107,11 @@ def call_repeatedly(item: pytest.Function, mark: pytest.Mark) -> None:
     __tracebackhide__ = True
     plan = plan_of(mark.args, dict(mark.kwargs), "leak_free")
     arguments = {name: item.funcargs[name] for name in item._fixtureinfo.argnames}
-    measured = RepeatedTest(item, plan, with_fixtures=True)
+    measured = RepeatedTest(item, plan)
     with closing(iter(measured)) as calls:
         for number in calls:
             _call(item, arguments, number)
-    report = measured.report
-    if report.growths:
-        write_report(item, report)
-        fail_for(report)
+    fail_for_growth(item, measured.report)
 
 
 def _call(item: pytest.Function, arguments: Mapping[str, Any], number: int) -> None:
@@ -130,7 +124,7 @@ def _call(item: pytest.Function, arguments: Mapping[str, Any], number: int) -> N
             item.add_report_section("call", "leakscope", _LATER_CALL.format(number))
         raise
     if hasattr(result, "__await__") or hasattr(result, "__aiter__"):
-        fail_as_async()
+        _fail_as_unrepeatable(_ASYNC)
     if result is not None and number == 1:
         text = f"Test functions should return None, but {item.nodeid} returned {type(result)!r}."
         warnings.warn(pytest.PytestReturnNotNoneWarning(text), stacklevel=2)
@@ -147,10 +141,9 @@ _LONGEST_NAME = 120
 class RepeatedTest:
     """The calls of one test; an exception of ours ends them with a warning and no finding."""
 
-    def __init__(self, item: pytest.Function, plan: Plan, *, with_fixtures: bool) -> None:
+    def __init__(self, item: pytest.Function, plan: Plan) -> None:
         self._item = item
         self._plan = plan
-        self._with_fixtures = with_fixtures
         self._rounds: Rounds | None = None
         self._growth: list[Growth] = []
         self.calls = 0
@@ -212,9 +205,6 @@ class RepeatedTest:
         item = self._item
         own = code_of(item.function)
         others = [code for code in tests_of(vars(item.module).values()) if code is not own]
-        reach = ScenarioCode(own, others)
-        if not self._with_fixtures:
-            return KnownNames(reach=reach)
         code = getattr(item.obj, "__code__", None)
         return KnownNames(
             partial(_fixtures_of, item),
@@ -225,7 +215,7 @@ class RepeatedTest:
                 line=0 if code is None else code.co_firstlineno,
                 module=item.module.__name__,
             ),
-            reach,
+            ScenarioCode(own, others),
         )
 
 
@@ -259,15 +249,17 @@ def plan_of(arguments: tuple[Any, ...], options: dict[str, Any], name: str) -> P
     pytest.fail(f"{name}: {fault}", pytrace=False)
 
 
-def fail_for(report: GrowthReport) -> None:
-    """Fail the test for what grows."""
+def fail_for_growth(item: pytest.Function, report: GrowthReport) -> None:
+    """Fail the test when something grew, with a report where one is requested."""
     __tracebackhide__ = True
-    from leakscope.report.scenario import render_growth_text
+    if report.growths:
+        _write_report(item, report)
+        from leakscope.report.scenario import render_growth_text
 
-    pytest.fail(render_growth_text(report), pytrace=False)
+        pytest.fail(render_growth_text(report), pytrace=False)
 
 
-def write_report(item: pytest.Function, report: GrowthReport) -> None:
+def _write_report(item: pytest.Function, report: GrowthReport) -> None:
     """Write the report where the user requested it, and have the summary say where."""
     folder = item.config.getoption(REPORTED)
     if folder is None:
@@ -298,13 +290,12 @@ def refuse(item: pytest.Item) -> None:
     __tracebackhide__ = True
     reason = _why_not_repeatable(item)
     if reason:
-        pytest.fail(f"leak_free calls a test again and again, and {reason}", pytrace=False)
+        _fail_as_unrepeatable(reason)
 
 
-def fail_as_async() -> None:
-    """Fail a test whose call has returned something to be awaited."""
+def _fail_as_unrepeatable(reason: str) -> None:
     __tracebackhide__ = True
-    pytest.fail(f"leak_free calls a test again and again, and {_ASYNC}", pytrace=False)
+    pytest.fail(f"leak_free calls a test again and again, and {reason}", pytrace=False)
 
 
 _ASYNC = (

@@ -17,7 +17,7 @@ import gc
 import sys
 import tracemalloc
 import types
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -127,14 +127,9 @@ class KnownNames:
 class Count:
     """How much of everything there is, by kind: objects, bytes, and items of lists."""
 
-    amounts: Mapping[str, int]
+    amounts: Counter[str] = field(default_factory=Counter)
     bytes: int = 0
     """Of all kinds and on all devices."""
-
-    def grown_since(self, before: Count) -> dict[str, int]:
-        """Return by kind how much more there is than before."""
-        more = ((k, now - before.amounts.get(k, 0)) for k, now in self.amounts.items())
-        return {kind: gained for kind, gained in more if gained > 0}
 
 
 class HeapSampler:
@@ -180,15 +175,15 @@ class HeapSampler:
 
         A census under tracemalloc would take ten times as long: so this comes before it.
         """
-        sites = ((path, sites_of(holders, self._ownership)) for path, holders in self._gaining())
-        self._sites = {path: found for path, found in sites if found}
-        self._exit_handlers.learn()
-        self._growing.clear()
-
-    def _gaining(self) -> Iterator[tuple[str, object]]:
+        self._sites = {}
         for path, holders in self._growing:
             is_of_classes = path in self.class_paths
-            yield path, registries.latest_classes(self._ownership) if is_of_classes else holders
+            gaining = registries.latest_classes(self._ownership) if is_of_classes else holders
+            found = sites_of(gaining, self._ownership)
+            if found:
+                self._sites[path] = found
+        self._exit_handlers.learn()
+        self._growing.clear()
 
     def forget(self) -> None:
         """Let go of everything."""
@@ -213,17 +208,16 @@ class HeapSampler:
         roots = find_roots(self._ownership, self._definitions, full=True)
         request = walk_request(roots, full=True, own=[self, *self.keeps, *hidden])
         result = walk(replace(request, max_selected=1, count_types=True))
-        amounts: dict[str, int] = dict(items)
+        amounts = Counter(items)
         amounts["functions at exit"] = self._exit_handlers.count
         for module, names in self._module_names.counts().items():
             amounts[f"names {module}"] = names
         for total in result.types:
             name = anatomy.qualified_name(total.type)
-            for what, amount in (("objects", total.count), ("bytes", total.bytes)):
-                amounts[f"{what} {name}"] = amounts.get(f"{what} {name}", 0) + amount
+            amounts[f"objects {name}"] += total.count
+            amounts[f"bytes {name}"] += total.bytes
             for device, amount in total.payload_bytes.items():
-                key = f"{device} {name}"
-                amounts[key] = amounts.get(key, 0) + amount
+                amounts[f"{device} {name}"] += amount
         return Count(amounts, result.heap_bytes + sum(result.payload_bytes.values()))
 
     def _census(self, cutoff_bytes: int) -> Census:
@@ -274,7 +268,7 @@ class HeapSampler:
                 None if owner is None else msgspec.structs.replace(owner, variable=name),
             )
             for name, value in self._known_names.values().items()
-            if not (is_made_by_runner(value) or _is_ours(value))
+            if anatomy.module_name(type(value)).partition(".")[0] not in (*_RUNNERS, "leakscope")
         ]
         at = roots.user_count
         named = roots.named[:at]
@@ -309,11 +303,7 @@ def _size(row: CensusRow) -> tuple[int, int]:
     return reached_bytes(row), row.length or 0
 
 
-def _is_ours(value: object) -> bool:
-    return anatomy.module_name(type(value)).partition(".")[0] == "leakscope"
-
-
-def _items(hidden: Sequence[object]) -> Iterable[tuple[str, int]]:
+def _items(hidden: Sequence[object]) -> dict[str, int]:
     """Return how many items lists and deques have, past those that are hidden.
 
     Lists have room to spare, so that their bytes don't grow with each item.
@@ -326,7 +316,7 @@ def _items(hidden: Sequence[object]) -> Iterable[tuple[str, int]]:
             in_lists += len(obj)
         elif cls is deque:
             in_deques += len(obj)
-    return ("items of lists", in_lists), ("items of deques", in_deques)
+    return {"items of lists": in_lists, "items of deques": in_deques}
 
 
 STEPS = 20
@@ -367,12 +357,13 @@ def to_plan(
     """
     calls = _to_count(steps, "steps", least=1)
     warm = _to_count(warmup, "warmup", least=0)
-    allowed = _to_allowed_bytes(allow)
-    if allowed is None or not 0 <= allowed < float("inf"):
+    allowed: Any = to_bytes(allow) if isinstance(allow, str) else allow
+    is_number = isinstance(allowed, (int, float)) and not isinstance(allowed, bool)
+    if not is_number or not 0 <= allowed < float("inf"):
         raise LeakscopeError(
             f"allow is a size such as '0 B' or '4 KB', not {allow!r}.", slug="no-size"
         )
-    return Plan(calls, warm, allowed, _to_patterns(ignore))
+    return Plan(calls, warm, float(allowed), _to_patterns(ignore))
 
 
 def _to_patterns(ignore: object) -> tuple[str, ...]:
@@ -380,13 +371,6 @@ def _to_patterns(ignore: object) -> tuple[str, ...]:
     if not all(isinstance(pattern, str) for pattern in patterns):
         raise LeakscopeError(f"ignore is a list of names, not {ignore!r}.", slug="no-pattern")
     return (ignore,) if isinstance(ignore, str) else patterns
-
-
-def _to_allowed_bytes(allow: object) -> float | None:
-    if isinstance(allow, str):
-        return to_bytes(allow)
-    is_number = isinstance(allow, (int, float)) and not isinstance(allow, bool)
-    return float(allow) if is_number else None  # type: ignore[arg-type]
 
 
 def _to_count(value: SupportsIndex, name: str, *, least: int) -> int:
@@ -413,7 +397,7 @@ class Rounds:
     censuses: list[tuple[int, Census]] = field(default_factory=list)
     """Censuses by the number of calls before them; none where nothing was worth naming."""
     is_over: bool = False
-    _last: Count = field(default_factory=lambda: Count({}))
+    _last: Count = field(default_factory=Count)
     _grown: dict[str, int] = field(default_factory=dict)
     """How much more there was after the last round of what grew in each so far, by about as
     much."""
@@ -440,7 +424,7 @@ class Rounds:
         """Let go of all that was seen."""
         self.censuses.clear()
         self.looker.forget()
-        self._last = Count({})
+        self._last = Count()
 
     def _grows_twice(self) -> Generator[int, None, bool]:
         """Return whether there is more of some kind after a round, and after another again."""
@@ -460,7 +444,7 @@ class Rounds:
     def _count(self, *, is_first: bool) -> None:
         before, self._last = self._last, self.looker.count()
         self._gained = self._last.bytes - before.bytes
-        more = self._last.grown_since(before)
+        more = self._last.amounts - before.amounts
         earlier, self._grown = self._grown, {} if is_first else more
         if earlier:
             both = ((kind, n, earlier.get(kind, 0)) for kind, n in more.items())
@@ -530,27 +514,15 @@ def _allocated_at(obj: object, ownership: Ownership) -> list[tuple[str, int]]:
 
 _RUNNERS = frozenset({"_pytest", "pluggy", "xdist", "execnet", "__channelexec__", "pytest_timeout"})
 """Packages, and the name under which execnet runs the worker of xdist."""
-_GATHERING = frozenset(
-    {
-        "_pytest.logging",
-        "_pytest.capture",
-        "_pytest.recwarn",
-        "_pytest.monkeypatch",
-        "_pytest.junitxml",
-    }
-)
+_GATHERING = frozenset({
+    "_pytest.logging", "_pytest.capture", "_pytest.recwarn", "_pytest.monkeypatch",
+    "_pytest.junitxml",
+})  # fmt: skip
 """Modules whose objects keep what a test printed, logged, patched or reported until it ends."""
-_STRUCTURE = frozenset(
-    {
-        "_pytest.config",
-        "_pytest.fixtures",
-        "_pytest.main",
-        "_pytest.nodes",
-        "_pytest.python",
-        "_pytest.runner",
-        "_pytest.unittest",
-    }
-)
+_STRUCTURE = frozenset({
+    "_pytest.config", "_pytest.fixtures", "_pytest.main", "_pytest.nodes", "_pytest.python",
+    "_pytest.runner", "_pytest.unittest",
+})  # fmt: skip
 """Modules whose objects are the tests themselves, and lead to the values of their fixtures."""
 _RUNNING = ("_pytest.runner", "SetupState")
 """The class that knows the test that is running, and all that it is part of."""
@@ -562,11 +534,6 @@ _RECORDING = ("_pytest.warnings", "catch_warnings_for_item")
 def is_of_runner(path: str) -> bool:
     """Return whether a path begins in a running function or a module of the test runner."""
     return path.partition(".")[0].partition("·")[0] in _RUNNERS
-
-
-def is_made_by_runner(value: object) -> bool:
-    """Return whether an object is one of the test runner's own."""
-    return anatomy.module_name(type(value)).partition(".")[0] in _RUNNERS
 
 
 def gathering() -> list[object]:

@@ -95,7 +95,7 @@ def with_classes_once(
         native = [g for g in left if _is_native(table, g) and _lists(table, g, made)]
         left = [g for g in left if g not in native]
         if keeper is not None:
-            both = _merged_classes(keeper, made)
+            both = _joined(keeper, [keeper, made])
             left = [both if g is keeper else g for g in left if g is not made]
     return sorted(left, key=lambda g: (-g.trend.bytes_per_unit, g.path))
 
@@ -108,12 +108,13 @@ def as_class_growth(growth: Growth) -> Growth:
     return msgspec.structs.replace(growth, holder=holder, advice=_CLASSES_REMEDY, diff="")
 
 
-def _merged_classes(keeper: Grower, made: Grower) -> Grower:
-    rate = keeper.trend.bytes_per_unit + made.trend.bytes_per_unit
+def _joined(holder: Grower, parts: Sequence[Grower]) -> Grower:
+    """Return the growth of a holder with all that several gain."""
+    rate = sum(part.trend.bytes_per_unit for part in parts)
     return replace(
-        keeper,
-        trend=msgspec.structs.replace(keeper.trend, bytes_per_unit=rate, interval=(rate, rate)),
-        gained=keeper.gained + made.gained,
+        holder,
+        trend=msgspec.structs.replace(holder.trend, bytes_per_unit=rate, interval=(rate, rate)),
+        gained=sum(part.gained for part in parts),
     )
 
 
@@ -124,22 +125,22 @@ def _is_native(table: RowTable, grower: Grower) -> bool:
 def _lists(table: RowTable, grower: Grower, made: Grower) -> bool:
     """Return whether these may be where bases list their subclasses, those of others among them."""
     is_dict = table.latest[grower.path].type == "dict"
-    most = _LISTED_OTHERWISE * _number(table, made)
+    most = _LISTED_OTHERWISE * _objects_gained(table, made.path, made)
     return is_dict and abs(_items_less_classes(table, grower, made)) <= most
 
 
 def _items_less_classes(table: RowTable, grower: Grower, made: Grower) -> int:
     items = (grower.items_per_unit or 0.0) * grower.units
-    return round(items - _number(table, made))
+    return round(items - _objects_gained(table, made.path, made))
 
 
-def _number(table: RowTable, made: Grower) -> float:
-    count = np.nan_to_num(table.count[made.path, made.columns])
+def _objects_gained(table: RowTable, path: int, during: Grower) -> float:
+    """Return by how much the objects at a path became more while something grew."""
+    count = np.nan_to_num(table.count[path, during.columns])
     return float(count[-1] - count[0])
 
 
 ATEXIT_PATH = "atexit"
-ATEXIT_REMEDY = "Register once, or take back what was registered with atexit.unregister()"
 _HANDLER_BYTES = struct.calcsize("PPP") if sys.version_info < (3, 14) else None
 """The block of each handler (``atexit_py_callback`` in ``Modules/atexitmodule.c``)."""
 
@@ -237,19 +238,18 @@ def _registering(file: str) -> frozenset[int]:
         return frozenset()
     nodes = [*ast.walk(tree)]
     modules, functions = _names_of_register(nodes)
-    lines: set[int] = set()
-    called: list[tuple[ast.expr, ast.expr]]
+    called: list[tuple[ast.expr, ast.expr]] = []
     for node in nodes:
         if isinstance(node, ast.Call):
-            called = [(node.func, node)]
+            called.append((node.func, node))
         elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-            called = [(decorator, decorator) for decorator in node.decorator_list]
-        else:
-            continue
-        for function, whole in called:
-            if _is_register(function, modules, functions):
-                lines.update(range(whole.lineno, (whole.end_lineno or whole.lineno) + 1))
-    return frozenset(lines)
+            called += [(decorator, decorator) for decorator in node.decorator_list]
+    return frozenset(
+        line
+        for function, whole in called
+        if _is_register(function, modules, functions)
+        for line in range(whole.lineno, (whole.end_lineno or whole.lineno) + 1)
+    )
 
 
 def _is_register(called: ast.expr, modules: set[str], functions: set[str]) -> bool:
@@ -260,27 +260,23 @@ def _is_register(called: ast.expr, modules: set[str], functions: set[str]) -> bo
 
 def _names_of_register(nodes: list[ast.AST]) -> tuple[set[str], set[str]]:
     """Return what a file calls the module ``atexit``, and what its function ``register``."""
-    modules = {
-        name.asname or name.name
-        for node in nodes
-        if isinstance(node, ast.Import)
-        for name in node.names
-        if name.name == "atexit"
-    }
-    functions = {
-        name.asname or name.name
-        for node in nodes
-        if isinstance(node, ast.ImportFrom) and node.module == "atexit"
-        for name in node.names
-        if name.name == "register"
-    }
+    modules: set[str] = set()
+    functions: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            modules |= {n.asname or n.name for n in node.names if n.name == "atexit"}
+        elif isinstance(node, ast.ImportFrom) and node.module == "atexit":
+            functions |= {n.asname or n.name for n in node.names if n.name == "register"}
     return modules, functions
 
 
 THREADS_PATH = "threading·_active"
 """Where the interpreter lists the threads that run."""
 THREADS_HOLDER = "What running threads hold (threading._active)"
-THREADS_REMEDY = "Let threads end: join them, shut their pool down, or reuse one"
+REMEDIES = {
+    ATEXIT_PATH: "Register once, or take back what was registered with atexit.unregister()",
+    THREADS_PATH: "Let threads end: join them, shut their pool down, or reuse one",
+}
 _IN_FUNCTION = "()·"
 """What the path of a running function's local variable has after its name."""
 _LISTS = frozenset(
@@ -300,12 +296,7 @@ def with_threads_once(table: RowTable, growers: Sequence[Grower]) -> list[Grower
         return list(growers)
     theirs = [g for g in growers if _is_of_threads(table, g, running)]
     others = [g for g in growers if g not in theirs]
-    rate = sum(g.trend.bytes_per_unit for g in theirs)
-    whole = replace(
-        running,
-        trend=msgspec.structs.replace(running.trend, bytes_per_unit=rate, interval=(rate, rate)),
-        gained=sum(g.gained for g in theirs),
-    )
+    whole = _joined(running, theirs)
     return sorted([whole, *others], key=lambda g: (-g.trend.bytes_per_unit, g.path))
 
 
@@ -313,9 +304,9 @@ def _is_of_threads(table: RowTable, grower: Grower, running: Grower) -> bool:
     row = table.latest[grower.path]
     if row.path in _LISTS:
         return True
-    count = np.nan_to_num(table.count[grower.path, running.columns])
+    more = _objects_gained(table, grower.path, running)
     started = (running.items_per_unit or 0.0) * running.units
-    return _IN_FUNCTION in row.path and bool(round(count[-1] - count[0]) == round(started))
+    return _IN_FUNCTION in row.path and round(more) == round(started)
 
 
 NAMESPACE_REMEDY = "Assign to the same name each time, or delete the names after use"
@@ -391,9 +382,10 @@ def _row(
     on_devices: dict[str, int] = defaultdict(int)
     by_type: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     for obj in added:
+        cls = type(obj)
         # What comes to less than a census tells of is known by itself alone.
-        host, others = weights.get(id(obj)) or (_shallow(obj), {})
-        holding = by_type[anatomy.qualified_name(type(obj))]
+        host, others = weights.get(id(obj)) or (int(sizer_of(cls)(obj)) + header_bytes(cls), {})
+        holding = by_type[anatomy.qualified_name(cls)]
         holding[0] += 1
         for device, size in ((_HOST, host), *others.items()):
             on_devices[device] += size
@@ -411,8 +403,3 @@ def _row(
         length=variables,
         holds=sorted(holds, key=lambda content: -content.bytes),
     )
-
-
-def _shallow(obj: object) -> int:
-    cls = type(obj)
-    return int(sizer_of(cls)(obj)) + header_bytes(cls)

@@ -121,11 +121,11 @@ def test_report_json_inside_a_run_stands_for_itself(tmp_path: Path) -> None:
 
 
 def test_changes_are_read_from_a_list() -> None:
-    assert to_changes(None, None, " new, WORSE ,") == {ChangeKind.NEW, ChangeKind.WORSE}
-    assert to_changes(None, None, "any") == frozenset(ChangeKind) - {ChangeKind.FIXED}
-    assert to_changes(None, None, "") == frozenset()
+    assert to_changes(" new, WORSE ,") == {ChangeKind.NEW, ChangeKind.WORSE}
+    assert to_changes("any") == frozenset(ChangeKind) - {ChangeKind.FIXED}
+    assert to_changes("") == frozenset()
     with pytest.raises(click.BadParameter):
-        to_changes(None, None, "newer")
+        to_changes("newer")
 
 
 def test_a_file_of_a_run_is_no_report_and_stands_for_its_run(tmp_path: Path) -> None:

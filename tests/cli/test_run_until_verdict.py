@@ -137,4 +137,4 @@ def test_a_placeholder_is_replaced_wherever_it_stands_in_an_argument() -> None:
 @pytest.mark.parametrize("text", ["epochs=-1", "a b=2", "=2", "env:=2", "env:X", "epochs=4.5"])
 def test_what_names_no_number_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter):
-        to_lengthening(None, None, text)
+        to_lengthening(text)
