@@ -176,6 +176,35 @@ def test_a_step_that_may_be_due_and_what_else_was_released_acquit_nobody(
 
 
 @pytest.mark.parametrize(
+    ("left", "verdict"),
+    [
+        pytest.param(0.0, RunVerdict.CLEAN, id="all that it held"),
+        pytest.param(3.5, RunVerdict.LEAK, id="less than it held"),
+        pytest.param(-30.0, RunVerdict.LEAK, id="far more than it held"),
+    ],
+)
+def test_what_a_function_let_go_as_it_returned_is_no_leak_if_memory_rests_then(
+    left: float, verdict: RunVerdict
+) -> None:
+    """``left`` MiB of eight stay in use."""
+
+    def kept(s: State) -> float:
+        return MIB * (1 + s.epoch if s.epoch <= LOOKED_UNTIL + 1 else left)
+
+    state = Thing("train()·state", lambda s: MIB * (1 + s.epoch), "dict", "dict")
+    program = Program(epochs=16, steps=20, validation=0, rss_noise=0.0).plant(state)
+    program.swell(lambda s: 60 * MIB + kept(s) - MIB * (1 + s.epoch))
+    run = program.gauge(gauge.MALLOC_FREE, lambda s: 20 * MIB).build()
+    recording = run.recordings[0]
+    recording.measurements[:] = [
+        replace(m, census=None) if m.boundary.epoch > LOOKED_UNTIL else m
+        for m in recording.measurements
+    ]
+    report = analyse(run)
+    assert report.verdict is verdict, report.headline
+
+
+@pytest.mark.parametrize(
     ("until", "memory_until", "is_leak"), [(320, 320, True), (80, 80, False), (320, 80, False)]
 )
 def test_of_two_looks_memory_between_them_tells(

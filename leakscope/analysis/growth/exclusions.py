@@ -150,7 +150,7 @@ def rested_since(case: RunContext, grower: Grower) -> Figure | None:
     last = int(case.table.at[grower.observed[-1]])
     figure, fell, fallen_at = _rest_from(case, grower, last)
     held = float(grower.y[-1])
-    if figure is None and fell >= policy.MAIN_SHARE * held:
+    if figure is None and policy.MAIN_SHARE * held <= fell <= policy.ALIKE_FACTOR * held:
         figure, _, _ = _rest_from(case, grower, fallen_at)
     return figure
 
