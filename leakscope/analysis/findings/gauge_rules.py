@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from leakscope.analysis.allocator.devices import device_series, outside_owners, snapshot_trend
+from leakscope.analysis.allocator.devices import device_series, outside_owners
 from leakscope.analysis.columns.series import HOST, FloatArray
 from leakscope.analysis.findings.native_references import (
     host_share,
@@ -107,10 +107,8 @@ def _gauge_trend(case: RunContext, rule: GaugeRule, device: str) -> tuple[Trend,
     name = f"{device}.{rule.gauge}" if rule.of_devices else rule.gauge
     if rule.snapshot_field and not case.track.has_gauge(name):
         series = device_series(case, device)
-        trend, sizes = (
-            snapshot_trend(case, series, rule.snapshot_field),
-            series.of(rule.snapshot_field),
-        )
+        sizes = series.of(rule.snapshot_field)
+        trend = case.trend_of(series.done, sizes)
     else:
         is_of_children = rule.gauge == gauge.CHILDREN_PSS
         done, sizes = case.children_series() if is_of_children else case.gauge_series(name)
