@@ -10,7 +10,6 @@ import pytest
 from leakscope.analysis.allocator.devices import (
     find_owners,
     owner_rows,
-    role_rows,
     unexplained_bytes,
 )
 from leakscope.analysis.allocator.segments import DeviceState, state_of
@@ -89,7 +88,7 @@ def test_all_of_a_small_training_is_explained(device: str, taker: CensusTaker) -
     torch.cuda.synchronize()
     state = joined(taker)
     found = find_owners(state)
-    roles = {row.role: row.bytes for row in role_rows(found.blocks)}
+    roles = {row.role: row.bytes for row in owner_rows(found.blocks, by_name=False)}
     parameters = sum(p.untyped_storage().nbytes() for p in model.parameters())
     assert sum(roles.values()) == state.figures.active
     assert roles["parameters"] == pytest.approx(parameters, rel=0.02)
@@ -97,7 +96,7 @@ def test_all_of_a_small_training_is_explained(device: str, taker: CensusTaker) -
     assert roles["optimizer_state"] == pytest.approx(2 * parameters, rel=0.02)
     assert roles["graph"] > 3 * 256 * 1024 * 4
     assert unexplained_bytes(found.blocks) <= 0.01 * state.figures.active
-    names = " ".join(row.name for row in owner_rows(found.blocks))
+    names = " ".join(row.name for row in owner_rows(found.blocks, by_name=True))
     assert "losses" in names
     assert found.astray == 0
 
@@ -141,7 +140,7 @@ def test_what_another_stream_still_uses_is_pending(device: str, taker: CensusTak
     used.record_stream(side)
     del used
     state = joined(taker)
-    roles = {row.role: row.bytes for row in role_rows(find_owners(state).blocks)}
+    roles = {row.role: row.bytes for row in owner_rows(find_owners(state).blocks, by_name=False)}
     assert roles["pending"] == 32 * MIB
     torch.cuda.synchronize()
 

@@ -113,15 +113,12 @@ def _by_later(found: Sequence[Live], known: Knowledge) -> None:
         later = known.older.get(live.block.address) if live.block.born is None else None
         if later is not None and live.by == OLDER:
             live.kind, live.by = later
-    _mark_replaced_states([live for live in found if live.by == OLDER], known.parameters)
-
-
-def _mark_replaced_states(older: Sequence[Live], parameters: Counter[int]) -> None:
-    """Find the old state of an optimizer that replaces its tensors: twice each parameter."""
+    older = [live for live in found if live.by == OLDER]
     sizes = Counter(live.block.requested for live in older)
-    times = min((sizes[size] // count for size, count in parameters.items()), default=0)
+    times = min((sizes[size] // count for size, count in known.parameters.items()), default=0)
+    # The old state of an optimizer that replaces its tensors: twice each parameter.
     if 2 <= times <= MOST_STATES:
-        wanted = Counter({size: count * times for size, count in parameters.items()})
+        wanted = Counter({size: count * times for size, count in known.parameters.items()})
         by = f"older than the recording, {times} × the sizes of the parameters"
         _mark(older, wanted, BlockClass.OPTIMIZER, by)
 
@@ -130,11 +127,13 @@ def _by_sizes(found: Sequence[Live], known_parameters: Counter[int]) -> None:
     older = [live for live in found if live.by == OLDER]
     backward = [live for live in found if live.kind is BlockClass.BACKWARD]
     weights = Counter(live.block.requested for live in found if live.kind is BlockClass.WEIGHTS)
-    times, per_state = _count_states([x for x in found if x.kind is BlockClass.OPTIMIZER], backward)
+    states = [live for live in found if live.kind is BlockClass.OPTIMIZER]
+    times, per_state = _count_states(states, backward)
     if per_state:
-        states = [live for live in found if live.kind is BlockClass.OPTIMIZER]
         wanted = Counter({size: count * times for size, count in per_state.items()})
-        _mark(states, wanted, BlockClass.OPTIMIZER, _state_words(times, per_state))
+        many, each = (human_count(sum(sizes.values())) for sizes in (wanted, per_state))
+        words = f"its stack; {many} tensors = {times} × the sizes of {each} gradients"
+        _mark(states, wanted, BlockClass.OPTIMIZER, words)
     parameters = known_parameters or per_state or weights
     if backward and parameters:
         words = "stack of backward, and the sizes of the parameters"
@@ -160,14 +159,6 @@ def _count_states(states: Sequence[Live], backward: Sequence[Live]) -> tuple[int
         if per_state and not per_state - gradients and covered >= 0.99 * sum(sizes.elements()):
             return times, per_state
     return 0, Counter()
-
-
-def _state_words(times: int, per_state: Counter[int]) -> str:
-    count = sum(per_state.values())
-    return (
-        f"its stack; {human_count(times * count)} tensors = {times} × the sizes of "
-        f"{human_count(count)} gradients"
-    )
 
 
 def _mark(candidates: Sequence[Live], sizes: Counter[int], kind: BlockClass, by: str) -> None:

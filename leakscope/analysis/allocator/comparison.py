@@ -51,6 +51,10 @@ def compare_snapshots(
         for name, explanation in zip(names, explanations, strict=True)
         for note in explanation.notes
     ]
+    versions = sorted({snapshot.version for snapshot in snapshots if snapshot.version})
+    if len(versions) > 1:
+        many = plural(len(versions), "version")
+        notes.append(f"They come from {many} of torch: {'; '.join(versions)}.")
     return SnapshotComparison(
         names=names,
         headline=_headline(devices),
@@ -58,7 +62,7 @@ def compare_snapshots(
         by_stuck=sorted(range(len(totals)), key=lambda n: (-fixed(totals[n]), n)),
         slack=[kind_of_slack(total) for total in totals],
         headlines=[explanation.headline for explanation in explanations],
-        notes=[*notes, *_of_versions(snapshots)],
+        notes=notes,
     )
 
 
@@ -69,12 +73,14 @@ def _compare_device(studies: Sequence[Study]) -> DeviceComparison:
     classes = _grown(found, lambda x: (NAMES[x.kind], x.kind, None))
     sites = _grown(found, lambda x: (line_of(x.block.stack), x.kind, None))
     sizes = _grown(found, lambda x: (line_of(x.block.stack), x.kind, x.block.requested))
-    kind = _kind(figures, classes)
+    appeared = [row for row in classes if _appears_once(row)]
+    kind = _kind(figures, appeared)
+    is_leak = _is_leak(figures, appeared) if kind == LIVE else None
     return DeviceComparison(
         device=studies[0].played.device,
         kind=kind,
-        is_leak=_is_leak(kind, figures, classes),
-        headline=_headline_of(kind, figures, classes, sites),
+        is_leak=is_leak,
+        headline=_headline_of(kind, is_leak, figures, appeared, sites),
         sentence=_sums(figures) + _peak_words(peaks),
         figures=figures,
         peaks=peaks,
@@ -100,10 +106,10 @@ def _grown(found: Sequence[Sequence[Live]], key_of: Callable[[Live], _Key]) -> l
     return sorted(changed, key=lambda row: (-abs(row.change), row.name, row.size or 0))[:MOST_ROWS]
 
 
-def _kind(figures: Sequence[Figures], classes: Sequence[DeviceGrowth]) -> str:
+def _kind(figures: Sequence[Figures], appeared: Sequence[DeviceGrowth]) -> str:
     first, last = figures[0], figures[-1]
     live = last.active - first.active
-    once = sum(row.change for row in classes if _appears_once(row))
+    once = sum(row.change for row in appeared)
     cache = returnable(last) - returnable(first)
     stuck = fixed(last) - fixed(first)
     floor = _floor(first.reserved, last.reserved)
@@ -132,13 +138,25 @@ def _peak_words(peaks: Sequence[int | None]) -> str:
 
 def _headline_of(
     kind: str,
+    is_leak: bool | None,
     figures: Sequence[Figures],
-    classes: Sequence[DeviceGrowth],
+    appeared: Sequence[DeviceGrowth],
     sites: Sequence[DeviceGrowth],
 ) -> str:
+    first, last = figures[0], figures[-1]
+    change, names = last.active - first.active, " and ".join(NAMES[row.kind] for row in appeared)
+    if kind == LIVE and is_leak is False:
+        return (
+            f"Live memory rose by {human_bytes(change)} of {names}: state that appears once and "
+            "stays, no leak."
+        )
     if kind == LIVE:
-        return f"{_live_words(figures, classes, sites)}."
-    of_tensors = _compared_with_tensors(figures, classes)
+        return f"{_live_words(change, sites, is_leak=is_leak is True)}."
+    of_tensors = ", not the tensors"
+    if appeared:
+        of_tensors = f", beside {names} that appear once"
+    elif change >= _floor(first.reserved, last.reserved):
+        of_tensors = ", more than the tensors"
     if kind == FRAGMENTATION:
         stuck = _from_to([fixed(figure) for figure in figures])
         return f"Fragmentation grew{of_tensors}: {stuck} stuck in holes."
@@ -157,15 +175,6 @@ def _sums(figures: Sequence[Figures]) -> str:
     return f"Live {live}; cache {cache}; stuck in holes {stuck}; reserved {reserved}."
 
 
-def _compared_with_tensors(figures: Sequence[Figures], classes: Sequence[DeviceGrowth]) -> str:
-    appeared = [NAMES[row.kind] for row in classes if _appears_once(row)]
-    if appeared:
-        return f", beside {' and '.join(appeared)} that appear once"
-    first, last = figures[0], figures[-1]
-    rose = last.active - first.active >= _floor(first.reserved, last.reserved)
-    return ", more than the tensors" if rose else ", not the tensors"
-
-
 def _appears_once(row: DeviceGrowth) -> bool:
     """Return whether a class came into being between two of the snapshots and then stood still."""
     little = policy.LITTLE_SHARE * row.bytes[-1]
@@ -175,28 +184,16 @@ def _appears_once(row: DeviceGrowth) -> bool:
     return is_state and row.bytes[0] <= little and is_constant
 
 
-def _is_leak(kind: str, figures: Sequence[Figures], classes: Sequence[DeviceGrowth]) -> bool | None:
-    if kind != LIVE:
-        return None
+def _is_leak(figures: Sequence[Figures], appeared: Sequence[DeviceGrowth]) -> bool | None:
     live = [figure.active for figure in figures]
-    once = sum(row.change for row in classes if _appears_once(row))
+    once = sum(row.change for row in appeared)
     if once >= (1 - policy.LITTLE_SHARE) * (live[-1] - live[0]):
         return False
     rises = all(after > before for before, after in pairwise(live))
     return True if len(live) > 2 and rises else None
 
 
-def _live_words(
-    figures: Sequence[Figures], classes: Sequence[DeviceGrowth], sites: Sequence[DeviceGrowth]
-) -> str:
-    change = figures[-1].active - figures[0].active
-    is_leak = _is_leak(LIVE, figures, classes)
-    if is_leak is False:
-        grown = [NAMES[row.kind] for row in classes if _appears_once(row)]
-        return (
-            f"Live memory rose by {human_bytes(change)} of {' and '.join(grown)}: state that "
-            "appears once and stays, no leak"
-        )
+def _live_words(change: int, sites: Sequence[DeviceGrowth], *, is_leak: bool) -> str:
     largest = max(sites, key=lambda row: row.change, default=None)
     made = ""
     if largest is not None and largest.change > 0 and largest.name not in (NATIVE, NOT_RECORDED):
@@ -220,11 +217,3 @@ def _headline(devices: Sequence[DeviceComparison]) -> str:
     order = (LIVE, FRAGMENTATION, CACHE, LESS, NOTHING)
     gravest = min(devices, key=lambda d: (order.index(d.kind), -d.figures[-1].reserved))
     return f"cuda:{gravest.device}: {gravest.headline}" if len(devices) > 1 else gravest.headline
-
-
-def _of_versions(snapshots: Sequence[AllocatorSnapshot]) -> list[str]:
-    versions = {snapshot.version for snapshot in snapshots if snapshot.version}
-    if len(versions) < 2:
-        return []
-    listed = "; ".join(sorted(versions))
-    return [f"They come from {plural(len(versions), 'version')} of torch: {listed}."]

@@ -45,7 +45,6 @@ from leakscope.model.device import (
 )
 from leakscope.model.explanation import BlockClass
 from leakscope.model.record import DeviceSnapshotRecord
-from leakscope.model.trend import Trend
 
 STEADY_STEPS = 2
 """From the second step on an optimizer's state is there, and later steps need no more."""
@@ -84,10 +83,10 @@ def _device(case: RunContext, state: DeviceState) -> DeviceMemory:
         peak_bytes=None if peak is None else peak.active,
         outside_bytes=_reading(case, f"{record.device}.{gauge.DEVICE_OUTSIDE}", position),
         pinned_bytes=_reading(case, gauge.PINNED_HOST, position),
-        roles=role_rows(found.blocks),
+        roles=owner_rows(found.blocks, by_name=False),
         owners=[
             msgspec.structs.replace(row, allocated_at=[*map(relative, row.allocated_at)])
-            for row in owner_rows(found.blocks)
+            for row in owner_rows(found.blocks, by_name=True)
         ],
         unexplained=[
             msgspec.structs.replace(
@@ -179,8 +178,7 @@ def find_owners(state: DeviceState) -> BlockOwnership:
     ]
     storages = state.record.storages or DeviceStorages(device=state.record.device)
     owners, stored = _stored(storages)
-    spans = [BlockSpan(block.address, block.size, block.requested) for block, _ in live]
-    joined = join(spans, stored)
+    joined = join([block for block, _ in live], stored)
     unowned = [
         b.requested for (b, _), p in zip(live, joined.parts, strict=True) if [*p] == [NO_OWNER]
     ]
@@ -191,16 +189,6 @@ def find_owners(state: DeviceState) -> BlockOwnership:
         by_owner = {(role, "", "") if o == NO_OWNER else owners[o]: n for o, n in parts.items()}
         blocks.append(OwnedBlock(block, by_owner))
     return BlockOwnership(blocks, joined.astray)
-
-
-def role_rows(blocks: Iterable[OwnedBlock]) -> list[DeviceOwner]:
-    """Return live bytes by role, the most first."""
-    return _rows(blocks, by_name=False)
-
-
-def owner_rows(blocks: Iterable[OwnedBlock]) -> list[DeviceOwner]:
-    """Return live bytes by role and name, the most first."""
-    return _rows(blocks, by_name=True)[:SHOWN_OWNERS]
 
 
 def unexplained_rows(blocks: Iterable[OwnedBlock]) -> list[UnexplainedBlocks]:
@@ -259,7 +247,8 @@ class _Sum:
     places: Counter[str] = field(default_factory=Counter)
 
 
-def _rows(blocks: Iterable[OwnedBlock], *, by_name: bool) -> list[DeviceOwner]:
+def owner_rows(blocks: Iterable[OwnedBlock], *, by_name: bool) -> list[DeviceOwner]:
+    """Return live bytes by role, or by role and name, the most first."""
     sums: dict[tuple[str, str, str], _Sum] = defaultdict(_Sum)
     for owned in blocks:
         place = _line_of_block(owned.block)
@@ -281,7 +270,7 @@ def _rows(blocks: Iterable[OwnedBlock], *, by_name: bool) -> list[DeviceOwner]:
         )
         for (role, path, name), mine in sums.items()
     ]
-    return sorted(rows, key=lambda row: (-row.bytes, row.role, row.path))
+    return sorted(rows, key=lambda row: (-row.bytes, row.role, row.path))[:SHOWN_OWNERS]
 
 
 def _line_of_block(block: Block) -> str:
@@ -294,19 +283,6 @@ def _top_lines(found: Counter[str]) -> list[str]:
 
 
 NO_OWNER = -1
-
-
-class BlockSpan(NamedTuple):
-    """A live block: where it lies, and how much of it the program requested."""
-
-    start: int
-    size: int
-    requested: int
-
-    @property
-    def end(self) -> int:
-        """The first byte behind it."""
-        return self.start + self.size
 
 
 class StorageSpan(NamedTuple):
@@ -326,18 +302,18 @@ class StorageJoin(NamedTuple):
     """Bytes of storages that begin in no live block."""
 
 
-def join(blocks: Sequence[BlockSpan], storages: Sequence[StorageSpan]) -> StorageJoin:
+def join(blocks: Sequence[Block], storages: Sequence[StorageSpan]) -> StorageJoin:
     """Return the owners of each block's bytes; blocks don't overlap.
 
     What the allocator has added by rounding up is the block's largest owner's.
     """
-    order = sorted(range(len(blocks)), key=lambda number: blocks[number].start)
-    starts = [blocks[number].start for number in order]
+    order = sorted(range(len(blocks)), key=lambda number: blocks[number].address)
+    starts = [blocks[number].address for number in order]
     inside: dict[int, list[StorageSpan]] = defaultdict(list)
     astray = 0
     for storage in storages:
         place = bisect_right(starts, storage.start) - 1
-        if place >= 0 and storage.start < blocks[order[place]].end:
+        if place >= 0 and storage.start < starts[place] + blocks[order[place]].size:
             inside[order[place]].append(storage)
         else:
             astray += storage.size
@@ -345,11 +321,12 @@ def join(blocks: Sequence[BlockSpan], storages: Sequence[StorageSpan]) -> Storag
     return StorageJoin(parts, astray)
 
 
-def _divided(block: BlockSpan, storages: Sequence[StorageSpan]) -> dict[int, int]:
+def _divided(block: Block, storages: Sequence[StorageSpan]) -> dict[int, int]:
     parts: dict[int, int] = defaultdict(int)
     rounding = 0
-    edges = {block.start, block.end, min(block.start + block.requested, block.end)}
-    edges |= {min(edge, block.end) for s in storages for edge in (s.start, s.start + s.size)}
+    end, requested_end = block.address + block.size, block.address + block.requested
+    edges = {block.address, end, min(requested_end, end)}
+    edges |= {min(edge, end) for s in storages for edge in (s.start, s.start + s.size)}
     waiting = sorted(storages, reverse=True)
     covering: list[tuple[int, int, int, int, int]] = []
     for left, right in pairwise(sorted(edges)):
@@ -360,18 +337,12 @@ def _divided(block: BlockSpan, storages: Sequence[StorageSpan]) -> dict[int, int
             heappop(covering)
         if covering:
             parts[covering[0][-2]] += right - left
-        elif left >= block.start + block.requested:
+        elif left >= requested_end:
             rounding += right - left
         else:
             parts[NO_OWNER] += right - left
-    return _rounded_up(parts, rounding)
-
-
-def _rounded_up(parts: dict[int, int], rounding: int) -> dict[int, int]:
-    if rounding:
-        owned = {owner: size for owner, size in parts.items() if owner != NO_OWNER}
-        largest = max(owned, key=lambda owner: (owned[owner], -owner)) if owned else NO_OWNER
-        parts[largest] = parts.get(largest, 0) + rounding
+    owners = [owner for owner in parts if owner != NO_OWNER]
+    parts[max(owners, key=lambda owner: (parts[owner], -owner), default=NO_OWNER)] += rounding
     return {owner: size for owner, size in parts.items() if size}
 
 
@@ -413,11 +384,6 @@ def device_series(case: RunContext, device: str) -> DeviceSeries:
     chosen = max(groups.values(), key=len, default=[])
     at = [position for position, _ in chosen]
     return DeviceSeries(case.unit.done[at], [snapshot for _, snapshot in chosen])
-
-
-def snapshot_trend(case: RunContext, series: DeviceSeries, field: str) -> Trend:
-    """Return rate and shape of one sum of a device's blocks."""
-    return case.trend_of(series.done, series.of(field))
 
 
 def has_risen_by(case: RunContext, device: str, name: str) -> float:

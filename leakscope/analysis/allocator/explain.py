@@ -28,11 +28,9 @@ from leakscope.analysis.allocator.classes import (
 from leakscope.analysis.allocator.out_of_memory import fault_of
 from leakscope.analysis.allocator.replay import (
     ACTIONS,
+    GAINS,
+    LOSSES,
     OOM,
-    SEGMENT_ALLOC,
-    SEGMENT_FREE,
-    SEGMENT_MAP,
-    SEGMENT_UNMAP,
     PhaseStretch,
     Replay,
     course_of,
@@ -115,16 +113,18 @@ def _explain_device(snapshot: AllocatorSnapshot, studied: Study) -> DeviceExplan
     classes, sites = class_rows(studied.found), site_rows(studied.found)
     facts = _facts(played, stretches, snapshot.annotations)
     slack = kind_of_slack(judged)
-    traffic = [_churn(played.entries, facts.seconds), _flushes(played.entries)]
-    findings = findings_of(
-        played,
-        judged,
-        classes,
-        sites,
-        phases,
-        facts,
-        is_failed=any(entry.action == OOM for trace in snapshot.traces.values() for entry in trace),
-    ) + [finding for finding in traffic if finding is not None]
+    is_failed = any(entry.action == OOM for trace in snapshot.traces.values() for entry in trace)
+    found = (
+        _growth_per_step(played, facts),
+        _first_step(phases, facts, classes),
+        None if is_failed else _graph_kept(phases, classes, sites),
+        _pending(judged),
+        _rounding(judged),
+        _workspaces(classes),
+        _churn(played.entries, facts.seconds),
+        _flushes(played.entries),
+    )
+    findings = [finding for finding in found if finding is not None]
     headline = device_headline(judged, classes, slack, fault, peak_figures, sites)
     kept = sum(row.kept_bytes for row in phases if row.phase == "optimizer")
     return DeviceExplanation(
@@ -191,8 +191,8 @@ def _facts(
         start_bytes=played.start_live,
         end_bytes=played.live[-1] if played.live else played.start_live,
         conflicts=played.conflicts,
-        segment_allocs=actions[SEGMENT_ALLOC] + actions[SEGMENT_MAP],
-        segment_frees=actions[SEGMENT_FREE] + actions[SEGMENT_UNMAP],
+        segment_allocs=sum(actions[action] for action in GAINS),
+        segment_frees=sum(actions[action] for action in LOSSES),
         retries=retries_of(played.entries),
         step_ends=steps,
         step_bytes=[played.live[end] for end in steps],
@@ -341,28 +341,6 @@ def _leading_class(classes: Sequence[ClassRow], figures: Figures, sites: Sequenc
     return f" ({', '.join(words)})" if words else ""
 
 
-def findings_of(
-    played: Replay,
-    figures: Figures,
-    classes: Sequence[ClassRow],
-    sites: Sequence[SiteRow],
-    phases: Sequence[DevicePhaseRow],
-    facts: TraceFacts,
-    *,
-    is_failed: bool,
-) -> list[DeviceFinding]:
-    """Return what the state and its history show, the gravest first."""
-    found = [
-        _growth_per_step(played, facts),
-        _first_step(phases, facts, classes),
-        None if is_failed else _graph_kept(phases, classes, sites),
-        _pending(figures),
-        _rounding(figures),
-        _workspaces(classes),
-    ]
-    return [finding for finding in found if finding is not None]
-
-
 def between_devices(devices: Sequence[DeviceExplanation]) -> list[DeviceFinding]:
     """Return a finding where one device ran out while others stood nearly empty."""
     peaks = {d.device: d.peak.live_bytes for d in devices if d.peak is not None}
@@ -396,8 +374,12 @@ def _growth_per_step(played: Replay, facts: TraceFacts) -> DeviceFinding | None:
     usual = median(rises)
     if min(rises) <= 0 or usual < max(512, policy.STEP_SHARE * policy.STEP_SHARE * live[0]):
         return None
-    born = _born_and_live(played, after=facts.step_ends[1])
-    lines = "; ".join(f"{human_bytes(size)} at {place}" for place, size in born[:3])
+    born: Counter[str] = Counter()
+    for number in played.births.values():
+        entry = played.entries[number]
+        if number > facts.step_ends[1] and entry.stack is not None:
+            born[line_of(entry.stack)] += entry.size
+    lines = "; ".join(f"{human_bytes(size)} at {place}" for place, size in born.most_common(3))
     return DeviceFinding(
         slug="grows-per-step",
         severity=Severity.CRITICAL,
@@ -408,15 +390,6 @@ def _growth_per_step(played: Replay, facts: TraceFacts) -> DeviceFinding | None:
         remedy="Those lines allocate it; look for who keeps it: a list, a total that is no number "
         "(loss instead of loss.item()), outputs that were not detached.",
     )
-
-
-def _born_and_live(played: Replay, *, after: int) -> list[tuple[str, int]]:
-    sizes: Counter[str] = Counter()
-    for number in played.births.values():
-        entry = played.entries[number]
-        if number > after and entry.stack is not None:
-            sizes[line_of(entry.stack)] += entry.size
-    return sizes.most_common()
 
 
 def _first_step(
@@ -501,10 +474,6 @@ def _workspaces(classes: Sequence[ClassRow]) -> DeviceFinding | None:
     )
 
 
-_TAKES = {SEGMENT_ALLOC, SEGMENT_MAP}
-_GIVES = {SEGMENT_FREE, SEGMENT_UNMAP}
-
-
 def retries_of(entries: Sequence[HistoryEntry]) -> int:
     """Return how often the cache was flushed for lack of memory: frees, then at once a new need.
 
@@ -512,14 +481,14 @@ def retries_of(entries: Sequence[HistoryEntry]) -> int:
     """
     retries = 0
     for before, entry in pairwise(entries):
-        flushed = before.action in _GIVES and not _is_empty_cache_call(before.stack)
-        retries += flushed and (entry.action in _TAKES or entry.action == OOM)
+        flushed = before.action in LOSSES and not _is_empty_cache_call(before.stack)
+        retries += flushed and (entry.action in GAINS or entry.action == OOM)
     return retries
 
 
 def _churn(entries: Sequence[HistoryEntry], seconds: float | None) -> DeviceFinding | None:
-    freed = [entry for entry in entries if entry.action in _GIVES]
-    taken = [entry for entry in entries if entry.action in _TAKES]
+    freed = [entry for entry in entries if entry.action in LOSSES]
+    taken = [entry for entry in entries if entry.action in GAINS]
     explicit = [entry for entry in freed if _is_empty_cache_call(entry.stack)]
     if min(len(freed), len(taken)) < policy.CHURNED_SEGMENTS or len(explicit) < len(freed) / 2:
         return None
@@ -529,11 +498,9 @@ def _churn(entries: Sequence[HistoryEntry], seconds: float | None) -> DeviceFind
         slug="empty-cache-churn",
         severity=Severity.WARNING,
         title="empty_cache() is called over and over",
-        text=(
-            f"{plural(len(freed), 'segment')} went back to the driver and {len(taken)} were taken "
-            f"again{during}, {human_bytes(sum(entry.size for entry in freed))} in all. Each costs "
-            "time and a synchronisation, and the memory is needed again at once: no leak, but slow."
-        ),
+        text=f"{plural(len(freed), 'segment')} went back to the driver and {len(taken)} were taken "
+        f"again{during}, {human_bytes(sum(entry.size for entry in freed))} in all. Each costs time "
+        "and a synchronisation, and the memory is needed again at once: no leak, but slow.",
         remedy=f"Call it once, after what won't come back, not in the loop at {place}.",
     )
 
@@ -542,7 +509,7 @@ def _flushes(entries: Sequence[HistoryEntry]) -> DeviceFinding | None:
     retries = retries_of(entries)
     if not retries:
         return None
-    if any(e.stack is not None for e in entries if e.action in _GIVES):
+    if any(e.stack is not None for e in entries if e.action in LOSSES):
         return DeviceFinding(
             slug="flushed-for-want",
             severity=Severity.WARNING,

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-
-import msgspec
+from dataclasses import dataclass, replace
 
 from leakscope.analysis.allocator.classes import (
-    Live,
     class_rows,
     classify,
     function_of,
@@ -19,9 +16,16 @@ from leakscope.analysis.allocator.classes import (
     site_rows,
 )
 from leakscope.analysis.allocator.replay import OOM, SNAPSHOT, Replay
-from leakscope.analysis.allocator.segments import figures_of, fixed, pages_in_holes, returnable
+from leakscope.analysis.allocator.segments import (
+    figures_of,
+    fixed,
+    free_blocks,
+    pages_in_holes,
+    pool_key,
+    returnable,
+)
 from leakscope.analysis.growth import policy
-from leakscope.model.device import DEFAULT_POOL, Advice, BlockState, Figures, Segment
+from leakscope.model.device import DEFAULT_POOL, Advice, Figures, Segment
 from leakscope.model.explanation import BlockClass, Fault, SiteRow
 from leakscope.model.text import human_bytes, human_share
 
@@ -32,15 +36,57 @@ def fault_of(
     played: Replay, *, is_recorded: bool, is_training: bool
 ) -> tuple[Fault, list[Segment]] | None:
     """Return why memory ran out and the state at that moment; None where it didn't."""
-    last = [n for n, entry in enumerate(played.entries) if entry.action == OOM]
-    if last:
-        segments = played.state_after(last[-1] - 1)
-        live = classify(segments, is_recorded=is_recorded)
-        return _to_fault(played, last[-1], segments, live, is_training=is_training), segments
-    if not _is_full(played):
+    failed = [n for n, entry in enumerate(played.entries) if entry.action == OOM]
+    if not failed and not _is_full(played):
         return None
-    live = classify(played.final, is_recorded=is_recorded)
-    return _presumed(figures_of(played.final), live), played.final
+    entry = played.entries[failed[-1]] if failed else None
+    segments = played.state_after(failed[-1] - 1) if failed else played.final
+    live = classify(segments, is_recorded=is_recorded)
+    figures, classes = figures_of(segments), class_rows(live)
+    need = Need(
+        figures=figures,
+        classes={row.kind: row.bytes for row in classes},
+        sites=site_rows(live),
+        largest_hole=figures.largest_hole,
+    )
+    sentence = (
+        f"{human_bytes(figures.active)} of {human_bytes(figures.reserved)} reserved are live "
+        f"and {human_bytes(figures.reserved - figures.active)} lie in holes. The file holds no "
+        "mark of a failure; if it was taken when memory ran out, as an out-of-memory observer "
+        "does, that was capacity, not fragmentation."
+    )
+    if entry is not None:
+        request, free = entry.size, entry.device_free or 0
+        hole = largest_hole_for(request, entry.stream, entry.pool or DEFAULT_POOL, segments)
+        is_stuck = is_fragmentation(request, free, figures, hole)
+        need = replace(
+            need,
+            request=request,
+            missing=max(0, request - returnable(figures) - free),
+            is_fragmentation=is_stuck,
+            kind=kind_of(entry.stack) or BlockClass.OTHER,
+            largest_hole=hole,
+            pages=pages_in_holes(segments),
+            is_expandable=any(segment.is_expandable for segment in segments),
+            is_training=is_training,
+        )
+        sentence = fault_sentence(request, entry.device_free, figures, hole, is_stuck=is_stuck)
+        sentence += _let_go(played, figures)
+    fault = Fault(
+        entry=failed[-1] if failed else None,
+        request=need.request,
+        device_free=entry.device_free if entry else None,
+        is_fragmentation=need.is_fragmentation,
+        missing=need.missing,
+        place=line_of(entry.stack) if entry else "",
+        operation=operation_of(entry.stack) or function_of(entry.stack) if entry else "",
+        figures=figures,
+        classes=classes,
+        sites=list(need.sites),
+        sentence=sentence,
+        fits_if=fitting_advice(need),
+    )
+    return fault, segments
 
 
 def is_fragmentation(request: int, device_free: int, figures: Figures, largest_hole: int) -> bool:
@@ -55,65 +101,10 @@ def largest_hole_for(request: int, stream: int, pool: tuple[int, int], state: li
     holes = (
         block.size
         for segment in state
-        if (segment.stream, segment.pool, segment.is_small) == (stream, pool, is_small)
-        for block in segment.blocks
-        if block.state is BlockState.FREE
+        if pool_key(segment) == (stream, pool, is_small)
+        for block in free_blocks(segment)
     )
     return max(holes, default=0)
-
-
-def _to_fault(
-    played: Replay,
-    number: int,
-    segments: list[Segment],
-    live: Sequence[Live],
-    *,
-    is_training: bool,
-) -> Fault:
-    entry = played.entries[number]
-    request, free = entry.size, entry.device_free or 0
-    figures = figures_of(segments)
-    hole = largest_hole_for(request, entry.stream, entry.pool or DEFAULT_POOL, segments)
-    need = Need(
-        request=request,
-        missing=max(0, request - returnable(figures) - free),
-        is_fragmentation=is_fragmentation(request, free, figures, hole),
-        kind=kind_of(entry.stack) or BlockClass.OTHER,
-        figures=figures,
-        classes={row.kind: row.bytes for row in class_rows(live)},
-        sites=site_rows(live),
-        largest_hole=hole,
-        pages=pages_in_holes(segments),
-        is_expandable=any(segment.is_expandable for segment in segments),
-        is_training=is_training,
-    )
-    is_stuck = need.is_fragmentation
-    sentence = fault_sentence(request, entry.device_free, figures, hole, is_stuck=is_stuck)
-    fault = _fault_of_need(need, live, sentence + _let_go(played, figures))
-    return msgspec.structs.replace(
-        fault,
-        entry=number,
-        device_free=entry.device_free,
-        place=line_of(entry.stack),
-        operation=operation_of(entry.stack) or function_of(entry.stack),
-    )
-
-
-def _fault_of_need(need: Need, live: Sequence[Live], sentence: str) -> Fault:
-    return Fault(
-        entry=None,
-        request=need.request,
-        device_free=None,
-        is_fragmentation=need.is_fragmentation,
-        missing=need.missing,
-        place="",
-        operation="",
-        figures=need.figures,
-        classes=class_rows(live),
-        sites=list(need.sites),
-        sentence=sentence,
-        fits_if=fitting_advice(need),
-    )
 
 
 def fault_sentence(
@@ -157,29 +148,6 @@ def _is_full(played: Replay) -> bool:
     return is_large and figures.active >= policy.FULL_SHARE * figures.reserved
 
 
-def _presumed(figures: Figures, live: Sequence[Live]) -> Fault:
-    need = Need(
-        request=None,
-        missing=None,
-        is_fragmentation=False,
-        kind=BlockClass.OTHER,
-        figures=figures,
-        classes={row.kind: row.bytes for row in class_rows(live)},
-        sites=site_rows(live),
-        largest_hole=figures.largest_hole,
-        pages=0,
-        is_expandable=False,
-        is_training=False,
-    )
-    sentence = (
-        f"{human_bytes(figures.active)} of {human_bytes(figures.reserved)} reserved are live "
-        f"and {human_bytes(figures.reserved - figures.active)} lie in holes. The file holds no "
-        "mark of a failure; if it was taken when memory ran out, as an out-of-memory observer "
-        "does, that was capacity, not fragmentation."
-    )
-    return _fault_of_need(need, live, sentence)
-
-
 _OF_THE_PASS = (BlockClass.ACTIVATIONS, BlockClass.BACKWARD)
 
 
@@ -187,18 +155,18 @@ _OF_THE_PASS = (BlockClass.ACTIVATIONS, BlockClass.BACKWARD)
 class Need:
     """A request that failed and the state it met; ``missing`` is None where it isn't known."""
 
-    request: int | None
-    missing: int | None
-    is_fragmentation: bool
-    kind: BlockClass
     figures: Figures
     classes: Mapping[BlockClass, int]
-    sites: Sequence[SiteRow]
     largest_hole: int
-    pages: int
+    sites: Sequence[SiteRow] = ()
+    request: int | None = None
+    missing: int | None = None
+    is_fragmentation: bool = False
+    kind: BlockClass = BlockClass.OTHER
+    pages: int = 0
     """Stuck bytes that would be whole pages if the segments were expandable."""
-    is_expandable: bool
-    is_training: bool
+    is_expandable: bool = False
+    is_training: bool = False
     basis: str = "as far as stacks and sizes tell"
     """How it is known what is live for what."""
 
@@ -249,12 +217,11 @@ def _iter_advice(need: Need) -> Iterator[Advice]:
             "the request came from a forward pass.",
         )
     yield from _parameters(need)
-    pending = need.figures.pending
-    if pending:
+    if need.figures.pending:
         yield to_advice(
             need,
             "Let other streams finish",
-            pending,
+            need.figures.pending,
             "The program has freed them, but record_stream keeps them until another stream is "
             "done: synchronise it earlier.",
         )
@@ -324,15 +291,15 @@ def _allocator(need: Need) -> Advice:
     title = "expandable_segments:True"
     if need.is_expandable:
         text = f"It was on; {human_bytes(stuck)} were stuck in holes all the same."
-        return Advice(title=title, helps=False, evidence=text, bytes=stuck)
-    if need.is_fragmentation:
+    elif need.is_fragmentation:
         text = (
             f"{human_bytes(stuck)} lay in holes of {human_bytes(need.largest_hole)} at most; "
             f"{human_bytes(need.pages)} of them are whole pages, which such segments would have "
             "given to any request."
         )
-        return Advice(title=title, helps=need.suffices(need.pages), evidence=text, bytes=need.pages)
-    text = f"No setting of the allocator finds more than the {human_bytes(stuck)} in its holes."
+        return to_advice(need, title, need.pages, text)
+    else:
+        text = f"No setting of the allocator finds more than the {human_bytes(stuck)} in its holes."
     return Advice(title=title, helps=False, evidence=text, bytes=stuck)
 
 

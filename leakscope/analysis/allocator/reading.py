@@ -83,7 +83,11 @@ class _Decoder:
             settings=self._settings(raw.get("allocator_settings")),
             version=version_of(raw),
         )
-        self._check_sums(snapshot)
+        for segment in snapshot.segments:
+            if segment.blocks and sum(block.size for block in segment.blocks) != segment.size:
+                self.oddities.note("the blocks of a segment don't add up to its size")
+            if sums_of(segment.blocks)[1] != segment.active:
+                self.oddities.note("the live blocks of a segment don't add up to its own total")
         snapshot.oddities = self.oddities.sentences()
         return snapshot
 
@@ -229,13 +233,6 @@ class _Decoder:
             raise _refusal(self.name, f"it would hold more than {MOST_ITEMS:,} blocks and entries")
         return list(items)
 
-    def _check_sums(self, snapshot: AllocatorSnapshot) -> None:
-        for segment in snapshot.segments:
-            if segment.blocks and sum(block.size for block in segment.blocks) != segment.size:
-                self.oddities.note("the blocks of a segment don't add up to its size")
-            if sums_of(segment.blocks)[1] != segment.active:
-                self.oddities.note("the live blocks of a segment don't add up to its own total")
-
 
 def _is_time(value: Any) -> bool:
     return type(value) is int and 0 <= value < _LARGEST
@@ -260,7 +257,10 @@ def read_plain(path: Path) -> Any:
     if data.startswith(_ARCHIVE):
         raise _refusal(path, "it is an archive, as torch.save writes; snapshots are pickles")
     if data.lstrip()[:1] in _JSON_BEGINS and _reads_as_text(data):
-        return _from_json(path, data)
+        try:
+            return msgspec.json.decode(data)
+        except (msgspec.MsgspecError, RecursionError, UnicodeError) as fault:
+            raise _refusal(path, f"its JSON is damaged ({fault})") from fault
     try:
         return load_plain(data)
     except UntrustedPickleError as fault:
@@ -304,13 +304,6 @@ def _is_text(data: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return bool(text) and _reads_as_text(data) and "".join(text.split()).isprintable()
-
-
-def _from_json(path: Path, data: bytes) -> Any:
-    try:
-        return msgspec.json.decode(data)
-    except (msgspec.MsgspecError, RecursionError, UnicodeError) as fault:
-        raise _refusal(path, f"its JSON is damaged ({fault})") from fault
 
 
 def _refusal(path: Path | str, reason: str) -> NoSnapshotError:
@@ -466,29 +459,23 @@ class StackTable:
         if not raw and not forward:
             return None
         if isinstance(raw, dict):
-            return self._from_table(raw.get(_SHARED))
+            index = raw.get(_SHARED)
+            if isinstance(index, int) and 0 <= index < len(self._tabled):
+                return self._tabled[index]
+            self._oddities.note("a stack is named that the file doesn't hold")
+            return None
         if not isinstance(raw, list):
             self._oddities.note("frames that are no list are left out")
             return None
         lines = tuple(text(line) for line in forward) if isinstance(forward, list) else ()
         if lines:
             return self._interned(raw, lines)
-        identity = id(raw)
-        if identity not in self._of_list:
-            self._of_list[identity] = self._of_shared_frames(raw)
-        return self._of_list[identity]
-
-    def _of_shared_frames(self, raw: list[Any]) -> Stack | None:
-        identities = tuple(map(id, raw))
-        if identities not in self._of_identities:
-            self._of_identities[identities] = self._interned(raw, ())
-        return self._of_identities[identities]
-
-    def _from_table(self, index: Any) -> Stack | None:
-        if isinstance(index, int) and 0 <= index < len(self._tabled):
-            return self._tabled[index]
-        self._oddities.note("a stack is named that the file doesn't hold")
-        return None
+        if id(raw) not in self._of_list:
+            identities = tuple(map(id, raw))
+            if identities not in self._of_identities:
+                self._of_identities[identities] = self._interned(raw, ())
+            self._of_list[id(raw)] = self._of_identities[identities]
+        return self._of_list[id(raw)]
 
     def _interned(self, raw: list[Any], forward: tuple[str, ...]) -> Stack | None:
         frames = tuple(self._frame(item) for item in raw[:DEEPEST] if isinstance(item, dict))
@@ -496,11 +483,7 @@ class StackTable:
             self._oddities.note("frames that are no frames, or deeper than a thousand, left out")
         if not frames and not forward:
             return None
-        key = (frames, forward)
-        stack = self._of_frames.get(key)
-        if stack is None:
-            stack = self._of_frames[key] = Stack(frames, forward)
-        return stack
+        return self._of_frames.setdefault((frames, forward), Stack(frames, forward))
 
     def _frame(self, raw: dict[str, Any]) -> StackFrame:
         line = raw.get("line")
@@ -509,10 +492,7 @@ class StackTable:
             line if isinstance(line, int) and 0 <= line < 1 << 31 else 0,
             text(raw.get("name")),
         )
-        frame = self._frames.get(key)
-        if frame is None:
-            frame = self._frames[key] = StackFrame(*key)
-        return frame
+        return self._frames.setdefault(key, StackFrame(*key))
 
 
 def text(raw: Any) -> str:

@@ -36,12 +36,9 @@ SEGMENT_MAP = "segment_map"
 SEGMENT_UNMAP = "segment_unmap"
 OOM = "oom"
 SNAPSHOT = "snapshot"
-ACTIONS = frozenset(
-    {ALLOC, FREE_REQUESTED, FREE_COMPLETED, SEGMENT_ALLOC, SEGMENT_FREE, SEGMENT_MAP, SEGMENT_UNMAP}
-    | {OOM, SNAPSHOT}
-)
-_GAINS = {SEGMENT_ALLOC, SEGMENT_MAP}
-_LOSSES = {SEGMENT_FREE, SEGMENT_UNMAP}
+GAINS = frozenset({SEGMENT_ALLOC, SEGMENT_MAP})
+LOSSES = frozenset({SEGMENT_FREE, SEGMENT_UNMAP})
+ACTIONS = GAINS | LOSSES | {ALLOC, FREE_REQUESTED, FREE_COMPLETED, OOM, SNAPSHOT}
 
 
 @dataclass
@@ -74,24 +71,22 @@ class Replay:
             return None
         return max(range(len(self.live)), key=self.live.__getitem__)
 
+    @property
+    def frees_at_once(self) -> bool:
+        """Whether the trace tells of frees alone, and not of requests to free."""
+        return not any(entry.action == FREE_REQUESTED for entry in self.entries)
+
     def state_after(self, index: int) -> list[Segment]:
         """Return the segments with their blocks as they stood after an entry; -1 is the start."""
-        live = {
-            address: LiveAllocation(was.requested, was.state, was.stack, was.size, was.born)
-            for address, was in self.start.items()
-        }
-        memory = self._memory_at_start()
-        frees_at_once = not _has(self.entries, FREE_REQUESTED)
-        for number, entry in enumerate(self.entries[: index + 1]):
-            _apply(entry, number, live, frees_at_once)
-            memory.apply(entry, _GAINS, _LOSSES)
-        return memory.segments(live)
-
-    def _memory_at_start(self) -> MapOfMemory:
+        live = {address: replace(was) for address, was in self.start.items()}
         memory = MapOfMemory(self.device, self.final)
         for entry in reversed(self.entries):
-            memory.apply(entry, _LOSSES, _GAINS)
-        return memory
+            memory.apply(entry, LOSSES, GAINS)
+        frees_at_once = self.frees_at_once
+        for number, entry in enumerate(self.entries[: index + 1]):
+            _apply(entry, number, live, frees_at_once)
+            memory.apply(entry, GAINS, LOSSES)
+        return memory.segments(live)
 
 
 def replay(snapshot: AllocatorSnapshot, device: int) -> Replay:
@@ -117,7 +112,7 @@ def _undo(played: Replay) -> None:
         for block in segment.blocks
         if block.state is not BlockState.FREE
     }
-    frees_at_once = not _has(played.entries, FREE_REQUESTED)
+    frees_at_once = played.frees_at_once
     for entry in reversed(played.entries):
         address = entry.address
         if entry.action == ALLOC:
@@ -139,12 +134,12 @@ def _undo(played: Replay) -> None:
 def _play(played: Replay) -> None:
     live = played.start_live
     reserved = sum(segment.size for segment in played.final) - sum(
-        entry.size if entry.action in _GAINS else -entry.size
+        entry.size if entry.action in GAINS else -entry.size
         for entry in played.entries
-        if entry.action in _GAINS or entry.action in _LOSSES
+        if entry.action in GAINS or entry.action in LOSSES
     )
     births = played.births
-    gone = FREE_REQUESTED if _has(played.entries, FREE_REQUESTED) else FREE_COMPLETED
+    gone = FREE_COMPLETED if played.frees_at_once else FREE_REQUESTED
     for number, entry in enumerate(played.entries):
         action = entry.action
         if action == ALLOC:
@@ -153,9 +148,9 @@ def _play(played: Replay) -> None:
         elif action == gone:
             live -= entry.size
             births.pop(entry.address, None)
-        elif action in _GAINS:
+        elif action in GAINS:
             reserved += entry.size
-        elif action in _LOSSES:
+        elif action in LOSSES:
             reserved -= entry.size
         played.live.append(live)
         played.reserved.append(reserved)
@@ -174,10 +169,6 @@ def _apply(
         was = live.get(entry.address)
         if was is not None:
             was.state = BlockState.PENDING
-
-
-def _has(entries: list[HistoryEntry], action: str) -> bool:
-    return any(entry.action == action for entry in entries)
 
 
 ROUNDING = 512
@@ -334,20 +325,9 @@ def _block(address: int, allocation: LiveAllocation, beyond: int, kind: _Kind) -
 
 
 def _totalled(device: int, region: _Region, blocks: list[Block]) -> Segment:
-    allocated, active, requested = sums_of(blocks)
-    return Segment(
-        device=device,
-        address=region.start,
-        size=region.end - region.start,
-        stream=region.kind.stream,
-        pool=region.kind.pool,
-        is_small=region.kind.is_small,
-        is_expandable=region.kind.is_expandable,
-        blocks=blocks,
-        allocated=allocated,
-        active=active,
-        requested=requested,
-    )
+    size, kind = region.end - region.start, region.kind
+    where = (device, region.start, size, kind.stream, kind.pool)
+    return Segment(*where, kind.is_small, kind.is_expandable, blocks, *sums_of(blocks))
 
 
 STEP = "Optimizer.step"
@@ -384,7 +364,8 @@ def stretches_of(played: Replay, annotations: Sequence[Annotation]) -> list[Phas
     stretches: list[PhaseStretch] = []
     phase = OTHER
     for number, entry in enumerate(played.entries):
-        now = marked.phase_at(entry) or _phase_of_stack(entry) or phase
+        kind = kind_of(entry.stack) if entry.action in _BY_NEED else None
+        now = marked.phase_at(entry) or (_TELLING.get(kind) if kind else None) or phase
         if not stretches or now != phase:
             stretches.append(PhaseStretch(now, number, number + 1))
         else:
@@ -431,7 +412,8 @@ class _Marked:
             elif mark.name in open_names:
                 del open_names[len(open_names) - 1 - open_names[::-1].index(mark.name)]
             self._times.append(mark.time_us)
-            self._phases.append(_innermost(open_names))
+            phases = map(_phase_of_mark, reversed(open_names))
+            self._phases.append(next(filter(None, phases), ""))
 
     def phase_at(self, entry: HistoryEntry) -> str:
         if entry.time_us is None or not self._times:
@@ -440,19 +422,10 @@ class _Marked:
         return self._phases[place] if place >= 0 else ""
 
 
-def _innermost(names: Sequence[str]) -> str:
-    return next((phase for name in reversed(names) if (phase := _phase_of_mark(name))), "")
-
-
 def _phase_of_mark(name: str) -> str:
     if any(part in name for part in _COMPILING):
         return "compilation"
     return next((phase for start, phase in _MARKS if name.startswith(start)), name)
-
-
-def _phase_of_stack(entry: HistoryEntry) -> str:
-    kind = kind_of(entry.stack) if entry.action in _BY_NEED else None
-    return _TELLING.get(kind, "") if kind is not None else ""
 
 
 def _row(played: Replay, phase: str, inside: Sequence[PhaseStretch]) -> DevicePhaseRow:

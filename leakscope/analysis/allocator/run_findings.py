@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from leakscope.analysis.allocator.devices import (
-    DeviceSeries,
     device_series,
     find_owners,
     has_risen_by,
@@ -22,27 +21,21 @@ from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.verdict.wording import to_finding
 from leakscope.model import gauge
 from leakscope.model.census import CensusScope, RootKind
-from leakscope.model.record import DeviceSnapshotRecord
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.text import human_bytes, human_count, human_share, plural
-from leakscope.model.trend import Trend
 
 DEVICE_LEAK_REMEDY = Remedy(
     title="Find what allocates it: --cuda-history window",
-    text=(
-        "With that option of `leakscope run` the report has the lines that allocated what stays. "
-        "Tensors without a Python name are kept by autograd graphs, by exceptions that were raised "
-        "in backward(), by communication buffers or by C++ extensions."
-    ),
+    text="With that option of `leakscope run` the report has the lines that allocated what stays. "
+    "Tensors without a Python name are kept by autograd graphs, by exceptions that were raised in "
+    "backward(), by communication buffers or by C++ extensions.",
 )
 
 COLLECT = Remedy(
     title="Break the circles that keep tensors alive, or collect at the end of each epoch",
-    text=(
-        "Objects that refer to each other in a circle are freed only by the collector, and it "
-        "counts objects, not bytes. Break the circle (weakref, del self.x), or call "
-        "gc.collect() where large tensors have just been dropped."
-    ),
+    text="Objects that refer to each other in a circle are freed only by the collector, and it "
+    "counts objects, not bytes. Break the circle (weakref, del self.x), or call gc.collect() "
+    "where large tensors have just been dropped.",
 )
 
 
@@ -82,12 +75,6 @@ def _unnamed_bytes(case: RunContext, device: str, root: RootKind) -> int:
     return sum(r.device_bytes.get(device, 0) for r in rows if r.root is root and not r.parent)
 
 
-def _seen(garbage: int, native: int) -> str:
-    sources = [(garbage, "awaited the collector"), (native, "was held by native code alone")]
-    parts = [f"{human_bytes(size)} {what}" for size, what in sources if size >= policy.GROWTH_BYTES]
-    return f" At the last full census {' and '.join(parts)}." if parts else ""
-
-
 def _blocks(case: RunContext, device: str) -> str:
     """Return which blocks nothing explained where they were listed."""
     state = case.device_states.get(device)
@@ -115,12 +102,15 @@ def _unnamed_growth_of(
     share = left / trend.net_bytes
     garbage = _unnamed_bytes(case, device, RootKind.GARBAGE)
     native = _unnamed_bytes(case, device, RootKind.NATIVE)
+    sources = ((garbage, "awaited the collector"), (native, "was held by native code alone"))
+    parts = [f"{human_bytes(size)} {what}" for size, what in sources if size >= policy.GROWTH_BYTES]
+    seen = f" At the last full census {' and '.join(parts)}." if parts else ""
     return to_finding(
         "device_leak",
         f"Live memory without a name grows on {device}",
         f"Live tensors grew by {human_bytes(trend.net_bytes)}; {human_bytes(left)} of that "
         f"({human_share(share)}) is held by nothing that a census found: it is neither the "
-        f"allocator's cache nor fragmentation.{_seen(garbage, native)}{_blocks(case, device)}",
+        f"allocator's cache nor fragmentation.{seen}{_blocks(case, device)}",
         COLLECT if garbage > left / 2 else DEVICE_LEAK_REMEDY,
         severity=Severity.WARNING,
         trend=trend,
@@ -135,65 +125,56 @@ _HOW = " It is set in the environment: PYTORCH_CUDA_ALLOC_CONF."
 
 FRAGMENTATION_REMEDY = Remedy(
     title="Let segments grow instead of multiplying",
-    text=(
-        "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; pad or bucket inputs of varying "
-        "size. torch.cuda.empty_cache() returns only segments that are wholly free."
-    ),
+    text="Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; pad or bucket inputs of varying "
+    "size. torch.cuda.empty_cache() returns only segments that are wholly free.",
 )
 
 
 def _fragmentation_of(case: RunContext, device: str) -> Finding | None:
+    """Return what lies in holes: a note where it is there all the time, unless each step's peak
+    fills it.
+    """
     series = device_series(case, device)
-    if series.last is None:
+    last = series.last
+    if last is None:
         return None
-    trend = case.trend_of(series.done, series.stuck())
-    if _grows(case, device, trend):
-        return _growing(case, device, series.last, trend)
-    return _steady(case, device, series)
-
-
-def _grows(case: RunContext, device: str, trend: Trend) -> bool:
+    stuck = series.stuck()
+    trend = case.trend_of(series.done, stuck)
+    title, now, least = f"Free device memory is fragmented on {device}", stuck[-1], min(stuck)
     live = has_risen_by(case, device, gauge.DEVICE_ALLOCATED)
     is_much = trend.is_growing and trend.net_bytes >= policy.COSTLY_BYTES
-    return is_much and live <= policy.CONSIDERABLE_SHARE * trend.net_bytes
-
-
-def _growing(case: RunContext, device: str, last: DeviceSnapshotRecord, trend: Trend) -> Finding:
     is_useless = last.largest_hole < last.largest_live
-    stuck = last.stuck - last.releasable
-    return to_finding(
-        "fragmentation",
-        f"Free device memory is fragmented on {device}",
-        f"Bytes stuck in holes between live blocks grew by {human_bytes(trend.net_bytes)} to "
-        f"{human_bytes(stuck)}, of {human_bytes(last.reserved)} reserved. {_hole(last)}",
-        _remedy(case, device),
-        severity=Severity.WARNING if is_useless else Severity.NOTE,
-        trend=trend,
-        total_bytes=stuck,
-        device=device,
-        falsifier=("empty_cache() would return it if it were plain cache.", None),
+    hole = (
+        f"The largest free block has {human_bytes(last.largest_hole)}, "
+        f"{'smaller than' if is_useless else 'enough for'} the largest live one of "
+        f"{human_bytes(last.largest_live)}."
     )
-
-
-def _steady(case: RunContext, device: str, series: DeviceSeries) -> Finding | None:
-    """Return a note on holes that are there all the time, unless each step's peak fills them."""
-    last = series.last
-    stuck = float(min(series.stuck(), default=0.0))
+    if is_much and live <= policy.CONSIDERABLE_SHARE * trend.net_bytes:
+        return to_finding(
+            "fragmentation",
+            title,
+            f"Bytes stuck in holes between live blocks grew by {human_bytes(trend.net_bytes)} to "
+            f"{human_bytes(now)}, of {human_bytes(last.reserved)} reserved. {hole}",
+            _remedy(case, device),
+            severity=Severity.WARNING if is_useless else Severity.NOTE,
+            trend=trend,
+            total_bytes=now,
+            device=device,
+            falsifier=("empty_cache() would return it if it were plain cache.", None),
+        )
     peak = latest(case, device, gauge.DEVICE_PEAK)
-    if last is None or len(series.snapshots) < 2:
-        return None
-    if peak >= (1 - policy.LITTLE_SHARE) * last.reserved:
-        return None
-    if stuck < policy.COSTLY_BYTES or stuck < policy.LITTLE_SHARE * last.reserved:
+    is_filled = peak >= (1 - policy.LITTLE_SHARE) * last.reserved
+    is_little = least < max(policy.COSTLY_BYTES, policy.LITTLE_SHARE * last.reserved)
+    if len(stuck) < 2 or is_filled or is_little:
         return None
     return to_finding(
         "fragmentation",
-        f"Free device memory is fragmented on {device}",
-        f"At every block list at least {human_bytes(stuck)} were stuck in holes between live "
-        f"blocks ({human_share(stuck / last.reserved)} of what is reserved). {_hole(last)}",
+        title,
+        f"At every block list at least {human_bytes(least)} were stuck in holes between live "
+        f"blocks ({human_share(least / last.reserved)} of what is reserved). {hole}",
         _remedy(case, device),
         severity=Severity.NOTE,
-        total_bytes=stuck,
+        total_bytes=least,
         device=device,
         growth="constant",
     )
@@ -201,14 +182,13 @@ def _steady(case: RunContext, device: str, series: DeviceSeries) -> Finding | No
 
 def _remedy(case: RunContext, device: str) -> Remedy:
     """Return the setting that would have helped by the blocks of this run, with the evidence."""
-    state = case.device_states.get(device)
-    if state is None:
-        return FRAGMENTATION_REMEDY
-    peak = peak_figures(case, device, state.figures)
-    advice = settings_advice(
-        state.segments, state.figures, peak, state.record.settings, is_steady=True
-    )
-    best = next((item for item in advice if item.helps), None)
+    state, best = case.device_states.get(device), None
+    if state is not None:
+        peak = peak_figures(case, device, state.figures)
+        advice = settings_advice(
+            state.segments, state.figures, peak, state.record.settings, is_steady=True
+        )
+        best = next((item for item in advice if item.helps), None)
     if best is None:
         return FRAGMENTATION_REMEDY
     return Remedy(
@@ -218,21 +198,11 @@ def _remedy(case: RunContext, device: str) -> Remedy:
     )
 
 
-def _hole(last: DeviceSnapshotRecord) -> str:
-    compared = "smaller than" if last.largest_hole < last.largest_live else "enough for"
-    return (
-        f"The largest free block has {human_bytes(last.largest_hole)}, {compared} the largest live "
-        f"one of {human_bytes(last.largest_live)}."
-    )
-
-
 DEVICE_CACHE_REMEDY = Remedy(
     title="Nothing, unless another process needs the memory",
-    text=(
-        "torch.cuda.empty_cache() returns wholly free segments, at the price of asking the driver "
-        "again. Inputs of varying size grow the cache: pad or bucket them, or warm up with the "
-        "largest one first."
-    ),
+    text="torch.cuda.empty_cache() returns wholly free segments, at the price of asking the "
+    "driver again. Inputs of varying size grow the cache: pad or bucket them, or warm up with the "
+    "largest one first.",
 )
 
 
@@ -267,11 +237,9 @@ def _cache_growth_of(case: RunContext, device: str) -> Finding | None:
 
 PENDING_FREE_REMEDY = Remedy(
     title="Wait for the other stream before letting go",
-    text=(
-        "Instead of tensor.record_stream(stream), keep the tensor and let the current stream wait "
-        "(torch.cuda.current_stream().wait_stream(stream)) before it is deleted. With NCCL in "
-        "older releases, TORCH_NCCL_AVOID_RECORD_STREAMS=1 does so for collectives."
-    ),
+    text="Instead of tensor.record_stream(stream), keep the tensor and let the current stream "
+    "wait (torch.cuda.current_stream().wait_stream(stream)) before it is deleted. With NCCL in "
+    "older releases, TORCH_NCCL_AVOID_RECORD_STREAMS=1 does so for collectives.",
 )
 
 
@@ -311,11 +279,9 @@ def _pending_frees_of(case: RunContext, device: str) -> Finding | None:
 
 TINY_BLOCKS_REMEDY = Remedy(
     title="Keep numbers, not tensors",
-    text=(
-        "loss.item() (or float(loss)) keeps a number; a tensor on the device takes 512 bytes at "
-        "least, and with its graph much more. Where item() waits too often, gather into one tensor "
-        "that is made beforehand."
-    ),
+    text="loss.item() (or float(loss)) keeps a number; a tensor on the device takes 512 bytes at "
+    "least, and with its graph much more. Where item() waits too often, gather into one tensor "
+    "that is made beforehand.",
 )
 
 
@@ -343,11 +309,9 @@ def _tiny_blocks_of(case: RunContext, device: str) -> Finding | None:
 
 RETRIES_REMEDY = Remedy(
     title="Leave the device some room",
-    text=(
-        "A retry flushes the whole cache and waits for the device. Smaller batches, gradient "
-        "accumulation or checkpointing lower the peak; where much of what is reserved is free, "
-        "expandable_segments:True does. Look at who else uses the device."
-    ),
+    text="A retry flushes the whole cache and waits for the device. Smaller batches, gradient "
+    "accumulation or checkpointing lower the peak; where much of what is reserved is free, "
+    "expandable_segments:True does. Look at who else uses the device.",
 )
 
 

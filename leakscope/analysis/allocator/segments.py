@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TypeAlias
 
 from leakscope.analysis.growth import policy
@@ -59,12 +60,21 @@ def fixed(figures: Figures) -> int:
 def pages_in_holes(segments: Sequence[Segment]) -> int:
     """Return how much of the stuck bytes would be whole pages if segments were expandable."""
     return sum(
-        whole_pages(block.address - segment.address, block.size, is_small=segment.is_small)
+        _free_pages(segment)
         for segment in segments
-        if not segment.is_expandable
-        and any(block.state is not BlockState.FREE for block in segment.blocks)
-        for block in segment.blocks
-        if block.state is BlockState.FREE
+        if not segment.is_expandable and len(free_blocks(segment)) < len(segment.blocks)
+    )
+
+
+def free_blocks(segment: Segment) -> list[Block]:
+    """Return the blocks of a segment that nobody has."""
+    return [block for block in segment.blocks if block.state is BlockState.FREE]
+
+
+def _free_pages(segment: Segment) -> int:
+    return sum(
+        whole_pages(block.address - segment.address, block.size, is_small=segment.is_small)
+        for block in free_blocks(segment)
     )
 
 
@@ -127,10 +137,9 @@ def _expandable(
     if settings.get("expandable_segments") == "True" or all(s.is_expandable for s in segments):
         return Advice(title=title, helps=False, evidence="It is on already.", bytes=0)
     pages = pages_in_holes(segments)
-    stuck = fixed(figures)
     evidence = (
-        f"{human_bytes(pages)} of the {human_bytes(stuck)} stuck in holes are whole pages, which "
-        "such segments give back or use elsewhere."
+        f"{human_bytes(pages)} of the {human_bytes(fixed(figures))} stuck in holes are whole "
+        "pages, which such segments give back or use elsewhere."
     )
     if peak is not None and peak.reserved > peak.active:
         evidence += (
@@ -190,13 +199,14 @@ def _empty_cache(figures: Figures, peak: Figures | None, *, is_steady: bool) -> 
 
 
 def _collection(figures: Figures, settings: Mapping[str, str]) -> Advice:
-    title = "garbage_collection_threshold"
+    title, amount = "garbage_collection_threshold", figures.cached
+    evidence = (
+        "It returns wholly free segments alone, and only near the limit of the device: "
+        f"{human_bytes(amount)} here, nothing of what is stuck."
+    )
     if settings.get(title, "0.0") not in ("0.0", "0", ""):
-        evidence = f"It is set already, to {settings[title]}."
-        return Advice(title=title, helps=False, evidence=evidence, bytes=0)
-    evidence = "It returns wholly free segments alone, and only near the limit of the device"
-    evidence += f": {human_bytes(figures.cached)} here, nothing of what is stuck."
-    return Advice(title=title, helps=False, evidence=evidence, bytes=figures.cached)
+        amount, evidence = 0, f"It is set already, to {settings[title]}."
+    return Advice(title=title, helps=False, evidence=evidence, bytes=amount)
 
 
 def _kept_whole(segments: Sequence[Segment], size: int) -> int:
@@ -205,8 +215,7 @@ def _kept_whole(segments: Sequence[Segment], size: int) -> int:
         block.size
         for segment in segments
         if segment.size > size and not segment.is_expandable and _is_split_small(segment, size)
-        for block in segment.blocks
-        if block.state is BlockState.FREE
+        for block in free_blocks(segment)
     )
 
 
@@ -235,13 +244,20 @@ def figures_of(segments: Iterable[Segment]) -> Figures:
     """
     sums = dict.fromkeys(Figures.__struct_fields__, 0)
     for segment in segments:
+        free = [block.size for block in free_blocks(segment)]
+        live = len(segment.blocks) - len(free)
         sums["segments"] += 1
         sums["blocks"] += len(segment.blocks)
+        sums["live_blocks"] += live
         sums["reserved"] += segment.size
         sums["allocated"] += segment.allocated
         sums["active"] += segment.active
         sums["requested"] += segment.requested
-        _add_blocks(segment, sums)
+        sums["pending"] += sum(b.size for b in segment.blocks if b.state is BlockState.PENDING)
+        sums["holes"] += len(free)
+        sums["largest_hole"] = max([sums["largest_hole"], *free])
+        sums["stuck" if live else "cached"] += sum(free)
+        sums["releasable"] += _free_pages(segment) if live and segment.is_expandable else 0
     return Figures(**sums)
 
 
@@ -270,33 +286,10 @@ def pool_key(segment: Segment) -> PoolKey:
 
 def total_of(figures: Sequence[Figures]) -> Figures:
     """Return the sums of several devices; the largest hole is the largest of any."""
-    sums = {
-        name: sum(getattr(part, name) for part in figures) for name in Figures.__struct_fields__
-    }
+    names = Figures.__struct_fields__
+    sums = {name: sum(getattr(part, name) for part in figures) for name in names}
     sums["largest_hole"] = max((part.largest_hole for part in figures), default=0)
     return Figures(**sums)
-
-
-def _add_blocks(segment: Segment, sums: dict[str, int]) -> None:
-    live = free = pages = 0
-    for block in segment.blocks:
-        if block.state is BlockState.FREE:
-            free += block.size
-            sums["largest_hole"] = max(sums["largest_hole"], block.size)
-            if segment.is_expandable:
-                offset = block.address - segment.address
-                pages += whole_pages(offset, block.size, is_small=segment.is_small)
-            sums["holes"] += 1
-            continue
-        live += 1
-        if block.state is BlockState.PENDING:
-            sums["pending"] += block.size
-    sums["live_blocks"] += live
-    if live:
-        sums["stuck"] += free
-        sums["releasable"] += pages
-    else:
-        sums["cached"] += free
 
 
 HOLE = "hole"
@@ -313,20 +306,14 @@ def memory_map(segments: Sequence[Segment], kinds: Mapping[int, str]) -> list[Ma
 
 
 def _mapped(segment: Segment, kinds: Mapping[int, str]) -> MapSegment:
-    is_cache = all(block.state is BlockState.FREE for block in segment.blocks)
-    runs: list[tuple[int, str]] = []
-    for block in segment.blocks:
-        kind = kinds.get(id(block), CACHE if is_cache else HOLE)
-        if runs and runs[-1][1] == kind:
-            runs[-1] = (runs[-1][0] + block.size, kind)
-        else:
-            runs.append((block.size, kind))
+    unused = HOLE if len(free_blocks(segment)) < len(segment.blocks) else CACHE
+    runs = groupby(segment.blocks, lambda block: kinds.get(id(block), unused))
     return MapSegment(
         stream=segment.stream,
         pool=segment.pool,
         is_small=segment.is_small,
         size=segment.size,
-        blocks=[MapBlock(size, kind) for size, kind in runs],
+        blocks=[MapBlock(sum(block.size for block in run), kind) for kind, run in runs],
     )
 
 
@@ -371,20 +358,8 @@ def _segment(row: SegmentRow, device: int, stacks: list[Stack]) -> Segment:
         state = BlockState(block.state) if block.state in _KNOWN_STATES else BlockState.ALLOCATED
         blocks.append(Block(address, block.size, block.requested, state, stack))
         address += block.size
-    allocated, active, requested = sums_of(blocks)
-    return Segment(
-        device=device,
-        address=row.address,
-        size=row.size,
-        stream=row.stream,
-        pool=row.pool,
-        is_small=row.is_small,
-        is_expandable=row.is_expandable,
-        blocks=blocks,
-        allocated=allocated,
-        active=active,
-        requested=requested,
-    )
+    where = (device, row.address, row.size, row.stream, row.pool)
+    return Segment(*where, row.is_small, row.is_expandable, blocks, *sums_of(blocks))
 
 
 def sums_of(blocks: Sequence[Block]) -> tuple[int, int, int]:

@@ -1,13 +1,12 @@
 """Diagnoses: findings that are no container.
 
-Each takes the run context and its growth and returns findings without rank; this package ranks
-them.
+Each takes what it needs of the run and yields findings without rank; this package ranks them.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -33,22 +32,6 @@ from leakscope.model.device import OutOfMemory
 from leakscope.model.report import Culprit, Finding, Ledger, Severity
 from leakscope.model.text import human_bytes
 
-DIAGNOSES: tuple[Callable[[RunContext, SearchResult, list[Ledger]], list[Finding]], ...] = (
-    garbage.diagnose_collector,
-    garbage.diagnose_garbage,
-    garbage.diagnose_slack,
-    garbage.diagnose_collector_time,
-    garbage.diagnose_cleaning_calls,
-    gauge_rules.diagnose_gauges,
-    unnamed.diagnose_native,
-    training_loop.diagnose_numbered_names,
-    run_findings.diagnose_devices,
-    training_loop.diagnose_outliving,
-    training_loop.diagnose_gradients,
-    unnamed.diagnose_deep_graphs,
-    unnamed.diagnose_unexplained,
-    unnamed.diagnose_watched,
-)
 _KINDS_FROM_WITHIN = {"unexplained", "children"}
 """They are all that can be reported of a process that is only watched."""
 _OBJECTS_OF_NATIVE_CODE = {"native_held", "leaked_references", "gradient_cycle", "autograd_loop"}
@@ -68,12 +51,27 @@ def find_findings(
     culprits: Sequence[Culprit] = (),
 ) -> list[Finding]:
     """Return what all diagnoses found, the worst first; ``ended`` is how memory ended the run."""
-    found = out_of_memory.diagnose_out_of_memory(case, ended)
-    found += diagnose_compiled_code(case)
-    found += [finding for diagnose in DIAGNOSES for finding in diagnose(case, growth, ledgers)]
+    found = [
+        *out_of_memory.diagnose_out_of_memory(case, ended),
+        *diagnose_compiled_code(case),
+        *garbage.diagnose_collector(case, growth, ledgers),
+        *garbage.diagnose_garbage(case, growth, ledgers),
+        *garbage.diagnose_slack(case, growth),
+        *garbage.diagnose_collector_time(case),
+        *garbage.diagnose_cleaning_calls(case),
+        *gauge_rules.diagnose_gauges(case, growth, ledgers),
+        *unnamed.diagnose_native(case, growth),
+        *training_loop.diagnose_numbered_names(case, growth),
+        *run_findings.diagnose_devices(case, growth, ledgers),
+        *training_loop.diagnose_outliving(case, growth),
+        *training_loop.diagnose_gradients(case),
+        *unnamed.diagnose_deep_graphs(case, growth),
+        *unnamed.diagnose_unexplained(case, growth, ledgers),
+        *unnamed.diagnose_watched(case),
+    ]
     kinds = {pileup.group.kind.value for pileup in gauge_rules.find_pileups(case)}
     found = native_references.with_registries(case, growth, ledgers, found, kinds)
-    piled_up = gauge_rules.diagnose_pileups(case, growth, ledgers, culprits)
+    piled_up = [*gauge_rules.diagnose_pileups(case, growth, ledgers, culprits)]
     reported = {f.kind for f in piled_up} | {f"{c.piled_up.kind}s" for c in culprits if c.piled_up}
     found = [f for f in found if f.kind != "threads" or "threads" not in reported] + piled_up
     if case.is_watched:

@@ -4,6 +4,8 @@ the collector and calls that clean take.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 import numpy as np
 
@@ -48,8 +50,8 @@ def garbage_trend(case: RunContext) -> Trend:
 
 def diagnose_garbage(
     case: RunContext, growth: SearchResult, ledgers: list[Ledger]
-) -> list[Finding]:
-    """Return a finding when much memory awaits the collector.
+) -> Iterator[Finding]:
+    """Yield a finding when much memory awaits the collector.
 
     Full censuses weigh what no name reaches and follow the circle that keeps it. May be confused
     with the ordinary sawtooth of young garbage: hence a note unless it makes up more than half of
@@ -58,7 +60,7 @@ def diagnose_garbage(
     _, sizes = garbage_series(case)
     most = float(sizes.max()) if len(sizes) else 0.0
     if most < policy.NOTEWORTHY_BYTES:
-        return []
+        return
     resident = case.track.gauge(case.host_metric)
     known = resident[np.isfinite(resident)]
     rise = float(known.max() - known.min()) if len(known) else 0.0
@@ -71,8 +73,10 @@ def diagnose_garbage(
     rises = not is_bounded and explains_growth(case, ledgers, policy.NOTEWORTHY_BYTES)
     piles_up = (term is not None and term.grows) or rises
     is_harmful = piles_up or (dominates and not is_bounded)
-    if not is_harmful and _has_ended(sizes):
-        return []
+    later = sizes[len(sizes) // 2 :]
+    has_ended = len(later) >= policy.FEWEST_READINGS and later.max() < policy.NOTEWORTHY_BYTES
+    if not is_harmful and has_ended:
+        return  # made in the first half alone, as what sets a program up does
     next_time = (
         " It goes on until the collector visits these objects, at about "
         f"{human_bytes(following.garbage_bytes)}."
@@ -93,13 +97,7 @@ def diagnose_garbage(
         total_bytes=most,
         falsifier=("gc.collect() would free it.", f"{human_bytes(most)} were unreached."),
     )
-    return [msgspec.structs.replace(found, circles=circles)]
-
-
-def _has_ended(sizes: FloatArray) -> bool:
-    """Return whether garbage was made in the first half alone, as what sets a program up does."""
-    later = sizes[len(sizes) // 2 :]
-    return len(later) >= policy.FEWEST_READINGS and float(later.max()) < policy.NOTEWORTHY_BYTES
+    yield msgspec.structs.replace(found, circles=circles)
 
 
 def explains_growth(case: RunContext, ledgers: list[Ledger], least: float) -> bool:
@@ -112,18 +110,15 @@ def explains_growth(case: RunContext, ledgers: list[Ledger], least: float) -> bo
     trend = case.gauge_trend(case.host_metric)
     if host is None or left < max(policy.GROWTH_BYTES, policy.MOST_SHARE * host.total_bytes):
         return False
+    readings = case.track.gauge(case.host_metric)
+    inside = readings[np.isfinite(readings) & (case.track.phase > 0)]
+    lowest = float(inside[0]) if len(inside) else 0.0
     weighed = []
     for position, census in zip(case.table.at.tolist(), case.table.censuses, strict=True):
-        risen = (case.nearest(case.host_metric, position) or 0.0) - _lowest(case)
+        risen = (case.nearest(case.host_metric, position) or 0.0) - lowest
         if census.garbage_bytes is not None and risen >= least:
             weighed.append(census.garbage_bytes >= policy.MOST_SHARE * risen)
     return trend.is_growing and bool(weighed) and all(weighed)
-
-
-def _lowest(case: RunContext) -> float:
-    readings = case.track.gauge(case.host_metric)
-    inside = readings[np.isfinite(readings) & (case.track.phase > 0)]
-    return float(inside[0]) if len(inside) else 0.0
 
 
 def _freed(sizes: FloatArray) -> str:
@@ -178,8 +173,8 @@ def _garbage_remedy(circles: list[Circle]) -> Remedy:
 
 def diagnose_collector(
     case: RunContext, growth: SearchResult, ledgers: list[Ledger]
-) -> list[Finding]:
-    """Return a finding where the collector is switched off or its objects are frozen.
+) -> Iterator[Finding]:
+    """Yield a finding where the collector is switched off or its objects are frozen.
 
     May be confused with a program that switches it off and has no cycles: that is only a note. A
     short run weighs garbage only once; it piles up where it was most of what memory had risen by,
@@ -188,10 +183,11 @@ def diagnose_collector(
     frozen, off = case.track.gauge(gauge.GC_FROZEN), _collector_is_off(case)
     hidden = frozen[np.isfinite(frozen)]
     if (unnamed := _frozen_again(case, growth)) is not None:
-        return [_frozen_finding(case, unnamed, hidden)]
+        yield _frozen_finding(case, unnamed, hidden)
+        return
     jumped = len(hidden) >= 2 and hidden.max() - hidden[0] > 0
     if not off and not jumped:
-        return []
+        return
     _, garbage = garbage_series(case)
     most = float(garbage.max()) if len(garbage) else 0.0
     trend = garbage_trend(case)
@@ -209,22 +205,17 @@ def diagnose_collector(
         title, call = "Objects were frozen out of the collector's sight", "gc.unfreeze()"
         state = f"gc.freeze() hides {human_count(float(hidden.max()))} objects from the collector"
         piles_up = piles_up and trend.is_growing
-    return [
-        to_finding(
-            "collector_off" if off else "collector_frozen",
-            title,
-            f"{state}; at most {human_bytes(most)} of garbage were waiting.",
-            Remedy(title=f"Call {call}, or collect now and then", text=COLLECTOR_REMEDY_TEXT),
-            severity=Severity.WARNING if piles_up else Severity.NOTE,
-            trend=trend,
-            total_bytes=most,
-            fed_at=places_that_call(case.sources, {"gc"}, {"disable" if off else "freeze"}),
-            falsifier=(
-                "gc.collect() frees what awaits it.",
-                f"{human_bytes(most)} were unreached.",
-            ),
-        )
-    ]
+    yield to_finding(
+        "collector_off" if off else "collector_frozen",
+        title,
+        f"{state}; at most {human_bytes(most)} of garbage were waiting.",
+        Remedy(title=f"Call {call}, or collect now and then", text=COLLECTOR_REMEDY_TEXT),
+        severity=Severity.WARNING if piles_up else Severity.NOTE,
+        trend=trend,
+        total_bytes=most,
+        fed_at=places_that_call(case.sources, {"gc"}, {"disable" if off else "freeze"}),
+        falsifier=("gc.collect() frees what awaits it.", f"{human_bytes(most)} were unreached."),
+    )
 
 
 def _frozen_again(case: RunContext, growth: SearchResult) -> Term | None:
@@ -281,7 +272,6 @@ _SLACK_FALSIFIERS = {
     "tcmalloc": "MallocExtension_ReleaseFreeMemory() would return most of it to the system.",
     "mimalloc": "mi_collect(true) would return most of it to the system.",
 }
-_NO_CHANGE = "No container has to be changed."
 
 
 def slack_remedy(case: RunContext) -> Remedy:
@@ -290,7 +280,8 @@ def slack_remedy(case: RunContext) -> Remedy:
     texts = [_SLACK_CURES[its]]
     if case.has_mimalloc_in_torch and its != "mimalloc":
         texts.append("Tensors come from mimalloc inside torch: MIMALLOC_PURGE_DELAY=0 is its cure.")
-    return Remedy(title="Let the allocator return memory", text=" ".join([*texts, _NO_CHANGE]))
+    texts.append("No container has to be changed.")
+    return Remedy(title="Let the allocator return memory", text=" ".join(texts))
 
 
 def _in_arenas(case: RunContext, free: float) -> str:
@@ -320,15 +311,15 @@ def _why_it_stays(term: Term | None) -> str:
     )
 
 
-def diagnose_slack(case: RunContext, growth: SearchResult, ledgers: list[Ledger]) -> list[Finding]:
-    """Return a finding when the C heap keeps much freed memory: resident memory stays high.
+def diagnose_slack(case: RunContext, growth: SearchResult) -> Iterator[Finding]:
+    """Yield a finding when the C heap keeps much freed memory: resident memory stays high.
 
     May be confused with a leak by anyone who looks at resident memory alone. Slack that has settled
     is a note, and so is what lies between the contents of a container that grows.
     """
     gained, resident = case.gauge_gain(gauge.MALLOC_FREE), case.gauge_gain(case.host_metric)
     if case.window is None or gained is None or resident is None:
-        return []
+        return
     # At its end a program may give up what it had: the end of the stretch counts as well.
     ends = (case.window.last, len(case.track) - 1)
     free = max(case.nearest(gauge.MALLOC_FREE, end) or 0.0 for end in ends)
@@ -342,22 +333,20 @@ def diagnose_slack(case: RunContext, growth: SearchResult, ledgers: list[Ledger]
         share = gained / resident if resident > 0 else 0.0
     large = free >= policy.LARGE_BYTES and free > policy.CONSIDERABLE_SHARE * used
     if not grows and not large:
-        return []
-    return [
-        to_finding(
-            "allocator_slack",
-            "Freed memory stays in the C heap",
-            f"{case.allocator} keeps {human_bytes(free)} that the program has freed; this grew by "
-            f"{human_bytes(max(gained, 0))}, {human_share(min(share, 1.0))} of what memory grew by."
-            f"{_why_it_stays(term)}{_in_arenas(case, free)}",
-            slack_remedy(case),
-            severity=Severity.WARNING if is_alone else Severity.NOTE,
-            trend=term.trend if term is not None else None,
-            share=share,
-            total_bytes=free,
-            falsifier=(_SLACK_FALSIFIERS[case.allocator], None),
-        )
-    ]
+        return
+    yield to_finding(
+        "allocator_slack",
+        "Freed memory stays in the C heap",
+        f"{case.allocator} keeps {human_bytes(free)} that the program has freed; this grew by "
+        f"{human_bytes(max(gained, 0))}, {human_share(min(share, 1.0))} of what memory grew by."
+        f"{_why_it_stays(term)}{_in_arenas(case, free)}",
+        slack_remedy(case),
+        severity=Severity.WARNING if is_alone else Severity.NOTE,
+        trend=term.trend if term is not None else None,
+        share=share,
+        total_bytes=free,
+        falsifier=(_SLACK_FALSIFIERS[case.allocator], None),
+    )
 
 
 _FEWER_OBJECTS = Remedy(
@@ -371,16 +360,14 @@ _FEWER_OBJECTS = Remedy(
 _NAMED_BY_USER = frozenset({RootKind.LOCAL, RootKind.GLOBAL, RootKind.CLASS_ATTRIBUTE})
 
 
-def diagnose_collector_time(
-    case: RunContext, growth: SearchResult, ledgers: list[Ledger]
-) -> list[Finding]:
-    """Return a finding where collections take a good part of the time, or ever longer.
+def diagnose_collector_time(case: RunContext) -> Iterator[Finding]:
+    """Yield a finding where collections take a good part of the time, or ever longer.
 
     Never more than a note: it costs time; what grows is reported by its own name. May be confused
     with the collections while a program imports, which are over when it works.
     """
     wall = _seconds_at_work(case)
-    seconds = _spent(case, gauge.GC_TIMES) / 1e6
+    seconds = _seconds_collecting(case)
     share = seconds / wall if wall > 0 else 0.0
     is_much = seconds >= policy.COLLECTOR_S and share >= policy.HARMLESS_SHARE
     done, pauses = _full_pauses(case)
@@ -388,39 +375,35 @@ def diagnose_collector_time(
     is_long = len(pauses) > 0 and pauses[-1] >= 1e6 * policy.LONG_PAUSE_S
     grows = is_long and trend.is_growing
     if not is_much and not grows:
-        return []
-    taken = f"By itself the collector took {_time(seconds)}, {human_share(share)} of the time."
-    return [
-        to_finding(
-            "collector_time",
-            "Full collections take ever longer"
-            if grows
-            else f"The collector takes {human_share(share)} of the time",
-            f"{taken}{_lengths(pauses)}{_longer(case, trend) if grows else ''}{_most_items(case)}",
-            _FEWER_OBJECTS,
-            severity=Severity.NOTE,
-            falsifier=("With gc.freeze() after the set-up they become short.", None),
-        )
-    ]
+        return
+    of_time = f"{human_share(share)} of the time"
+    longer = _longer(case, trend, pauses[-1]) if grows else ""
+    yield to_finding(
+        "collector_time",
+        "Full collections take ever longer" if grows else f"The collector takes {of_time}",
+        f"By itself the collector took {_time(seconds)}, {of_time}."
+        f"{_lengths(pauses)}{longer}{_most_items(case)}",
+        _FEWER_OBJECTS,
+        severity=Severity.NOTE,
+        falsifier=("With gc.freeze() after the set-up they become short.", None),
+    )
 
 
 def _seconds_at_work(case: RunContext) -> float:
     return float(np.ptp(case.track.time_s[case.working])) if len(case.working) else 0.0
 
 
-def _spent(case: RunContext, names: tuple[str, ...]) -> float:
-    """Return what sums gained from the end of set-up to the end of the work."""
+def _seconds_collecting(case: RunContext) -> float:
+    """Return the seconds of collections from the end of set-up to the end of the work."""
     if not len(case.working):
         return 0.0
-    first, last = int(case.working[0]), int(case.working[-1])
-    return sum(_at(case, name, last) - _at(case, name, first) for name in names)
-
-
-def _at(case: RunContext, name: str, position: int) -> float:
-    """Return a sum at a measurement: it is recorded where it has changed, and starts at 0."""
-    known = case.track.known(name)
-    before = known[known <= position]
-    return float(case.track.gauge(name)[before[-1]]) if len(before) else 0.0
+    spent = 0.0
+    for name in gauge.GC_TIMES:  # sums that are recorded where they have changed, from 0 on
+        known = case.track.known(name)
+        sums = np.concatenate([[0.0], case.track.gauge(name)[known]])
+        first, last = sums[np.searchsorted(known, case.working[[0, -1]], side="right")]
+        spent += float(last - first)
+    return spent / 1e6
 
 
 def _full_pauses(case: RunContext) -> tuple[FloatArray, FloatArray]:
@@ -439,14 +422,13 @@ def _lengths(pauses: FloatArray) -> str:
     return f" Full collections took {first} at first, {last} in the end and {most} at most."
 
 
-def _longer(case: RunContext, trend: Trend) -> str:
+def _longer(case: RunContext, trend: Trend, last: float) -> str:
     more = f" That is {_time(trend.bytes_per_unit / 1e6)} more per {trend.unit}"
     hours = _seconds_at_work(case) / 3600
     done = float(np.ptp(case.work_done[case.working]))
-    _, pauses = _full_pauses(case)
     if hours < 1 or done <= 0:
         return f"{more}."
-    return f"{more}, {human_share(trend.bytes_per_unit * done / hours / pauses[-1])} in an hour."
+    return f"{more}, {human_share(trend.bytes_per_unit * done / hours / last)} in an hour."
 
 
 def _time(seconds: float) -> str:
@@ -474,9 +456,7 @@ def _most_items(case: RunContext) -> str:
     )
 
 
-def diagnose_cleaning_calls(
-    case: RunContext, growth: SearchResult, ledgers: list[Ledger]
-) -> list[Finding]:
+def diagnose_cleaning_calls(case: RunContext) -> list[Finding]:
     """Return a finding for each line whose calls of gc.collect() or empty_cache() take much time.
 
     Their price stands there with their gain. A call that frees much, or on which a switched-off
@@ -496,7 +476,13 @@ def diagnose_cleaning_calls(
 def _call_finding(case: RunContext, call: CleaningCall, share: float) -> Finding:
     place = case.sources.location(call.file, call.line) if call.file else ""
     frees = call.freed_bytes / call.weighed if call.weighed else 0.0
-    is_useless = _is_useless(case, call, frees)
+    most = 1.0 if case.track.devices else policy.CALL_FINDS_OBJECTS  # each may hold much on one
+    is_useless = (
+        call.weighed > 0
+        and frees < policy.GAUGE_NOISE_BYTES
+        and (call.objects or 0) / call.times < most
+        and call.most_freed_bytes < policy.NOTEWORTHY_BYTES
+    )
     brings = f"frees {human_bytes(frees)}" if call.weighed else "frees an unknown amount"
     if call.objects is not None:
         brings += f" and {human_count(call.objects / call.times)} objects"
@@ -518,18 +504,6 @@ def _call_finding(case: RunContext, call: CleaningCall, share: float) -> Finding
         fed_at=[place] if place else [],
         falsifier=("Without these calls memory would stay higher, if they were of use.", None),
         subject=f"{call.call} {place}",
-    )
-
-
-def _is_useless(case: RunContext, call: CleaningCall, frees: float) -> bool:
-    most = 1.0 if case.track.devices else policy.CALL_FINDS_OBJECTS  # each may hold much on one
-    finds_few = (call.objects or 0) / call.times < most
-    frees_little = frees < policy.GAUGE_NOISE_BYTES
-    return (
-        call.weighed > 0
-        and frees_little
-        and finds_few
-        and call.most_freed_bytes < policy.NOTEWORTHY_BYTES
     )
 
 

@@ -10,14 +10,14 @@ Diagnoses of torch's device allocator are in ``allocator.run_findings``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
-from leakscope.analysis.allocator.devices import device_series, outside_owners, snapshot_trend
+from leakscope.analysis.allocator.devices import device_series, outside_owners
 from leakscope.analysis.columns.series import HOST, FloatArray
 from leakscope.analysis.findings.native_references import (
     host_share,
@@ -44,11 +44,6 @@ LONGEST_LINE = 60
 """Characters of a line of source that stands in a sentence."""
 WARM_UP = "A warm-up would have ended within the run."
 _THINGS = "{gained} more {noun} than at the beginning, {rate} per {unit}."
-_PROBABLY_OF_OTHERS = (
-    " Another program of this user has probably made them: this one had no child process to share "
-    "them with."
-)
-_WORKERS_FALSIFIER = "With num_workers=0 the growth moves to the main process, or ends."
 
 
 @dataclass(frozen=True)
@@ -59,10 +54,10 @@ class GaugeRule:
     gauge: str
     """Of a device without the device's name."""
     title: str
-    text: str
-    """With ``{gained}``, ``{held}``, ``{rate}`` and ``{unit}``; empty with ``to_finding``."""
     remedy: Remedy
     falsifier: str
+    text: str = ""
+    """With ``{gained}``, ``{held}``, ``{rate}`` and ``{unit}``; empty with ``to_finding``."""
     severity: Severity = Severity.WARNING
     floor: float = policy.GROWTH_BYTES
     """What the tail must have gained; of what is counted, all readings."""
@@ -92,9 +87,9 @@ def _things(kind: str, name: str, noun: str, remedy: Remedy, **more: object) -> 
         kind,
         name,
         f"More and more {noun}",
-        _THINGS.replace("{noun}", noun),
         remedy,
         f"If the {noun} are closed and memory grows on, it was not them.",
+        _THINGS.replace("{noun}", noun),
         severity=Severity.NOTE,
         floor=policy.FEWEST_COUNTED,
         noise=policy.COUNT_NOISE,
@@ -107,10 +102,8 @@ def _gauge_trend(case: RunContext, rule: GaugeRule, device: str) -> tuple[Trend,
     name = f"{device}.{rule.gauge}" if rule.of_devices else rule.gauge
     if rule.snapshot_field and not case.track.has_gauge(name):
         series = device_series(case, device)
-        trend, sizes = (
-            snapshot_trend(case, series, rule.snapshot_field),
-            series.of(rule.snapshot_field),
-        )
+        sizes = series.of(rule.snapshot_field)
+        trend = case.trend_of(series.done, sizes)
     else:
         is_of_children = rule.gauge == gauge.CHILDREN_PSS
         done, sizes = case.children_series() if is_of_children else case.gauge_series(name)
@@ -160,9 +153,7 @@ def _gauge_finding(
         share=host_share(case, shown_trend.net_bytes) if device == HOST else 0.0,
         total_bytes=total,
         device=device,
-        fed_at=places_that_call(case.sources, {"plt", "pyplot"}, set(rule.made_by))
-        if rule.made_by
-        else [],
+        fed_at=places_that_call(case.sources, {"plt", "pyplot"}, set(rule.made_by)),
         known=case.known_by(rule.library) if rule.library else None,
         falsifier=(rule.falsifier, None),
     )
@@ -200,7 +191,11 @@ def _shared_descriptors(
         f"{human_count(trend.bytes_per_unit)} per {trend.unit}: each belongs to a tensor that "
         f"{belongs}."
     )
-    names = _names_that_keep_pace(case, growth, trend)
+    units = max(float(case.work_done[-1] - case.work_done[0]), 1.0)
+    wanted = policy.MOST_SHARE * trend.bytes_per_unit * units
+    across = [g for g in growth.growers if g.growth == "across" and g.items_per_unit]
+    fast = [g for g in across if (g.items_per_unit or 0.0) * g.units >= wanted]
+    names = [case.table.latest[g.path].name for g in fast][:MOST_NAMED]
     if names:
         text += f" {', '.join(names)} {'gain' if len(names) > 1 else 'gains'} items as fast."
     open_, is_near = _of_those_that_may_be_open(case, trend)
@@ -247,33 +242,21 @@ def _descriptors_pile_up(case: RunContext) -> bool:
     return piles_up and trend.net_bytes >= policy.MOST_SHARE * files.net_bytes
 
 
-def _names_that_keep_pace(case: RunContext, growth: SearchResult, trend: Trend) -> list[str]:
-    across = [g for g in growth.growers if g.growth == "across" and g.items_per_unit]
-    units = max(float(case.work_done[-1] - case.work_done[0]), 1.0)
-    wanted = policy.MOST_SHARE * trend.bytes_per_unit * units
-    fast = [g for g in across if (g.items_per_unit or 0.0) * g.units >= wanted]
-    return [case.table.latest[g.path].name for g in fast][:MOST_NAMED]
-
-
-def _grade_by_limit(case: RunContext, trend: Trend) -> Severity:
-    """Return critical where ten such runs would take more memory than there is."""
+def _of_rule(
+    case: RunContext, rule: GaugeRule, trend: Trend, text: str, total: float, lines: list[str]
+) -> Finding:
+    """Return a finding, a critical one where ten such runs would take more memory than there is."""
     limit = case.limit_bytes or float("inf")
     is_fatal = case.used_at_end() + policy.HORIZON * trend.net_bytes >= limit
-    return Severity.CRITICAL if is_fatal else Severity.WARNING
-
-
-def _of_rule(
-    case: RunContext, rule: GaugeRule, trend: Trend, text: str, total: float, lines: Sequence[str]
-) -> Finding:
     return to_finding(
         rule.kind,
         rule.title,
         text,
         rule.remedy,
-        severity=_grade_by_limit(case, trend),
+        severity=Severity.CRITICAL if is_fatal else Severity.WARNING,
         trend=trend,
         total_bytes=total,
-        fed_at=[*lines],
+        fed_at=lines,
         falsifier=(rule.falsifier, None),
     )
 
@@ -360,7 +343,11 @@ def _shared_memory(
         text += _BY_TORCH
     else:
         text += " Unless somebody removes them, they stay when it ends."
-        text += _PROBABLY_OF_OTHERS if not is_its_own else ""
+        if not is_its_own:
+            text += (
+                " Another program of this user has probably made them: this one had no child "
+                "process to share them with."
+            )
     found = _of_rule(case, rule, trend, text, most, made_at)
     return found if is_its_own else msgspec.structs.replace(found, severity=Severity.NOTE)
 
@@ -434,11 +421,16 @@ def _children(
     has_workers = any(r.header.worker is not None for r in case.run.recordings)
     whole = (case.device_gain(HOST) or 0.0) + case.children_gain()
     if has_workers:
-        rule = replace(rule, remedy=_WORKERS_REMEDY, falsifier=_WORKERS_FALSIFIER)
+        falsifier = "With num_workers=0 the growth moves to the main process, or ends."
+        rule = replace(rule, remedy=_WORKERS_REMEDY, falsifier=falsifier)
     text = (
         f"Together they gained {human_bytes(trend.net_bytes)} and held up to {human_bytes(most)}; "
-        f"{human_bytes(trend.bytes_per_unit)} more per {trend.unit}.{_where_read(case)}"
+        f"{human_bytes(trend.bytes_per_unit)} more per {trend.unit}."
     )
+    read, _ = case.gauge_series(gauge.CHILDREN_PSS)
+    if work[-1] - read[-1] > policy.LITTLE_SHARE * (work[-1] - work[0]):
+        first, last, end = (human_count(count) for count in (read[0], read[-1], work[-1]))
+        text += f" They were read from {case.unit.name} {first} to {last} of {end} only."
     found = _of_rule(case, rule, trend, text, most, [])
     share = min(max(trend.net_bytes / whole, 0.0), 1.0) if whole > 0 else 0.0
     return msgspec.structs.replace(found, share=share)
@@ -452,11 +444,6 @@ _OWN_OUTSIDE = Remedy(
     "and streams, each of which has handles of its own, and look for cudaMalloc in extensions. On "
     "MPS pad inputs to few shapes.",
 )
-_OF_OTHERS = Remedy(
-    title="Look at the other processes of the device",
-    text="`leakscope gpu` lists them with what each uses. Nothing in this program holds it; it has "
-    "less room for that reason.",
-)
 _OUTSIDE_REMEDIES = {
     gauge.DEVICE_OWN_OUTSIDE: _OWN_OUTSIDE,
     gauge.DEVICE_CHILDREN: Remedy(
@@ -464,7 +451,11 @@ _OUTSIDE_REMEDIES = {
         text="Each process that uses the device has a context of its own and what its tensors "
         "take: keep CUDA out of workers, or end them when they are done.",
     ),
-    gauge.DEVICE_OTHERS: _OF_OTHERS,
+    gauge.DEVICE_OTHERS: Remedy(
+        title="Look at the other processes of the device",
+        text="`leakscope gpu` lists them with what each uses. Nothing in this program holds it; it "
+        "has less room for that reason.",
+    ),
 }
 _GROUPS = gauge.registry("process-groups")
 
@@ -498,22 +489,11 @@ _WORKERS_REMEDY = Remedy(
 )
 
 
-def _where_read(case: RunContext) -> str:
-    x, _ = case.gauge_series(gauge.CHILDREN_PSS)
-    whole = case.work_done[case.working]
-    if whole[-1] - x[-1] <= policy.LITTLE_SHARE * (whole[-1] - whole[0]):
-        return ""
-    first, last, end = (human_count(count) for count in (x[0], x[-1], whole[-1]))
-    return f" They were read from {case.unit.name} {first} to {last} of {end} only."
-
-
 RULES = (
     GaugeRule(
         "pinned_host",
         gauge.PINNED_HOST,
         "Page-locked host memory grows",
-        "Pinned memory that torch owns grew by {gained} to {held}. It can't be swapped, and torch "
-        "keeps what is freed.",
         Remedy(
             title="Pin a few buffers and use them again",
             text="Pin buffers of fixed size once and copy into them, pad batches to equal sizes, "
@@ -521,13 +501,13 @@ RULES = (
             "each pinned block up to a power of two and keeps it when it is freed.",
         ),
         WARM_UP,
+        "Pinned memory that torch owns grew by {gained} to {held}. It can't be swapped, and torch "
+        "keeps what is freed.",
     ),
     GaugeRule(
         "private_pools",
         gauge.DEVICE_PRIVATE,
         "Private memory pools grow on {device}",
-        "Memory reserved by CUDA graphs or MemPool grew by {gained} to {held}; no other request "
-        "can use it.",
         Remedy(
             title="Capture for a few shapes only",
             text="Each capture of a CUDA graph keeps a pool as large as its step. Pad inputs to "
@@ -536,6 +516,8 @@ RULES = (
             "torch.compile: mark_dynamic, or a mode without cudagraphs for shapes that vary.",
         ),
         WARM_UP,
+        "Memory reserved by CUDA graphs or MemPool grew by {gained} to {held}; no other request "
+        "can use it.",
         of_devices=True,
         snapshot_field="private",
     ),
@@ -543,11 +525,11 @@ RULES = (
         "outside_allocator",
         gauge.DEVICE_OWN_OUTSIDE,
         "This process's memory outside torch's allocator grows on {device}",
+        _OWN_OUTSIDE,
+        WARM_UP,
         "What the driver counts for this process beyond torch's reserved memory grew by {gained} "
         "to {held}, {rate} per {unit}: contexts, communicators of NCCL, handles and kernels of "
         "libraries, what extensions allocate, and on MPS the graphs of each shape.",
-        _OWN_OUTSIDE,
-        WARM_UP,
         of_devices=True,
         owners=_owners_of_outside,
     ),
@@ -555,8 +537,6 @@ RULES = (
         "outside_allocator",
         gauge.DEVICE_OUTSIDE,
         "Memory outside torch's allocator grows on {device}",
-        "What the device has in use beyond torch's reserved memory grew by {gained} to {held}: "
-        "libraries of this process, or another process on the device.",
         Remedy(
             title="See who uses the device",
             text="nvidia-smi lists the processes of the device. If it is this one: reuse process "
@@ -565,6 +545,8 @@ RULES = (
             "communicator: NCCL_BUFFSIZE makes them smaller.",
         ),
         "With no other process on the device it would be this one's.",
+        "What the device has in use beyond torch's reserved memory grew by {gained} to {held}: "
+        "libraries of this process, or another process on the device.",
         severity=Severity.NOTE,
         of_devices=True,
         owners=_owners_of_outside,
@@ -617,7 +599,6 @@ RULES = (
         "shared_memory",
         gauge.SHM_UNMAPPED,
         "Shared memory is kept by descriptors alone",
-        "",
         Remedy(
             title="Close descriptors when nobody needs them",
             text="Call os.close() of each descriptor of shared memory (os.memfd_create, files in "
@@ -632,7 +613,6 @@ RULES = (
         "shared_descriptors",
         gauge.SHARED_DESCRIPTORS,
         "File descriptors of shared memory pile up",
-        "",
         Remedy(
             title="Keep copies of batches, not the batches",
             text="Store batch.clone() (or numbers computed from it) where batches are kept: the "
@@ -649,7 +629,6 @@ RULES = (
         "shared_memory",
         gauge.SHM_FILES,
         "Files in shared memory pile up",
-        "",
         Remedy(
             title="Unlink what is created",
             text="Call close() in every process and unlink() once for each SharedMemory that is "
@@ -665,7 +644,6 @@ RULES = (
         "shared_memory",
         gauge.MAPPED_SHARED,
         "Shared memory stays mapped",
-        "",
         Remedy(
             title="Close what is mapped",
             text="Call close() of each SharedMemory or mmap object when it is no longer read: it "
@@ -680,7 +658,6 @@ RULES = (
         "children",
         gauge.CHILDREN_PSS,
         "Child processes grow",
-        "",
         Remedy(
             title="Look into the processes that were started",
             text="None of them is a recorded DataLoader worker. What is sent to a process and kept "
@@ -732,6 +709,7 @@ _ENDS = {
         "and often an arena of its own.",
     ),
 }
+_LOAD_FALSIFIER = "If load had risen and they end with it, there would be fewer when it falls."
 _POOLS_WORKER = "concurrent.futures.thread._worker"
 _POOL = "ThreadPoolExecutor"
 _LOST = {
@@ -760,29 +738,23 @@ def find_pileups(case: RunContext) -> list[Pileup]:
         gained = trend.net_bytes + trend.gained_before
         if not trend.is_growing or gained < policy.FEWEST_COUNTED:
             continue
-        is_pools = seen.name == _POOLS_WORKER
-        group = msgspec.structs.replace(seen, name=_POOL) if is_pools else seen
-        if is_pools:
+        if seen.name == _POOLS_WORKER:
+            group = msgspec.structs.replace(seen, name=_POOL)
             started_at = places_that_call(case.sources, {"", "futures"}, {_POOL})
         else:
+            group = seen
             started_at = places_that_start(case.sources, group.name, group.file, group.line)
-        places = [_where(case, place) for place in group.places[:MOST_PLACES]]
-        found.append(
-            Pileup(
-                group=group,
-                trend=trend,
-                summary=PiledUp(
-                    kind=group.kind.value,
-                    name=group.name,
-                    count=int(counts.max()),
-                    count_per_unit=trend.bytes_per_unit,
-                    unit=trend.unit,
-                    started_at=started_at,
-                    waits_at=places,
-                    is_lost=group.lost > 0,
-                ),
-            )
+        summary = PiledUp(
+            kind=group.kind.value,
+            name=group.name,
+            count=int(counts.max()),
+            count_per_unit=trend.bytes_per_unit,
+            unit=trend.unit,
+            started_at=started_at,
+            waits_at=[_where(case, place) for place in group.places[:MOST_PLACES]],
+            is_lost=group.lost > 0,
         )
+        found.append(Pileup(group, trend, summary))
     return sorted(found, key=lambda pileup: -pileup.summary.count)
 
 
@@ -849,10 +821,9 @@ def _where(case: RunContext, place: WaitPlace) -> str:
 
 def diagnose_pileups(
     case: RunContext, growth: SearchResult, ledgers: list[Ledger], culprits: Sequence[Culprit]
-) -> list[Finding]:
-    """Return a finding for tasks and threads of one function that no culprit's name holds."""
+) -> Iterator[Finding]:
+    """Yield a finding for tasks and threads of one function that no culprit's name holds."""
     named = {(c.piled_up.kind, c.piled_up.name) for c in culprits if c.piled_up is not None}
-    found = []
     unnamed = without_name(case, growth, ledgers)
     for pileup in find_pileups(case):
         summary, kind = pileup.summary, pileup.group.kind
@@ -861,23 +832,17 @@ def diagnose_pileups(
         imputed = unnamed if unnamed >= policy.NOTEWORTHY_BYTES else 0.0
         is_much = imputed > 0 or summary.count >= policy.PILED_UP
         shown = imputed_trend(pileup.trend, imputed)
-        found.append(
-            to_finding(
-                f"{kind.value}s",
-                f"{kind.value.capitalize()}s of {summary.name} pile up",
-                pileup.sentence + (may_hold(unnamed) if imputed else ""),
-                pileup.remedy,
-                severity=Severity.WARNING if is_much else Severity.NOTE,
-                trend=shown,
-                share=host_share(case, shown.net_bytes),
-                total_bytes=shown.net_bytes,
-                fed_at=summary.started_at,
-                falsifier=(
-                    "If load had risen and they end with it, there would be fewer when it falls.",
-                    None,
-                ),
-                subject=summary.name,
-            )
+        yield to_finding(
+            f"{kind.value}s",
+            f"{kind.value.capitalize()}s of {summary.name} pile up",
+            pileup.sentence + (may_hold(unnamed) if imputed else ""),
+            pileup.remedy,
+            severity=Severity.WARNING if is_much else Severity.NOTE,
+            trend=shown,
+            share=host_share(case, shown.net_bytes),
+            total_bytes=shown.net_bytes,
+            fed_at=summary.started_at,
+            falsifier=(_LOAD_FALSIFIER, None),
+            subject=summary.name,
         )
         unnamed = 0.0
-    return found

@@ -64,14 +64,14 @@ def explain_loop(case: RunContext, row: CensusRow, trend: Trend) -> ExplainedLoo
     # Of what hooks have packed several hang on one loop.
     is_packed = any(step.kind is StepKind.UNPACK_HOOK for step in row.loop)
     objects = f"{row.type} object" if is_packed else "loop"
+    title, remedy = _words(row.loop, function, call)
+    made = f" {call.location} calls {call.function}." if call is not None else ""
     return ExplainedLoop(
-        title=_title(row.loop, function),
-        text=(
-            f"{plural(row.count, objects)}{each}, growing by {human_bytes(trend.bytes_per_unit)} "
-            f"per {trend.unit}: {way}. Part of the way is in C++, where gc.collect() can't see it, "
-            f"so that none is ever freed.{_made_at(call)}"
-        ),
-        remedy=_remedy(row.loop, function, call),
+        title=title,
+        text=f"{plural(row.count, objects)}{each}, growing by {human_bytes(trend.bytes_per_unit)} "
+        f"per {trend.unit}: {way}. Part of the way is in C++, where gc.collect() can't see it, so "
+        f"that none is ever freed.{made}",
+        remedy=remedy,
         fed_at=fed_at,
         circle=Circle(steps=steps, type=row.type, bytes=nbytes, count=row.count),
     )
@@ -85,10 +85,6 @@ class _Call:
     receiver: str
     """Of what, as it is written there; empty where that is no simple name."""
     function: str
-
-
-def _made_at(call: _Call | None) -> str:
-    return f" {call.location} calls {call.function}." if call is not None else ""
 
 
 def _registered(sources: SourceIndex, hook: LoopStep) -> _Call | None:
@@ -159,43 +155,28 @@ def _is_reduced(loop: list[LoopStep]) -> bool:
     return any(step.kind is StepKind.OBJECT and step.name == _REDUCER for step in loop)
 
 
-def _title(loop: list[LoopStep], function: LoopStep | None) -> str:
-    tensor = _tensor(loop)
-    graph = f"the graph of {tensor}" if tensor else "a graph"
-    if _is_reduced(loop):
-        hook = f"hook {function.name}" if function is not None else "state of a communication hook"
-        return f"The {hook} and DistributedDataParallel keep each other alive"
-    if function is not None:
-        kind = "unpack hook" if function.kind is StepKind.UNPACK_HOOK else "hook"
-        kept = graph if _has_graph(loop) else tensor or "the tensor that has it"
-        return f"The {kind} {function.name} and {kept} keep each other alive"
-    context = next((step for step in loop if step.kind is StepKind.CONTEXT), None)
-    if context is not None:
-        node = context.name.removesuffix("Backward")
-        return f"The ctx of {node} and {graph} keep each other alive"
-    return f"{graph[0].upper()}{graph[1:]} leads back to itself"
-
-
-def _has_graph(loop: list[LoopStep]) -> bool:
-    return any(step.kind in _OF_GRAPHS for step in loop)
-
-
-def _remedy(loop: list[LoopStep], function: LoopStep | None, call: _Call | None) -> Remedy:
-    tensor = _tensor(loop) or "the tensor"
+def _words(
+    loop: list[LoopStep], function: LoopStep | None, call: _Call | None
+) -> tuple[str, Remedy]:
+    """Return what keeps what alive, and which edge to cut."""
+    named = _tensor(loop)
+    graph, tensor = (f"the graph of {named}", named) if named else ("a graph", "the tensor")
     opened = (
         f"Let it refer to {tensor} by weakref.ref({tensor}), or take what it needs beforehand: "
         f"{tensor}.detach() has no graph."
     )
     if _is_reduced(loop):
-        return Remedy(
+        hook = f"hook {function.name}" if function is not None else "state of a communication hook"
+        return f"The {hook} and DistributedDataParallel keep each other alive", Remedy(
             title="Let the communication hook keep no DistributedDataParallel",
             text="The reducer, in C++, keeps the hook and its state as long as the model lives. "
             "Give the state what the hook needs of the model (a process group, numbers) or a "
             "weakref.ref, or wrap the model once and not in each round.",
         )
-    if function is not None and not _has_graph(loop):
+    if function is not None and not any(step.kind in _OF_GRAPHS for step in loop):
+        holder = named or "the tensor that has it"
         kept = next((s.name for s in loop if s.kind in (StepKind.OBJECT, StepKind.TENSOR)), tensor)
-        return Remedy(
+        return f"The hook {function.name} and {holder} keep each other alive", Remedy(
             title=f"Remove the hook {function.name}, or let it keep no {kept}",
             text="Keep the handle that is returned where it is registered and call its remove() "
             f"when the tensor is done with, or let the hook refer to the {kept} by weakref.ref(…). "
@@ -204,24 +185,26 @@ def _remedy(loop: list[LoopStep], function: LoopStep | None, call: _Call | None)
     if function is not None and function.kind is not StepKind.UNPACK_HOOK:
         receiver = call.receiver if call is not None and call.receiver else "tensor"
         register = call.function if call is not None else "register_hook"
-        return Remedy(
+        return f"The hook {function.name} and {graph} keep each other alive", Remedy(
             title=f"Remove the hook {function.name} after backward(), or let it keep no graph",
             text=f"Keep what `handle = {receiver}.{register}(…)` returns and call handle.remove() "
             f"once backward() is done. {opened}",
         )
     if function is not None:
-        return Remedy(
+        return f"The unpack hook {function.name} and {graph} keep each other alive", Remedy(
             title=f"Let the unpack hook {function.name} keep no graph",
             text=f"What unpacks saved tensors lives as long as the graph. {opened}",
         )
-    if any(step.kind is StepKind.CONTEXT for step in loop):
-        return Remedy(
+    context = next((step for step in loop if step.kind is StepKind.CONTEXT), None)
+    if context is not None:
+        node = context.name.removesuffix("Backward")
+        return f"The ctx of {node} and {graph} keep each other alive", Remedy(
             title=f"Detach {tensor} before ctx keeps it",
             text="ctx lives as long as the graph: give inputs and outputs to "
             "ctx.save_for_backward, which closes no loop, and of others the detached tensor "
             f"({tensor}.detach()) or what is computed from it.",
         )
-    return Remedy(
+    return f"{graph[0].upper()}{graph[1:]} leads back to itself", Remedy(
         title=f"Detach {tensor}, or delete it when the step is done",
         text=f"What {tensor} refers to leads back to it by its graph. {tensor}.detach() has none; "
         "`del`, or None in its place, opens the loop as well.",

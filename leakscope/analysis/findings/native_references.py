@@ -25,7 +25,7 @@ import numpy as np
 
 from leakscope.analysis.accounting.ledger import unexplained_bytes
 from leakscope.analysis.accounting.terms import Term
-from leakscope.analysis.columns.series import HOST, FloatArray, IntArray
+from leakscope.analysis.columns.series import HOST
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.exclusions import is_named
 from leakscope.analysis.growth.search import SearchResult
@@ -106,26 +106,22 @@ def _native_heads(case: RunContext) -> list[HeadObjects]:
 
 def _trend(case: RunContext, heads: HeadObjects) -> Trend | None:
     """Return how the objects of a type go on to grow in bytes; None where many were released."""
-    at, counts, sizes = _readings(case, heads.type)
-    if len(at) < policy.FEWEST_READINGS:
+    working = set(case.working.tolist())
+    looks = [
+        (position, next((h for h in census.elsewhere_heads if h.type == heads.type), None))
+        for position, census in zip(case.table.at.tolist(), case.table.censuses, strict=True)
+        if census.elsewhere_bytes is not None and position in working
+    ]
+    if len(looks) < policy.FEWEST_READINGS:
         return None
+    at = np.array([position for position, _ in looks], dtype=np.int64)
+    counts = np.array([seen.count if seen else 0 for _, seen in looks], float)
+    sizes = np.array([seen.bytes if seen else 0 for _, seen in looks], float)
     released = float((np.maximum.accumulate(counts) - counts).max())
     if released > policy.LITTLE_SHARE * (counts[-1] - counts[0]):
         return None
     trend = case.trend_of(case.work_done[at], sizes)
     return trend if trend.is_growing and trend.net_bytes >= policy.HARMLESS_BYTES else None
-
-
-def _readings(case: RunContext, type_name: str) -> tuple[IntArray, FloatArray, FloatArray]:
-    working = set(case.working.tolist())
-    at, counts, sizes = [], [], []
-    for position, census in zip(case.table.at.tolist(), case.table.censuses, strict=True):
-        if census.elsewhere_bytes is not None and position in working:
-            heads = next((h for h in census.elsewhere_heads if h.type == type_name), None)
-            at.append(position)
-            counts.append(heads.count if heads else 0)
-            sizes.append(heads.bytes if heads else 0)
-    return np.array(at, dtype=np.int64), np.array(counts, float), np.array(sizes, float)
 
 
 def _finding(case: RunContext, term: Term, heads: HeadObjects, trend: Trend) -> Finding:
@@ -137,19 +133,18 @@ def _finding(case: RunContext, term: Term, heads: HeadObjects, trend: Trend) -> 
     lines = [case.sources.location(*site) for site in _made_at(case, heads.type)]
     made = f" They were made at {lines[0]}{handed_on(takers)}." if lines and not made_by else ""
     taking = [taker.location for taker in takers]
+    remedy = GIVE_BACK
+    if call is not None:
+        title = f"Have {call.function} give its references back"
+        remedy = msgspec.structs.replace(GIVE_BACK, title=title)
     return to_finding(
         "leaked_references",
-        f"References to {objects}s are leaked"
-        f"{' by ' + call.function if call is not None else ' by native code'}",
+        f"References to {objects}s are leaked by {call.function if call else 'native code'}",
         f"{plural(heads.count, objects)} ({human_bytes(heads.bytes)}) each have {each} that no "
         f"object accounts for. They only became more, by {human_bytes(trend.bytes_per_unit)} per "
         f"{trend.unit}.{made} {subject} takes a reference and never gives it back, or keeps the "
         "objects in a structure of its own that is never emptied.",
-        GIVE_BACK
-        if call is None
-        else msgspec.structs.replace(
-            GIVE_BACK, title=f"Have {call.function} give its references back"
-        ),
+        remedy,
         fed_at=lines if made_by else list(dict.fromkeys([*taking, *lines])),
         severity=Severity.WARNING,
         trend=trend,
@@ -510,6 +505,9 @@ def _registry_finding(case: RunContext, growing: _Growing, memory: Trend | None)
     lines = growing.places or (case.unnamed_lines if memory else [])
     added = f" They are added at {', '.join(lines)}." if growing.places else ""
     nameless = memory.net_bytes if memory else 0.0
+    records = case.recording.registry_entries
+    names = records[-1].entries.get(registry.name, []) if records else []
+    latest = f" Among the latest: {', '.join(f'`{name}`' for name in names)}." if names else ""
     if registry.is_weak:
         kept = "."
         remedy = Remedy(title=f"Let go of {registry.noun}", text=registry.advice)
@@ -526,7 +524,7 @@ def _registry_finding(case: RunContext, growing: _Growing, memory: Trend | None)
         f"More and more {registry.noun}",
         f"{human_count(growing.entries)} more {registry.noun} than at the beginning, "
         f"{human_count(trend.bytes_per_unit)} per {trend.unit}{kept}"
-        f"{_latest_entries(case, registry)}{added}{may_hold(nameless) if memory else ''}",
+        f"{latest}{added}{may_hold(nameless) if memory else ''}",
         remedy,
         severity=Severity.WARNING if memory else Severity.NOTE,
         trend=memory or imputed_trend(trend, 0.0),
@@ -536,12 +534,6 @@ def _registry_finding(case: RunContext, growing: _Growing, memory: Trend | None)
         falsifier=(falsifier, None),
         subject=registry.name,
     )
-
-
-def _latest_entries(case: RunContext, registry: CountedRegistry) -> str:
-    records = case.recording.registry_entries
-    names = records[-1].entries.get(registry.name, []) if records else []
-    return f" Among the latest: {', '.join(f'`{name}`' for name in names)}." if names else ""
 
 
 def without_name(case: RunContext, growth: SearchResult, ledgers: list[Ledger]) -> float:

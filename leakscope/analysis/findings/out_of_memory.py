@@ -70,13 +70,14 @@ def find_out_of_memory(case: RunContext, culprits: list[Culprit]) -> OutOfMemory
     if found is None:
         return None
     census, device = found.census, found.device
+    last = case.recording.shortages[-1] if case.recording.shortages else None
     return OutOfMemory(
         device=device,
         cause=found.cause,
         shortage=found.kind,
         sentence=_sentence(case, found),
         evidence=found.evidence,
-        error=_error(case.recording.shortages),
+        error=": ".join(filter(None, (last.error, last.message))) if last and last.error else "",
         requested_bytes=found.requested,
         live_bytes=found.live or None,
         reserved_bytes=found.figures.reserved or None,
@@ -170,24 +171,16 @@ def _killed_sentence(case: RunContext, found: Shortage) -> str:
     header = case.recording.header
     whole = "The program" if header.world_size < 2 else f"Rank {header.rank}"
     victim = f"{whole} was" if found.cause == KILLED else "A DataLoader worker was"
-    where = "" if last is None else f" {_when(case, last)}"
+    where = ""
+    if last is not None and case.is_watched:
+        where = f" when it had been watched for {last.time_s:.0f} s"
+    elif last is not None:
+        where = f" {_moment(case, last)}"
     text = f"{victim} killed by the kernel's out-of-memory killer{where}"
     if found.free is None or found.limit is None:
         return f"{text}."
     used = human_bytes(found.limit - found.free)
     return f"{text}: {used} of {human_bytes(found.limit)} were in use when last measured."
-
-
-def _when(case: RunContext, last: Boundary) -> str:
-    is_watched = case.is_watched
-    return (
-        f"when it had been watched for {last.time_s:.0f} s" if is_watched else _moment(case, last)
-    )
-
-
-def _error(shortages: list[OutOfMemoryRecord]) -> str:
-    last = shortages[-1] if shortages else None
-    return ": ".join(filter(None, (last.error, last.message))) if last and last.error else ""
 
 
 @dataclass(frozen=True)
@@ -239,17 +232,13 @@ def find_shortage(case: RunContext) -> Shortage | None:
     return _by_exception(case) if cause == EXCEPTION else _by_kernel(case, cause)
 
 
-def counts_epochs(case: RunContext) -> bool:
-    """Return whether the number of an epoch means something: where a phase came again in what
-    counts as the first, nothing says where epochs begin.
+def _moment(case: RunContext, moment: Boundary | OutOfMemoryRecord) -> str:
+    """Return where training stood; without its epoch where a phase came again in what counts as
+    the first: nothing says where epochs begin then.
     """
     track = case.track
     has_repeated = bool(len(track)) and int(track.occurrence.max()) > 0
-    return not has_repeated or int(track.epoch.max()) > 0
-
-
-def _moment(case: RunContext, moment: Boundary | OutOfMemoryRecord) -> str:
-    return describe_moment(moment, epochs=counts_epochs(case))
+    return describe_moment(moment, epochs=not has_repeated or int(track.epoch.max()) > 0)
 
 
 def describe_moment(moment: Boundary | OutOfMemoryRecord, *, epochs: bool = True) -> str:
@@ -284,14 +273,11 @@ def _by_exception(case: RunContext) -> Shortage:
 def _observed(case: RunContext, left: OutOfMemoryRecord) -> OutOfMemoryRecord | None:
     for record in reversed(case.recording.shortages):
         is_same = (record.boundary, record.device) == (left.boundary, left.device)
-        if record.seen == "observer" and is_same and _is_about(record.requested, left.requested):
+        exact, stated = record.requested, left.requested  # a message writes two decimals
+        is_about = exact is None or stated is None or abs(exact - stated) <= 0.01 * exact
+        if record.seen == "observer" and is_same and is_about:
             return record
     return None
-
-
-def _is_about(exact: int | None, stated: int | None) -> bool:
-    """Whether a size is the one that a message writes with two decimals."""
-    return exact is None or stated is None or abs(exact - stated) <= 0.01 * exact
 
 
 def _by_kernel(case: RunContext, cause: str) -> Shortage:
@@ -311,18 +297,13 @@ def _figures(record: OutOfMemoryRecord) -> Figures:
         live = record.allocated or 0
         reserved = record.reserved or 0 if record.device != HOST else 0
         return Figures(allocated=live, active=live, reserved=reserved)
-    return Figures(
-        segments=seen.segments,
-        reserved=seen.reserved,
-        allocated=seen.allocated,
-        active=seen.active,
-        requested=seen.requested,
-        pending=seen.pending_free,
-        cached=seen.cached,
-        stuck=seen.stuck,
-        releasable=seen.releasable,
-        largest_hole=seen.largest_hole,
-    )
+    return Figures(pending=seen.pending_free, **{name: getattr(seen, name) for name in _SUMS})
+
+
+_SUMS = (
+    "segments", "reserved", "allocated", "active", "requested", "cached", "stuck", "releasable",
+    "largest_hole",
+)  # fmt: skip
 
 
 def _last_census(case: RunContext, steps: int) -> tuple[Census | None, str, int]:
@@ -369,12 +350,10 @@ def _need(found: Shortage) -> Need:
         request=requested,
         missing=missing if is_known else None,
         is_fragmentation=found.kind == "fragmentation",
-        kind=BlockClass.OTHER,
         figures=found.figures,
         classes={
             kind: components.get(role, {}).get(found.device, 0) for role, kind in _CLASSES.items()
         },
-        sites=[],
         largest_hole=found.largest_hole,
         pages=0 if snapshot is None else snapshot.pages,
         is_expandable=snapshot is not None and snapshot.expandable,

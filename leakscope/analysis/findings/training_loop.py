@@ -20,7 +20,7 @@ from leakscope.analysis.remedies.context import Edits
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.source.anchors import find_scope
 from leakscope.analysis.source.index import calls_that_create_graphs
-from leakscope.analysis.source.program import Statement, own_nodes
+from leakscope.analysis.source.program import own_nodes
 from leakscope.analysis.source.training_loops import (
     Clearing,
     Fate,
@@ -34,7 +34,7 @@ from leakscope.analysis.source.training_loops import (
 from leakscope.analysis.verdict.wording import listed, to_finding
 from leakscope.model import gauge
 from leakscope.model.census import Census, CensusRow, RootKind
-from leakscope.model.report import Finding, Ledger, Remedy, Severity
+from leakscope.model.report import Finding, Remedy, Severity
 from leakscope.model.text import human_bytes, plural
 from leakscope.model.trend import Trend
 
@@ -44,10 +44,19 @@ _LASTING_KINDS = ("module", "optimizer", "function", "generator", "lru_cache", "
 _NUMBER = re.compile(r"\d+")
 
 
-def diagnose_gradients(
-    case: RunContext, growth: SearchResult, ledgers: list[Ledger]
-) -> list[Finding]:
-    """Return, per device, gradients that are kept longer than they are of use.
+@dataclass(frozen=True)
+class _KeptGradients:
+    """Gradients that are kept longer than they are of use: how many bytes, and why."""
+
+    kind: str
+    kept: int
+    title: str
+    text: str
+    remedy: Remedy
+
+
+def diagnose_gradients(case: RunContext) -> Iterator[Finding]:
+    """Yield, per device, gradients that are kept longer than they are of use.
 
     The censuses weigh them; the source says why: cleared only after the next forward pass, filled
     with zeros, never cleared, kept through a validation that makes the highest peak, or left on
@@ -55,15 +64,28 @@ def diagnose_gradients(
     purpose, whose clearing is conditional. The size of the model bounds them: never more than a
     note.
     """
-    found = (
-        look(case, device)
-        for device in [HOST, *case.track.devices]
-        for look in (_through_forward, _in_validation, _frozen)
-    )
-    return [finding for finding in found if finding is not None]
+    for device in [HOST, *case.track.devices]:
+        for look in (_through_forward, _in_validation, _frozen):
+            if (found := look(case, device)) is not None:
+                whole = max(found.kept, *(_payload(c, device) for c in case.table.censuses))
+                yield to_finding(
+                    found.kind,
+                    found.title,
+                    found.text,
+                    found.remedy,
+                    severity=Severity.NOTE,
+                    growth="constant",
+                    total_bytes=found.kept,
+                    share=found.kept / whole,
+                    device=device,
+                )
 
 
-def _through_forward(case: RunContext, device: str) -> Finding | None:
+def _payload(census: Census, device: str) -> int:
+    return census.payload_bytes.get(device, 0)
+
+
+def _through_forward(case: RunContext, device: str) -> _KeptGradients | None:
     """Return the gradients that lie in memory during the next forward pass, for no use."""
     kept = _gradients(case, device, training=True)
     if not kept:
@@ -72,60 +94,55 @@ def _through_forward(case: RunContext, device: str) -> Finding | None:
     known = clearings(program)
     late = next((c for c in known if c.late_after is not None), None)
     zeros = next((c for c in known if c.keeps_zeros), None)
-    unending = never_clears(program)
     if late is not None:
-        return _late(case, device, kept, late)
+        return _late(case, kept, late)
     if zeros is not None:
-        return _zeros(case, device, kept, zeros)
-    if unending is None:
+        return _zeros(case, kept, zeros)
+    if (unending := never_clears(program)) is None:
         return None
-    return _gradient_finding(
-        case,
+    return _KeptGradients(
         "gradients_never_cleared",
+        kept,
         f"Gradients are never cleared: {human_bytes(kept)} stay for good",
-        f"The recorded sources call backward() ({_at(case, unending)}) and clear "
+        f"The recorded sources call backward() ({case.sources.place(unending)}) and clear "
         "gradients nowhere, so each step also adds to those of all steps before.",
         Remedy(
             title="Clear the gradients in each step",
             text="Call optimizer.zero_grad() before the forward pass.",
         ),
-        device,
-        kept,
     )
 
 
-def _late(case: RunContext, device: str, kept: int, clearing: Clearing) -> Finding:
+def _late(case: RunContext, kept: int, clearing: Clearing) -> _KeptGradients:
     statement = clearing.statement
     assert clearing.late_after is not None
     edits = Edits(case.sources, statement.file)
     line = edits.source_of(statement.node)
     edits.insert_before(clearing.late_after, line).remove(statement.node)
-    return _gradient_finding(
-        case,
+    return _KeptGradients(
         "gradients_through_forward",
+        kept,
         f"Gradients of the last step ({human_bytes(kept)}) stay through the next forward pass",
-        f"They are cleared only at {_at(case, statement)}, when the forward pass "
+        f"They are cleared only at {case.sources.place(statement)}, when the forward pass "
         "has made its activations: both lie in memory together, where it is highest.",
         Remedy(
             title="Clear the gradients before the forward pass",
             text=f"Move `{line}` above the forward pass: the step computes the same.",
             diff=edits.diff(),
         ),
-        device,
-        kept,
     )
 
 
-def _zeros(case: RunContext, device: str, kept: int, clearing: Clearing) -> Finding:
+def _zeros(case: RunContext, kept: int, clearing: Clearing) -> _KeptGradients:
     statement = clearing.statement
     edits = Edits(case.sources, statement.file)
     call = next(n for n in ast.walk(statement.node) if isinstance(n, ast.Call))
     text = f"{ast.unparse(call.func)}(set_to_none=True)"
-    return _gradient_finding(
-        case,
+    return _KeptGradients(
         "gradients_kept_as_zeros",
+        kept,
         f"Gradients ({human_bytes(kept)}) are filled with zeros instead of dropped",
-        f"{_at(case, statement)} keeps them in memory through the forward pass, "
+        f"{case.sources.place(statement)} keeps them in memory through the forward pass, "
         "where nothing reads them.",
         Remedy(
             title="Let zero_grad drop them",
@@ -133,23 +150,26 @@ def _zeros(case: RunContext, device: str, kept: int, clearing: Clearing) -> Find
             "next backward pass and spares the filling.",
             diff=edits.replace(call, text).diff(),
         ),
-        device,
-        kept,
     )
 
 
-def _in_validation(case: RunContext, device: str) -> Finding | None:
+def _in_validation(case: RunContext, device: str) -> _KeptGradients | None:
     """Return the gradients kept through a phase without training that makes the highest peak.
 
     Only where an allocator tells its peak: resident memory doesn't move as tensors come and go.
     """
-    phase = _phase_of_peak(case, device) if device != HOST else ""
+    if device == HOST:
+        return None
+    peaks = case.track.gauge(f"{device}.{gauge.DEVICE_PEAK}")
+    known = np.flatnonzero(np.isfinite(peaks))
+    raised = known[1:][np.diff(peaks[known]) > 0]
+    phase = case.track.boundaries[int(raised[-1])].phase if len(raised) else ""
     kept = _gradients(case, device, training=False)
     if not phase or is_training(phase) or not kept:
         return None
-    return _gradient_finding(
-        case,
+    return _KeptGradients(
         "gradients_in_validation",
+        kept,
         f"Gradients of {human_bytes(kept)} lie beside {phase}, which makes the highest peak",
         f"Nothing in {phase} reads the gradients of the last step.",
         Remedy(
@@ -157,29 +177,20 @@ def _in_validation(case: RunContext, device: str) -> Finding | None:
             text="optimizer.zero_grad(set_to_none=True) after the last step of the epoch lowers "
             f"the peak by up to {human_bytes(kept)}.",
         ),
-        device,
-        kept,
     )
 
 
-def _phase_of_peak(case: RunContext, device: str) -> str:
-    peaks = case.track.gauge(f"{device}.{gauge.DEVICE_PEAK}")
-    known = np.flatnonzero(np.isfinite(peaks))
-    raised = known[1:][np.diff(peaks[known]) > 0]
-    return case.track.boundaries[int(raised[-1])].phase if len(raised) else ""
-
-
-def _frozen(case: RunContext, device: str) -> Finding | None:
+def _frozen(case: RunContext, device: str) -> _KeptGradients | None:
     sizes = [c.frozen_gradient_bytes.get(device, 0) for c in case.table.censuses]
     steady = sizes[len(sizes) // 2 :]
     kept = int(np.median(steady)) if steady else 0
     if kept < policy.GAUGE_NOISE_BYTES:
         return None
     statement = freezing(case.sources.program)
-    where = f" ({_at(case, statement)})" if statement is not None else ""
-    return _gradient_finding(
-        case,
+    where = f" ({case.sources.place(statement)})" if statement is not None else ""
+    return _KeptGradients(
         "frozen_gradients",
+        kept,
         f"Frozen parameters keep {human_bytes(kept)} of gradients",
         f"Parameters that no longer require gradients{where} still have those of their last step; "
         "zero_grad() frees them only where the optimizer still knows the parameters.",
@@ -187,35 +198,13 @@ def _frozen(case: RunContext, device: str) -> Finding | None:
             title="Drop the gradients where parameters are frozen",
             text="Set `parameter.grad = None` beside `parameter.requires_grad = False`.",
         ),
-        device,
-        kept,
-    )
-
-
-def _at(case: RunContext, statement: Statement) -> str:
-    return case.sources.place(statement)
-
-
-def _gradient_finding(
-    case: RunContext, kind: str, title: str, text: str, remedy: Remedy, device: str, kept: int
-) -> Finding:
-    return to_finding(
-        kind,
-        title,
-        text,
-        remedy,
-        severity=Severity.NOTE,
-        growth="constant",
-        total_bytes=kept,
-        share=kept / max(kept, *(c.payload_bytes.get(device, 0) for c in case.table.censuses)),
-        device=device,
     )
 
 
 def _gradients(case: RunContext, device: str, *, training: bool) -> int:
     censuses = list(_inside(case, training=training))
     sizes = [c.components.get("gradients", {}).get(device, 0) for c in censuses]
-    whole = [c.payload_bytes.get(device, 0) for c in censuses]
+    whole = [_payload(census, device) for census in censuses]
     if len(sizes) < policy.FEWEST_READINGS:
         return 0
     kept, least = float(np.median(sizes)), policy.HARMLESS_SHARE * float(np.median(whole))
@@ -251,10 +240,8 @@ def gradient_cycle(case: RunContext, row: CensusRow) -> ExplainedLoop:
     return ExplainedLoop(
         kind="gradient_cycle",
         title="Parameters and their gradients keep each other alive",
-        text=(
-            f"Their gradients' graphs ({plural(row.graph_nodes, 'autograd node')}) lead back to "
-            f"them, a circle that gc.collect() can't free.{where}"
-        ),
+        text=f"Their gradients' graphs ({plural(row.graph_nodes, 'autograd node')}) lead back to "
+        f"them, a circle that gc.collect() can't free.{where}",
         remedy=Remedy(
             title="Use torch.autograd.grad instead of backward(create_graph=True)",
             text="torch.autograd.grad(loss, parameters, create_graph=True) returns the gradients "
@@ -273,10 +260,8 @@ class Outliving:
     bytes: int
 
 
-def diagnose_outliving(
-    case: RunContext, growth: SearchResult, ledgers: list[Ledger]
-) -> list[Finding]:
-    """Return, per device, what the loop's variables hold while the next step runs.
+def diagnose_outliving(case: RunContext, growth: SearchResult) -> Iterator[Finding]:
+    """Yield, per device, what the loop's variables hold while the next step runs.
 
     A step ends where the next batch is fetched. What local variables hold then lies in memory
     during the next forward pass, until they are assigned again. The source says when that is and
@@ -286,17 +271,16 @@ def diagnose_outliving(
     grown = {case.table.paths[g.path] for g in growth.growers}
     censuses = list(_inside(case, training=True, after_step=1))  # not at the very first
     if len(censuses) < policy.FEWEST_READINGS:
-        return []
-    devices = {device for census in censuses for device in census.payload_bytes}
-    found = (_of_device(case, censuses, device, grown) for device in sorted(devices))
-    return [f for f in found if f is not None]
+        return
+    for device in sorted({device for census in censuses for device in census.payload_bytes}):
+        yield from _of_device(case, censuses, device, grown)
 
 
 def _of_device(
     case: RunContext, censuses: list[Census], device: str, grown: set[str]
-) -> Finding | None:
+) -> Iterator[Finding]:
     outliving = _outliving(case, censuses, device, grown)
-    whole = float(np.median([census.payload_bytes.get(device, 0) for census in censuses]))
+    whole = float(np.median([_payload(census, device) for census in censuses]))
     staying = [o for o in outliving if o.life.fate is Fate.STAYS]
     useful = [o for o in outliving if o.life.fate is not Fate.NEXT_BATCH]
     kept = _total_bytes(staying)
@@ -305,13 +289,17 @@ def _of_device(
         kept, some, until = _total_bytes(useful), useful, "into the next step"
         least = policy.CONSIDERABLE_SHARE * whole
     if kept < max(policy.NOTED_BYTES, least):
-        return None
-    title = f"{_names(some)} {_verb(some, 'keep')} {human_bytes(kept)} {until}"
-    return to_finding(
+        return
+    yield to_finding(
         "outlives_iteration",
-        title,
+        f"{_names(some)} {_verb(some, 'keep')} {human_bytes(kept)} {until}",
         _text(outliving, device, whole),
-        _outliving_remedy(case, useful),
+        Remedy(
+            title=f"Let go of {_names(useful)} after the last use",
+            text="A tensor is freed when its last name goes; `empty_cache()` frees nothing that a "
+            "name still holds, and what `del` frees is reused without it.",
+            diff=_del_diff(case, useful),
+        ),
         severity=Severity.NOTE,
         share=kept / whole if whole else 0.0,
         total_bytes=kept,
@@ -376,20 +364,17 @@ def _text(outliving: list[Outliving], device: str, whole: float) -> str:
             f"after the last use lowers its peak by {human_bytes(_total_bytes(staying))}."
         )
     if replaced:
+        lines = sorted({o.life.replaced_at or 0 for o in replaced})
         sentences.append(
             f"{_listed(replaced)} {_verb(replaced, 'go')} when the next step gets to "
-            f"{_line_list(replaced)}: `del` helps only if memory is highest before that."
+            f"line{'s' * (len(lines) > 1)} {listed([str(line) for line in lines])}: `del` helps "
+            "only if memory is highest before that."
         )
     if next_batch:
         sentences.append(
             f"No use in a `del` of {_listed(next_batch)}: the next batch replaces it at once."
         )
     return " ".join(sentences)
-
-
-def _line_list(some: list[Outliving]) -> str:
-    lines = sorted({o.life.replaced_at or 0 for o in some})
-    return f"{'line' if len(lines) == 1 else 'lines'} {listed([str(line) for line in lines])}"
 
 
 def _listed(some: list[Outliving]) -> str:
@@ -406,15 +391,6 @@ def _verb(some: list[Outliving], verb: str) -> str:
     if len(some) > 1:
         return verb
     return f"{verb}es" if verb.endswith("o") else f"{verb}s"
-
-
-def _outliving_remedy(case: RunContext, useful: list[Outliving]) -> Remedy:
-    return Remedy(
-        title=f"Let go of {_names(useful)} after the last use",
-        text="A tensor is freed when its last name goes; `empty_cache()` frees nothing that a name "
-        "still holds, and what `del` frees is reused without it.",
-        diff=_del_diff(case, useful),
-    )
 
 
 def _del_diff(case: RunContext, useful: list[Outliving]) -> str | None:
@@ -450,10 +426,8 @@ _MAKERS = frozenset(
 """Calls that make a class or function whose name is computed."""
 
 
-def diagnose_numbered_names(
-    case: RunContext, growth: SearchResult, ledgers: list[Ledger]
-) -> list[Finding]:
-    """Return a finding for variables that are made by number to the end of the run.
+def diagnose_numbered_names(case: RunContext, growth: SearchResult) -> Iterator[Finding]:
+    """Yield a finding for variables that are made by number to the end of the run.
 
     ``globals()[f"outputs_{epoch}"] = outputs`` makes a variable that stays as large as it is, so
     that no container grows, and so does a class that is made under such a name. May be confused
@@ -461,12 +435,10 @@ def diagnose_numbered_names(
     alone tell them apart, and where they come all along.
     """
     growing = {g.path for g in growth.growers}
-    found = []
     for pattern, paths in _numbered(case).items():
         trend = case.trend_of(case.work_done[case.table.at], _summed_series(case, paths))
         if trend.is_growing and not growing.intersection(paths):
-            found.append(_numbered_names_finding(case, pattern, paths, trend))
-    return found
+            yield _numbered_names_finding(case, pattern, paths, trend)
 
 
 def _numbered(case: RunContext) -> dict[str, list[int]]:
@@ -478,17 +450,16 @@ def _numbered(case: RunContext) -> dict[str, list[int]]:
     groups: dict[str, list[int]] = defaultdict(list)
     for path, row in enumerate(case.table.latest if case.recording.sources else []):
         is_variable = row.root in _NUMBERED_ROOTS and case.table.parent(path) is None
-        if row.user and is_variable and _is_made(case, row.path.rpartition("·")[2]):
+        variable = row.path.rpartition("·")[2]
+        is_numbered = variable.isidentifier() and _NUMBER.search(variable) is not None
+        if not (row.user and is_variable and is_numbered):
+            continue
+        if not case.sources.program.mentioning(variable):
             groups[_NUMBER.sub("N", row.path)].append(path)
     return {name: paths for name, paths in groups.items() if len(paths) >= policy.SIMILAR_NAMES}
 
 
 _NUMBERED_ROOTS = (RootKind.GLOBAL, RootKind.CLASS_ATTRIBUTE)
-
-
-def _is_made(case: RunContext, variable: str) -> bool:
-    is_numbered = variable.isidentifier() and _NUMBER.search(variable) is not None
-    return is_numbered and not case.sources.program.mentioning(variable)
 
 
 def _summed_series(case: RunContext, paths: list[int]) -> FloatArray:
@@ -540,12 +511,11 @@ def _making_lines(case: RunContext, name: str) -> list[str]:
         for node in own_nodes(statement.node)
         if isinstance(node, ast.Call)
         and ast.unparse(node.func).rpartition(".")[2] == maker
-        and any(stem in text for text in _texts(node))
+        and any(_has_text(argument, stem) for argument in node.args)
     ]
     return list(dict.fromkeys(found))
 
 
-def _texts(call: ast.Call) -> list[str]:
-    nodes = (node for argument in call.args for node in ast.walk(argument))
-    values = (node.value for node in nodes if isinstance(node, ast.Constant))
-    return [value for value in values if isinstance(value, str)]
+def _has_text(argument: ast.expr, stem: str) -> bool:
+    texts = (node.value for node in ast.walk(argument) if isinstance(node, ast.Constant))
+    return any(isinstance(text, str) and stem in text for text in texts)

@@ -5,6 +5,8 @@ Native allocations have their library and the user's line from a sampled profile
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 import numpy as np
 
@@ -100,43 +102,41 @@ _OF_OBJECTS = {
 
 def diagnose_unexplained(
     case: RunContext, growth: SearchResult, ledgers: list[Ledger]
-) -> list[Finding]:
-    """Return findings when memory goes on growing without a name of the user's.
+) -> Iterator[Finding]:
+    """Yield findings when memory goes on growing without a name of the user's.
 
     May be confused with the warm-up of libraries, which ends; with what is kept for each shape of
     tensors, which comes with new shapes alone; and with pages of a large array that are written for
     the first time.
     """
-    ledger, found = host_ledger(ledgers), []
+    ledger = host_ledger(ledgers)
     if growth.deep is not None:
-        return _beyond_graph(case, growth.deep.other, ledger)
+        yield from _beyond_graph(case, growth.deep.other, ledger)
+        return
     elsewhere, term = growth.terms.get("elsewhere"), growth.terms.get("unexplained")
     if elsewhere is not None and elsewhere.grows and not is_named(case, growth.growers, elsewhere):
-        found.append(_unnamed_objects_finding(case, elsewhere))
+        yield _unnamed_objects_finding(case, elsewhere)
     if ledger is None or term is None or not term.trend.is_growing:
-        return found
+        return
     if not term.is_much or term.excluded_by:
-        return found
+        return
     kept = sum(native.gained_bytes for native in growth.native.values())
     if kept >= policy.MOST_SHARE * term.trend.net_bytes:
-        return found  # culprits have it: their items keep it
-    if may_come_with_shapes(case, term, unexplained_series(case, growth.growers)):
-        return [*found, _of_shapes(case, term)]
-    return [*found, _leak(case, term, ledger)]
+        return  # culprits have it: their items keep it
+    comes_with_shapes = may_come_with_shapes(case, term, unexplained_series(case, growth.growers))
+    yield _of_shapes(case, term) if comes_with_shapes else _leak(case, term, ledger)
 
 
-def _beyond_graph(case: RunContext, other: OtherGrowth, ledger: Ledger | None) -> list[Finding]:
-    found = []
+def _beyond_graph(case: RunContext, other: OtherGrowth, ledger: Ledger | None) -> Iterator[Finding]:
     if other.objects is not None:
-        found.append(_unnamed_objects_finding(case, other.objects, but=policy.GRAPH_TYPES))
+        yield _unnamed_objects_finding(case, other.objects, but=policy.GRAPH_TYPES)
     if other.unexplained is not None and ledger is not None:
         libraries = [n for n in other.native if n.owner is NativeOwner.LIBRARY]
         objects = [n for n in other.native if n.owner is not NativeOwner.LIBRARY]
         in_libraries = sum(n.gained_bytes for n in libraries)
         is_native = in_libraries >= sum(n.gained_bytes for n in objects)
         explain, growing = (_native, libraries) if is_native else (_unreached, objects)
-        found.append(explain(case, other.unexplained, growing, ledger))
-    return found
+        yield explain(case, other.unexplained, growing, ledger)
 
 
 def _unnamed_objects_finding(case: RunContext, term: Term, but: tuple[str, ...] = ()) -> Finding:
@@ -198,10 +198,9 @@ def _leak(case: RunContext, term: Term, ledger: Ledger) -> Finding:
     return _of_term(
         term,
         "Memory grows outside everything that has a name",
-        f"{_of_growth(term)} is neither garbage "
-        "nor allocator slack nor in anything that has a name: native code allocated it, or a "
-        "running loop alone refers to it, as to the generator that it goes over."
-        f"{where_mapped(case, term.trend.tail_from)}{_other_growth(ledger)}",
+        f"{_of_growth(term)} is neither garbage nor allocator slack nor in anything that has a "
+        "name: native code allocated it, or a running loop alone refers to it, as to the generator "
+        f"that it goes over.{where_mapped(case, term.trend.tail_from)}{_other_growth(ledger)}",
         UNEXPLAINED_REMEDY,
         case.sampled_lines if term.share >= policy.MAIN_SHARE else [],
     )
@@ -252,13 +251,15 @@ def _native(case: RunContext, term: Term, native: list[NativeGrowth], ledger: Le
         for n in native[:MOST_SITES]
     )
     located = [n.location for n in native[:MOST_SITES] if n.location]
+    awaited = ", ".join(dict.fromkeys(n.location for n in native[:MOST_SITES] if n.is_awaited))
+    by_threads = f" Threads of the library's own allocate it while {awaited} waits for them."
     return _of_term(
         term,
         f"Native memory grows in {first.library}{place}"
         f"{', whose result goes into ' + keeper if keeper else handed_on(takers)}",
         f"{_of_growth(term)} is in no Python "
         f"object. Of sampled native allocations these go on growing (estimates): {rows}."
-        f"{_by_threads(native[:MOST_SITES])}"
+        f"{by_threads if awaited else ''}"
         f"{_pinned(term)}{where_mapped(case, term.trend.tail_from)}{_other_growth(ledger)}",
         _empty(keeper, first.location) if keeper else CALL_LESS,
         [*located, *(taker.location for taker in takers)],
@@ -269,19 +270,10 @@ def _native(case: RunContext, term: Term, native: list[NativeGrowth], ledger: Le
 def _empty(keeper: str, location: str) -> Remedy:
     return Remedy(
         title=f"Bound {keeper}, or close what it keeps",
-        text=(
-            f"What is made at {location} is put into {keeper}: each has native memory of its own, "
-            "which Python's sizes don't show. Close those that aren't needed any more and take "
-            "them out, or keep a fixed number."
-        ),
+        text=f"What is made at {location} is put into {keeper}: each has native memory of its own, "
+        "which Python's sizes don't show. Close those that aren't needed any more and take them "
+        "out, or keep a fixed number.",
     )
-
-
-def _by_threads(native: list[NativeGrowth]) -> str:
-    awaited = ", ".join(dict.fromkeys(n.location for n in native if n.is_awaited))
-    if not awaited:
-        return ""
-    return f" Threads of the library's own allocate it while {awaited} waits for them."
 
 
 def _unreached(
@@ -354,7 +346,7 @@ def _of_shapes(case: RunContext, term: Term) -> Finding:
     )
 
 
-def diagnose_native(case: RunContext, growth: SearchResult, ledgers: list[Ledger]) -> list[Finding]:
+def diagnose_native(case: RunContext, growth: SearchResult) -> list[Finding]:
     """Return a finding for each kind of object that grows and that only native code holds.
 
     These are held by autograd, queues in C++ or registries of the interpreter. May be confused with
@@ -506,46 +498,40 @@ def _loops_carry(case: RunContext, growth: SearchResult, path: int) -> Trend | N
     return scaled_trend(term.trend, part)
 
 
-def diagnose_deep_graphs(
-    case: RunContext, growth: SearchResult, ledgers: list[Ledger]
-) -> list[Finding]:
-    """Return a finding where memory grows without a name behind a graph that is too deep to walk.
+def diagnose_deep_graphs(case: RunContext, growth: SearchResult) -> Iterator[Finding]:
+    """Yield a finding where memory grows without a name behind a graph that is too deep to walk.
 
     It is a note where the rate of a culprit has that memory in it already. May be confused with a
     graph that is cut now and then, which had become smaller before, while other memory grows.
     """
     deep = growth.deep
     if deep is None:
-        return []
+        return
     table, row = case.table, case.table.latest[deep.path]
     nodes = human_count(float(np.nanmax(table.nodes[deep.path])))
     lines = case.sources.feeding(row.owner, row) if row.owner is not None else []
     fed_at = list(dict.fromkeys(case.sources.location(f.file, f.line) for f in lines[:MOST_SITES]))
     counted = " and counts in its rate" if deep.is_counted else ""
-    return [
-        to_finding(
-            "deep_graph",
-            f"The graph of {row.name} is too deep to be walked",
-            f"{row.name} kept {nodes} autograd nodes when it was last walked, and more since. So "
-            f"long a chain is not walked again, for torch frees what was asked for by recursion. "
-            f"What grows without a name, {human_bytes(deep.trend.net_bytes)}, is probably the "
-            f"graph's{counted} (estimate).",
-            Remedy(
-                title=f"Detach {row.name} between steps",
-                text=(
-                    f"{row.name} = {row.name}.detach() lets the graph of earlier steps go; keep "
-                    "numbers or detached tensors of what is read later."
-                ),
-            ),
-            severity=Severity.NOTE if deep.is_counted else Severity.WARNING,
-            trend=deep.trend,
-            share=deep.share,
-            total_bytes=deep.trend.net_bytes,
-            fed_at=fed_at or case.unnamed_lines,
-            falsifier=(f"With {row.name} detached in each step memory would rest.", None),
-            subject=row.path,
-        )
-    ]
+    yield to_finding(
+        "deep_graph",
+        f"The graph of {row.name} is too deep to be walked",
+        f"{row.name} kept {nodes} autograd nodes when it was last walked, and more since. So "
+        f"long a chain is not walked again, for torch frees what was asked for by recursion. "
+        f"What grows without a name, {human_bytes(deep.trend.net_bytes)}, is probably the "
+        f"graph's{counted} (estimate).",
+        Remedy(
+            title=f"Detach {row.name} between steps",
+            text=f"{row.name} = {row.name}.detach() lets the graph of earlier steps go; keep "
+            "numbers or detached tensors of what is read later.",
+        ),
+        severity=Severity.NOTE if deep.is_counted else Severity.WARNING,
+        trend=deep.trend,
+        share=deep.share,
+        total_bytes=deep.trend.net_bytes,
+        fed_at=fed_at or case.unnamed_lines,
+        falsifier=(f"With {row.name} detached in each step memory would rest.", None),
+        subject=row.path,
+    )
 
 
 MORE_THAN_ALL_FACTOR = 1.2
@@ -557,21 +543,19 @@ FROM_WITHIN = Remedy(
 )
 
 
-def diagnose_watched(
-    case: RunContext, growth: SearchResult, ledgers: list[Ledger]
-) -> list[Finding]:
-    """Return a finding when the memory of a process tree watched from outside grows.
+def diagnose_watched(case: RunContext) -> Iterator[Finding]:
+    """Yield a finding when the memory of a process tree watched from outside grows.
 
     May be confused with a warm-up or data that is read into memory, both of which end. Pages of
     files that are mapped don't count: the kernel takes them back when it needs room.
     """
     if not case.is_watched:
-        return []
+        return
     x, y = _tree_series(case)
     trend = tree_trend(case)
     is_much = trend.points >= policy.FEW_READINGS and trend.net_bytes >= policy.GROWTH_BYTES
     if not trend.is_growing or not is_much:
-        return []
+        return
     ahead = forecast(
         limit_bytes=case.limit_bytes,
         used_bytes=float(y[-1]),
@@ -582,20 +566,18 @@ def diagnose_watched(
     watched = float(x[-1] - x[0])
     fatal = ahead is not None and ahead.units_left <= policy.HORIZON * watched
     ends = f" It {ahead.text} of watching." if ahead is not None and fatal else ""
-    return [
-        to_finding(
-            "tree_grows",
-            "The process and its children take ever more",
-            f"{human_bytes(trend.bytes_per_unit)} more per {trend.unit}, "
-            f"{human_bytes(trend.net_bytes)} in all{_where_it_grows(case, trend)}.{ends}",
-            FROM_WITHIN,
-            severity=Severity.CRITICAL if fatal else Severity.WARNING,
-            trend=trend,
-            share=1.0,
-            total_bytes=float(y.max()),
-            falsifier=("A warm-up would have ended.", "It went on in each third."),
-        )
-    ]
+    yield to_finding(
+        "tree_grows",
+        "The process and its children take ever more",
+        f"{human_bytes(trend.bytes_per_unit)} more per {trend.unit}, "
+        f"{human_bytes(trend.net_bytes)} in all{_where_it_grows(case, trend)}.{ends}",
+        FROM_WITHIN,
+        severity=Severity.CRITICAL if fatal else Severity.WARNING,
+        trend=trend,
+        share=1.0,
+        total_bytes=float(y.max()),
+        falsifier=("A warm-up would have ended.", "It went on in each third."),
+    )
 
 
 def tree_trend(case: RunContext) -> Trend:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import signal
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,7 +19,7 @@ from leakscope.analysis.columns.series import FloatArray
 from leakscope.analysis.growth import policy
 from leakscope.analysis.growth.shape import thinned
 from leakscope.analysis.processes.endings import ENDINGS, how_it_ended
-from leakscope.analysis.processes.recordings import with_sources_of_main
+from leakscope.analysis.processes.recordings import grouped, with_sources_of_main
 from leakscope.analysis.run_context import RunContext, proportional
 from leakscope.analysis.source.index import Managed, managed_names
 from leakscope.analysis.verdict.severity import SEVERITY_ORDER
@@ -108,9 +107,7 @@ class JudgedProcess:
     @property
     def gained(self) -> float:
         """What its own memory gained while it worked."""
-        values = self.case.private[self.case.working]
-        known = values[np.isfinite(values)]
-        return float(known.max() - known[0]) if len(known) else 0.0
+        return _rise(self.case.private[self.case.working])
 
     @property
     def gained_in_all(self) -> float:
@@ -119,11 +116,8 @@ class JudgedProcess:
         Tensors that a child gets from others lie in shared memory; what the main process maps while
         it is set up are libraries.
         """
-        is_child = self.header.child is not None
-        metric = self.case.host_metric
-        known = self.case.track.gauge(metric) if is_child else self.case.private
-        known = known[np.isfinite(known)]
-        return float(known.max() - known[0]) if len(known) else 0.0
+        case, is_child = self.case, self.header.child is not None
+        return _rise(case.track.gauge(case.host_metric) if is_child else case.private)
 
     @property
     def is_serious(self) -> bool:
@@ -151,6 +145,11 @@ class JudgedProcess:
         rests = self.gained < policy.HARMLESS_BYTES and not self.is_serious
         serves = any(self.case.track.has_event(event) for event in SERVED)
         return self.header.child is None and not self.worked and not serves and rests
+
+
+def _rise(values: FloatArray) -> float:
+    known = values[np.isfinite(values)]
+    return float(known.max() - known[0]) if len(known) else 0.0
 
 
 def recorded_children(run: Run) -> list[Recording]:
@@ -193,9 +192,8 @@ def explain_children(case: RunContext) -> bool:
     read = case.track.known(gauge.CHILDREN_PSS)
     if not len(read):
         return False
-    whole = case.track.gauge(gauge.CHILDREN_PSS)[read]
-    rest = case.unrecorded_children[read]
-    gained, left = float(whole.max() - whole[0]), float(rest.max() - rest[0])
+    gained = _rise(case.track.gauge(gauge.CHILDREN_PSS)[read])
+    left = _rise(case.unrecorded_children[read])
     return left < policy.MOST_SHARE * gained or left < policy.GROWTH_BYTES
 
 
@@ -218,9 +216,8 @@ def without_what_is_replaced(children: Sequence[JudgedProcess]) -> list[JudgedPr
     is bounded. May be confused with processes that the program starts one after the other, a fold
     or a trial each: what grows in them is theirs, and kills the longest of them.
     """
-    alike: dict[tuple[int, str], list[JudgedProcess]] = defaultdict(list)
-    for process in (each for each in children if each.header.target in _POOLED):
-        alike[process.header.parent, process.header.target].append(process)
+    pooled = (each for each in children if each.header.target in _POOLED)
+    alike = grouped(((each.header.parent, each.header.target), each) for each in pooled)
     cleared: dict[int, JudgedProcess] = {}
     for group in alike.values():
         replaced = [process for process in group if _has_successor(process, group)]
@@ -379,10 +376,9 @@ def _of_manager(culprit: Culprit, known: list[Managed]) -> Culprit:
 
 def _merged_culprits(every: list[JudgedProcess], deciding: JudgedProcess) -> list[Culprit]:
     """Return each culprit once, as the process has it in which it comes to most."""
-    found: dict[str, list[tuple[JudgedProcess, Culprit]]] = defaultdict(list)
-    for process in every:
-        for culprit in process.report.culprits:
-            found[culprit.signature].append((process, culprit))
+    found = grouped(
+        (c.signature, (process, c)) for process in every for c in process.report.culprits
+    )
     merged = [_of_processes(same, every) for same in found.values()]
     merged.sort(
         key=lambda c: (SEVERITY_ORDER[c.severity], -c.gained_bytes, c.process != deciding.label)
@@ -488,10 +484,7 @@ def _notes(every: list[JudgedProcess], deciding: JudgedProcess) -> list[str]:
 
 def _odd(every: list[JudgedProcess]) -> str:
     """Return a sentence on the child that differs from others of its kind, if one does."""
-    alike: dict[str, list[JudgedProcess]] = defaultdict(list)
-    for process in every:
-        if process.header.child is not None:
-            alike[process.header.target].append(process)
+    alike = grouped((each.header.target, each) for each in every if each.header.child is not None)
     for same in alike.values():
         read = [process for process in same if len(process.case.working) >= policy.FEWEST_READINGS]
         most, *others = sorted(read, key=lambda process: -process.gained) or same

@@ -304,8 +304,15 @@ def find_attempts(run: Run) -> Attempts:
     groups = group_attempts(headers)
     if len(groups) < 2:
         return Attempts([run], 0)
-    runs = [_run_of(run, [run.recordings[place] for place in group]) for group in groups]
-    _give_outcome(run, runs)
+    runs = []
+    for group in groups:
+        recordings = sorted((run.recordings[place] for place in group), key=_by_rank)
+        runs.append(replace(run, recordings=recordings, outcome={}))
+    number = run.outcome.get("attempt", 0)
+    for attempt in reversed(runs):  # the supervisor saw the last of its number
+        if attempt.main.header.attempt == number:
+            attempt.outcome = run.outcome
+            break
     steps = [_steps(attempt) for attempt in runs]
     furthest = max(range(len(runs)), key=lambda place: (steps[place], place))
     return Attempts(runs, furthest)
@@ -358,19 +365,9 @@ def _rounds(headers: list[HeaderRecord], places: list[int]) -> Iterator[list[int
         yield current
 
 
-def _run_of(run: Run, recordings: list[Recording]) -> Run:
-    recordings.sort(key=lambda r: (not r.header.is_primary, r.header.rank, r.header.started))
-    return Run(
-        run.path, run.manifest, recordings, run.damage, outcomes=run.outcomes, unread=run.unread
-    )
-
-
-def _give_outcome(run: Run, runs: list[Run]) -> None:
-    """Give what the supervisor saw to the attempt that it saw, the last of its number."""
-    number = run.outcome.get("attempt", 0)
-    seen = (attempt for attempt in reversed(runs) if attempt.main.header.attempt == number)
-    if (attempt := next(seen, None)) is not None:
-        attempt.outcome = run.outcome
+def _by_rank(recording: Recording) -> tuple[bool, int, float]:
+    header = recording.header
+    return not header.is_primary, header.rank, header.started
 
 
 def _steps(run: Run) -> int:

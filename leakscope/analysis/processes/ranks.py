@@ -118,7 +118,7 @@ def conclude_ranks(
         tuple(problems[:MOST_PROBLEMS_OF_RUN]),
         shown_rank_series(courses, odd.rank if odd else None),
         _notes(rows, case),
-        None if are_many else worst_here(ranks_here(case.run), case, merged, of_ranks),
+        None if are_many else worst_here(case, merged, of_ranks),
         choose_rank(case, merged, of_ranks, rows, odd) if are_many else None,
         merged,
     )
@@ -255,7 +255,7 @@ class ChosenRank:
 
 
 def worst_here(
-    recordings: list[Recording], case: RunContext, merged: MergedCulprits, culprits: list[Culprit]
+    case: RunContext, merged: MergedCulprits, culprits: list[Culprit]
 ) -> Recording | None:
     """Return the rank to tell of where it is another one, of ranks whose recordings are here.
 
@@ -263,7 +263,7 @@ def worst_here(
     out it is the one in which the worst culprit grows.
     """
     own = case.recording.header.rank
-    ranks = [case.recording, *(r for r in recordings if r.header.rank != own)]
+    ranks = [case.recording, *(r for r in ranks_here(case.run) if r.header.rank != own)]
     ran_out = [r for r in ranks if shortage_at_the_end(case.run, r)]
     rank = _blamed(merged, culprits)
     blamed = [r for r in ran_out or ranks if r.header.rank == rank]
@@ -370,7 +370,15 @@ def find_odd_rank(courses: Mapping[int, RankSeries]) -> OddRank | None:
     if not found:
         return None
     # Of two ranks each is away from the other: the one that has more is the odd one.
-    return _to_odd_rank(min(found, key=lambda candidate: (candidate.step, -candidate.size)))
+    odd = min(found, key=lambda candidate: (candidate.step, -candidate.size))
+    word = "more" if odd.size > 0 else "less"
+    when = f"at step {odd.ended:,.0f}, where one of them ended," if odd.ended else "at the end"
+    sentence = (
+        f"Rank {odd.rank} is the first that differs: from about step {odd.begun:,.0f} on its "
+        f"memory leaves the others' course, and {when} it has "
+        f"{human_bytes(abs(odd.size))} {word} than they."
+    )
+    return OddRank(rank=odd.rank, step=round(odd.begun), bytes=odd.size, sentence=sentence)
 
 
 def _among(together: Mapping[int, RankSeries]) -> list[_Divergence]:
@@ -383,9 +391,8 @@ def _among(together: Mapping[int, RankSeries]) -> list[_Divergence]:
         return []
     steps = np.linspace(begin, end, POINTS)
     risen = np.array([_risen(steps, course) for course in together.values()])
-    least = max(policy.GROWTH_BYTES, policy.LITTLE_SHARE * float(risen[:, -1].max()))
-    courses = zip(together, _away(risen), strict=True)
-    found = [_divergence(rank, steps, course, least) for rank, course in courses]
+    courses, most = zip(together, _away(risen), strict=True), float(risen[:, -1].max())
+    found = [_divergence(rank, steps, away, most) for rank, away in courses]
     return [each for each in found if each is not None]
 
 
@@ -404,24 +411,12 @@ def _divergence_of_ended(
     risen = np.array([_risen(steps, other) for other in together.values()])
     own = _risen(steps, course)
     most = max(float(risen[:, -1].max()), float(own[-1]))
-    least = max(policy.GROWTH_BYTES, policy.LITTLE_SHARE * most)
-    found = _divergence(rank, steps, own - np.median(risen, axis=0), least)
+    found = _divergence(rank, steps, own - np.median(risen, axis=0), most)
     if found is None or (steps >= found.step).sum() < policy.LASTING_SHARE * POINTS:
         return None
     if len(together) == 1 and found.size < 0:
         found = replace(found, rank=next(iter(together)), size=-found.size)
     return replace(found, ended=end)
-
-
-def _to_odd_rank(odd: _Divergence) -> OddRank:
-    word = "more" if odd.size > 0 else "less"
-    when = f"at step {odd.ended:,.0f}, where one of them ended," if odd.ended else "at the end"
-    sentence = (
-        f"Rank {odd.rank} is the first that differs: from about step {odd.begun:,.0f} on its "
-        f"memory leaves the others' course, and {when} it has "
-        f"{human_bytes(abs(odd.size))} {word} than they."
-    )
-    return OddRank(rank=odd.rank, step=round(odd.begun), bytes=odd.size, sentence=sentence)
 
 
 def _risen(steps: FloatArray, course: RankSeries) -> FloatArray:
@@ -443,8 +438,11 @@ def _away(risen: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> FloatArra
     return np.asarray(risen - others, dtype=np.float64)
 
 
-def _divergence(rank: int, steps: FloatArray, away: FloatArray, least: float) -> _Divergence | None:
-    """Return where a rank left the others for good, by its distance from them at some steps."""
+def _divergence(rank: int, steps: FloatArray, away: FloatArray, most: float) -> _Divergence | None:
+    """Return where a rank left the others for good, by its distance from them at some steps and by
+    the most that any has risen.
+    """
+    least = max(policy.GROWTH_BYTES, policy.LITTLE_SHARE * most)
     near = np.flatnonzero(np.abs(away) < least)
     left = int(near[-1]) + 1 if len(near) else 0
     if left == len(away):
@@ -476,18 +474,12 @@ def shown_rank_series(courses: Mapping[int, RankSeries], odd: int | None) -> lis
     """Return the courses that a chart shows, that of the rank that differs first before others."""
     if len(courses) < 2:
         return []
+    are_few = len(courses) <= COLOURS
+    highest = max(courses, key=lambda rank: float(courses[rank].memory[-1]))
     first = [odd] if odd in courses and odd is not None else []
-    if len(courses) <= COLOURS:
-        ranks = first + [rank for rank in sorted(courses) if rank != odd]
-        return [_of_rank(rank, courses[rank]) for rank in ranks]
-    last = {rank: float(course.memory[-1]) for rank, course in courses.items()}
-    highest = max(last, key=lambda rank: last[rank])
-    standing_out = list(dict.fromkeys([*first, highest]))
-    return [*(_of_rank(rank, courses[rank]) for rank in standing_out), *_middle(courses)]
-
-
-def _of_rank(rank: int, course: RankSeries) -> RankCourse:
-    return _to_course(f"rank {rank}", course.steps, course.memory)
+    ranks = dict.fromkeys([*first, *(sorted(courses) if are_few else [highest])])
+    shown = [_to_course(f"rank {n}", courses[n].steps, courses[n].memory) for n in ranks]
+    return shown if are_few else [*shown, *_middle(courses)]
 
 
 def _to_course(label: str, steps: FloatArray, memory: FloatArray) -> RankCourse:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -20,10 +22,20 @@ from leakscope.model.report import Culprit
 from leakscope.model.run import Recording, Run
 from leakscope.model.text import human_bytes
 
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 MOST_NAMED = 8
 """Ranks listed by number in a sentence."""
 MOST_KEPT = 500
 """Culprits of which one is kept whole; beyond so many there is no reader."""
+
+
+def grouped(pairs: Iterable[tuple[_Key, _Value]]) -> defaultdict[_Key, list[_Value]]:
+    """Return the values of each key, in the order in which they come."""
+    found: defaultdict[_Key, list[_Value]] = defaultdict(list)
+    for key, value in pairs:
+        found[key].append(value)
+    return found
 
 
 class MergedCulprits:
@@ -53,13 +65,11 @@ class MergedCulprits:
                 continue
             self._rates[key][rank] = culprit.bytes_per_unit
             self._impact[key] = max(self._impact[key], impact)
-            if self._comes_before(new, self._by_signature.setdefault(key, new)):
+            old = self._by_signature.setdefault(key, new)
+            is_alike = not new.is_worse_than(old) and not old.is_worse_than(new)
+            is_first = rank == self._leader or (self._leader != old.rank and rank < old.rank)
+            if new.is_worse_than(old) or (is_alike and is_first):
                 self._by_signature[key] = new
-
-    def _comes_before(self, new: _RankCulprit, old: _RankCulprit) -> bool:
-        if new.is_worse_than(old) or old.is_worse_than(new):
-            return new.is_worse_than(old)
-        return self._leader == new.rank or (self._leader != old.rank and new.rank < old.rank)
 
     def rank_of(self, culprit: Culprit) -> int:
         """Return the rank of which a culprit is reported."""

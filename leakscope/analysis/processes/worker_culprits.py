@@ -16,8 +16,7 @@ import numpy as np
 from leakscope.analysis.columns.series import HOST, FloatArray
 from leakscope.analysis.columns.units import WORKER_PHASE
 from leakscope.analysis.growth import policy
-from leakscope.analysis.processes.recordings import analyse_recording, with_rates
-from leakscope.analysis.remedies.catalogue import Catalogue
+from leakscope.analysis.processes.recordings import analyse_recording, grouped, with_rates
 from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.verdict.cleared import find_cleared, find_undecided
 from leakscope.analysis.verdict.culprits import signature
@@ -63,7 +62,7 @@ def judge_workers(case: RunContext) -> list[Worker]:
 
     Those of a child process are its own; all others are the program's, of whichever rank.
     """
-    run, catalogue, own = case.run, case.catalogue, case.recording.header
+    run, own = case.run, case.recording.header
     children = {r.header.pid for r in run.recordings if r.header.child is not None}
     parents = {own.pid} if own.child is not None else None
     recordings = [
@@ -76,29 +75,22 @@ def judge_workers(case: RunContext) -> list[Worker]:
     recordings.sort(key=lambda r: -len(r.measurements))
     headers = (recording.header for recording in recordings)
     restarted = {(h.rank, h.loader) for h in headers if h.generation}
-    return [
-        _judge(run, recording, catalogue, restarted)
-        for recording in recordings[: policy.WORKERS_JUDGED]
-    ]
-
-
-def _judge(
-    run: Run, recording: Recording, catalogue: Catalogue | None, restarted: set[tuple[int, int]]
-) -> Worker:
-    """Return a worker's recording as judged; ``restarted`` are loaders that start workers again."""
-    header = recording.header
-    case, growth, culprits = analyse_recording(
-        run, recording, catalogue, ends_with_pass=(header.rank, header.loader) in restarted
-    )
-    gained = {
-        signature(case.table.latest[g.path]): g.trend.bytes_per_unit * g.units
-        for g in growth.growers
-        if g.growth == "across"
-    }
-    undecided = find_undecided(case, growth)
-    cleared = find_cleared(case, growth, undecided)
-    names = frozenset(each.name for each in undecided)
-    return Worker(recording, case, culprits, gained, cleared, names)
+    judged = []
+    for recording in recordings[: policy.WORKERS_JUDGED]:
+        is_restarted = (recording.header.rank, recording.header.loader) in restarted
+        worker, growth, culprits = analyse_recording(
+            run, recording, case.catalogue, ends_with_pass=is_restarted
+        )
+        gained = {
+            signature(worker.table.latest[g.path]): g.trend.bytes_per_unit * g.units
+            for g in growth.growers
+            if g.growth == "across"
+        }
+        undecided = find_undecided(worker, growth)
+        cleared = find_cleared(worker, growth, undecided)
+        names = frozenset(each.name for each in undecided)
+        judged.append(Worker(recording, worker, culprits, gained, cleared, names))
+    return judged
 
 
 def at_one_time(weights: Iterable[tuple[Group, float]]) -> float:
@@ -138,11 +130,9 @@ def worker_of_culprit(workers: list[Worker]) -> dict[str, RunContext]:
 
 def _found(workers: list[Worker]) -> dict[str, Found]:
     """Return the workers in which each culprit was found, by signature."""
-    same: dict[str, Found] = defaultdict(list)
-    for worker in workers:
-        for culprit in worker.culprits:
-            same[culprit.signature].append((worker, culprit))
-    return same
+    return grouped(
+        (culprit.signature, (worker, culprit)) for worker in workers for culprit in worker.culprits
+    )
 
 
 def _of_all(case: RunContext, found: Found, ranks: list[int]) -> Culprit:
@@ -161,17 +151,13 @@ def _of_all(case: RunContext, found: Found, ranks: list[int]) -> Culprit:
     merged = _with_forecast(case, merged, worst[0][0], rate or merged.bytes_per_unit)
     if len(ranks) < 2:
         return merged
-    rates: dict[int, list[float]] = defaultdict(list)
-    for worker, culprit in worst:
-        rates[worker.recording.header.rank].append(culprit.bytes_per_unit)
+    rates = grouped((w.recording.header.rank, culprit.bytes_per_unit) for w, culprit in worst)
     return with_rates(merged, {n: float(np.median(of)) for n, of in rates.items()}, ranks)
 
 
 def _by_loader(found: Found) -> list[Found]:
     """Return what was found in workers of one loader together, the gravest first."""
-    loaders: dict[int, Found] = defaultdict(list)
-    for worker, culprit in found:
-        loaders[worker.recording.header.loader].append((worker, culprit))
+    loaders = grouped((worker.recording.header.loader, (worker, c)) for worker, c in found)
     return sorted(loaders.values(), key=_weight, reverse=True)
 
 
@@ -209,9 +195,7 @@ def _merged(case: RunContext, found: Found, others: list[Found]) -> Culprit:
     ``case`` is their parent's; ``others`` are the workers of other loaders in which the same grows.
     """
     best, culprit = _best(found)
-    by_rank: dict[int, list[Worker]] = defaultdict(list)
-    for worker, _ in found:
-        by_rank[worker.recording.header.rank].append(worker)
+    by_rank = grouped((worker.recording.header.rank, worker) for worker, _ in found)
     count, rate = max(map(_count, by_rank.values())), _rate(found)
     where = "It grows in a DataLoader worker."
     if count > 1:
@@ -384,11 +368,7 @@ def with_last_look(findings: list[Finding], workers: list[Worker]) -> list[Findi
     """Return the findings; that of child processes which grow tells what was in one of them."""
     looks = [look for worker in workers if (look := last_look(worker)) is not None]
     most = max(looks, key=lambda look: look.grown, default=None)
-    if most is None:
-        return findings
-    return [
-        _with_last_look(found, most) if found.kind == "children" else found for found in findings
-    ]
+    return [_with_last_look(f, most) if most and f.kind == "children" else f for f in findings]
 
 
 def last_look(worker: Worker) -> LastLook | None:
@@ -426,10 +406,8 @@ def _with_last_look(found: Finding, look: LastLook) -> Finding:
         fed_at=list(fed_at)[:3],
         remedy=Remedy(
             title=f"Look into {row.name}, in the workers",
-            text=(
-                "If it keeps what is never asked for again, bound or empty it: a worker with "
-                "persistent_workers=True lives as long as its loader. Workers were looked into too "
-                "seldom for a verdict: a longer run or a larger --budget has more looks."
-            ),
+            text="If it keeps what is never asked for again, bound or empty it: a worker with "
+            "persistent_workers=True lives as long as its loader. Workers were looked into too "
+            "seldom for a verdict: a longer run or a larger --budget has more looks.",
         ),
     )

@@ -10,7 +10,7 @@ import pytest
 from recorded_runs import as_torch_tells
 
 from leakscope.analysis.allocator import read_snapshot
-from leakscope.analysis.allocator.devices import find_owners, role_rows, unexplained_bytes
+from leakscope.analysis.allocator.devices import find_owners, owner_rows, unexplained_bytes
 from leakscope.analysis.allocator.replay import replay
 from leakscope.analysis.allocator.segments import DeviceState, state_of
 from leakscope.model.device import AllocatorSnapshot, DeviceStorages
@@ -53,7 +53,7 @@ def test_the_history_agrees_with_the_blocks(name: str) -> None:
 def test_nearly_every_live_byte_has_an_owner(name: str) -> None:
     _, state = read(name)
     found = find_owners(state)
-    assert sum(row.bytes for row in role_rows(found.blocks)) == state.figures.active
+    assert sum(row.bytes for row in owner_rows(found.blocks, by_name=False)) == state.figures.active
     assert unexplained_bytes(found.blocks) <= 0.02 * state.figures.active
 
 

@@ -11,7 +11,7 @@ from recorded_runs import block_list, run_of
 
 from leakscope.analysis.allocator import read_snapshot
 from leakscope.analysis.allocator.classes import CUBLAS_WORKSPACE
-from leakscope.analysis.allocator.devices import find_owners, role_rows, unexplained_rows
+from leakscope.analysis.allocator.devices import find_owners, owner_rows, unexplained_rows
 from leakscope.analysis.allocator.explain import Study, study
 from leakscope.analysis.allocator.reading import decode_snapshot
 from leakscope.analysis.allocator.replay import replay
@@ -58,7 +58,7 @@ def test_every_block_of_a_recorded_step_has_its_owner_or_none(name: str) -> None
     of_device = studied(name)
     state = state_of(block_list(of_device.state, storages_of(of_device)))
     found = find_owners(state)
-    by_role = {row.role: row for row in role_rows(found.blocks)}
+    by_role = {row.role: row for row in owner_rows(found.blocks, by_name=False)}
     assert sum(row.bytes for row in by_role.values()) == state.figures.active
     for kind, (role, _) in ROLES.items():
         blocks = [live.block for live in of_device.found if live.kind is kind]
@@ -73,7 +73,10 @@ def test_every_block_of_a_recorded_step_has_its_owner_or_none(name: str) -> None
 def test_without_a_census_all_but_workspaces_is_unexplained() -> None:
     of_device = studied("lm_b_train_ctx128_t210")
     found = find_owners(state_of(block_list(of_device.state)))
-    assert {row.role for row in role_rows(found.blocks)} == {"unexplained", "workspace"}
+    assert {row.role for row in owner_rows(found.blocks, by_name=False)} == {
+        "unexplained",
+        "workspace",
+    }
     rows = unexplained_rows(found.blocks)
     assert rows == sorted(rows, key=lambda row: -row.bytes)
 
@@ -82,7 +85,7 @@ def test_without_a_census_all_but_workspaces_is_unexplained() -> None:
 def test_private_pools_and_pending_frees_are_distinguished() -> None:
     of_device = studied("rl_private_pools_t26")
     found = find_owners(state_of(block_list(of_device.state)))
-    roles = {row.role: row for row in role_rows(found.blocks)}
+    roles = {row.role: row for row in owner_rows(found.blocks, by_name=False)}
     assert roles["pending"].count == 9
     assert roles["pending"].bytes == 597_377_024
     pooled = [s for s in of_device.state if s.pool != (0, 0)]
@@ -176,7 +179,7 @@ def test_a_block_that_lay_about_in_the_forward_pass_belongs_to_the_graph() -> No
     address = allocator.alloc(24 * MIB, FORWARD)
     allocator.alloc(3 * MIB, KEPT)
     state = state_of(block_list(segments_of(allocator), [(address, 24 * MIB, "graph", "total")]))
-    rows = {row.role: row.bytes for row in role_rows(find_owners(state).blocks)}
+    rows = {row.role: row.bytes for row in owner_rows(find_owners(state).blocks, by_name=False)}
     assert rows == {"graph": 24 * MIB, "unexplained": 3 * MIB}
 
 
@@ -186,7 +189,7 @@ def test_tensors_of_the_size_of_a_workspace_are_none_when_there_are_many() -> No
         for _ in range(count):
             allocator.alloc(32 * MIB)
     reported = [find_owners(state_of(block_list(segments_of(a)))).blocks for a in (few, many)]
-    assert [{row.role for row in role_rows(blocks)} for blocks in reported] == [
+    assert [{row.role for row in owner_rows(blocks, by_name=False)} for blocks in reported] == [
         {"workspace"},
         {"unexplained"},
     ]
