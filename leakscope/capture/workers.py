@@ -34,7 +34,6 @@ from leakscope.capture.children import (
     calls_at_once,
     is_importable,
 )
-from leakscope.capture.gauges import CopiesReader
 from leakscope.capture.options import SessionOptions
 from leakscope.capture.process_endings import ProcessEndings
 from leakscope.capture.profiles import chosen_profile
@@ -249,7 +248,7 @@ def _session(
     batches: BatchProbe,
     costs: Costs,
 ) -> Session | None:
-    from leakscope.capture.gauges import worker_probes
+    from leakscope.capture.gauges import copies_of, worker_probes
     from leakscope.heap import CensusTaker
     from leakscope.probes.allocations import AllocationWindow
     from leakscope.recording import RecordingWriter
@@ -285,7 +284,7 @@ def _session(
         path,
         writer=writer,
         taker=taker,
-        probes=[*worker_probes(batches), CopiesReader(taker)],
+        probes=[*worker_probes(batches), copies_of(taker)],
         window=AllocationWindow,
         project_root=place.project_root,
         floor=WORKER_FLOOR,
@@ -330,7 +329,6 @@ def start_session(
     where the run directory can't be made.
     """
     from leakscope.capture import gauges
-    from leakscope.capture.gauges import LoopReader, ShapesReader, WaitingReader
     from leakscope.heap import CensusTaker
     from leakscope.heap.pausing import remember_allocators
     from leakscope.probes.allocations import AllocationCounter, AllocationWindow
@@ -353,13 +351,7 @@ def start_session(
         path,
         writer=writer,
         taker=taker,
-        probes=[
-            *gauges.default_probes(),
-            ShapesReader(),
-            gauges.CompiledReader(),
-            WaitingReader(taker),
-            LoopReader(taker),
-        ],
+        probes=[*gauges.default_probes(), *gauges.readers_of(taker)],
         window=partial(AllocationWindow, before=remember_allocators),
         devices=device_memory,
         history=AllocationHistory(),
