@@ -33,7 +33,7 @@ from leakscope.capture.debugger import (
 from leakscope.capture.options import SessionOptions
 from leakscope.model import __version__
 from leakscope.model.errors import LeakscopeError
-from leakscope.probes.process import status_of
+from leakscope.probes.process import OutsideProcess, status_of
 from leakscope.recording.following import open_journals
 
 SAFE_POINT_SECONDS = 30.0
@@ -322,7 +322,9 @@ class Attachment:
         self._place, self._folder = _make_folder(target)
         self._keeper = (self._folder / visit.KEEPER).open("wb")
         fcntl.flock(self._keeper, fcntl.LOCK_EX)
-        self._gone = _watcher_of(target.pid)
+        # Tells whether the process is gone, and not only its number in use.
+        process = OutsideProcess(target.pid, since=time.time())
+        self._gone: Callable[[], bool] = lambda: not process.is_alive
 
     def begin(
         self,
@@ -394,8 +396,8 @@ class Attachment:
 
     def await_leaving(self) -> bool:
         """Wait until nothing is left in the process; return whether that is so."""
-        return self._await(
-            lambda: self.state().get("state") == "left" or self._gone(), LEAVE_SECONDS
+        return _await(
+            lambda: self.state().get("state") == "left" or self._gone(), self._gone, LEAVE_SECONDS
         )
 
     def fetch(self, run: Path, otherwise: Path) -> Path:
@@ -470,15 +472,7 @@ class Attachment:
         deliver_remotely(int(number), self._inside / "enter.py", command)
 
     def _await_claim(self, seconds: float) -> bool:
-        return self._await(lambda: not (self._folder / visit.REQUEST).exists(), seconds)
-
-    def _await(self, is_so: Callable[[], bool], seconds: float) -> bool:
-        until = time.monotonic() + seconds
-        while not is_so():
-            if time.monotonic() > until or self._gone():
-                return is_so()
-            time.sleep(POLL_S)
-        return True
+        return _await(lambda: not (self._folder / visit.REQUEST).exists(), self._gone, seconds)
 
     def _withdraw(self) -> bool:
         """Take the request back; return False where the visitor was faster."""
@@ -500,7 +494,12 @@ class Attachment:
         place = self._folder / "packages"
         place.mkdir()
         for name in ("leakscope", *_LIBRARIES):
-            _copy(own / name if name == "leakscope" else _place_of(name), place)
+            source = own / name if name == "leakscope" else _place_of(name)
+            if source is not None and source.is_dir():
+                ignored = shutil.ignore_patterns("__pycache__")
+                shutil.copytree(source, place / source.name, ignore=ignored)
+            elif source is not None:
+                shutil.copy(source, place)
         _give(place, self.target.pid)
         return self._inside / "packages"
 
@@ -540,16 +539,24 @@ def request_detach(pid: int) -> bool:
     folders = [folder for folder in found if (folder / visit.CLAIMED).exists()]
     for folder in folders:
         (folder / visit.STOP).touch()
-    until = time.monotonic() + LEAVE_SECONDS
-    until_left = [folder / visit.CLAIMED for folder in folders]
-    while any(
-        claimed.exists() and _state_in(claimed.parent).get("state") != "left"
-        for claimed in until_left
-    ):
-        if time.monotonic() > until or not status_of(pid):
-            raise AttachError(f"Process {pid} was asked to end its recording and hasn't yet.")
-        time.sleep(POLL_S)
+
+    def are_left() -> bool:
+        remaining = (folder for folder in folders if (folder / visit.CLAIMED).exists())
+        return all(_state_in(folder).get("state") == "left" for folder in remaining)
+
+    if not _await(are_left, lambda: not status_of(pid), LEAVE_SECONDS):
+        raise AttachError(f"Process {pid} was asked to end its recording and hasn't yet.")
     return bool(folders)
+
+
+def _await(is_so: Callable[[], bool], is_gone: Callable[[], bool], seconds: float) -> bool:
+    """Wait until something is so, while the process is there; return whether it came to be."""
+    until = time.monotonic() + seconds
+    while not is_so():
+        if time.monotonic() > until or is_gone():
+            return is_so()
+        time.sleep(POLL_S)
+    return True
 
 
 def _state_in(folder: Path) -> dict[str, Any]:
@@ -596,20 +603,3 @@ def _place_of(name: str) -> Path | None:
         return None
     origin = Path(spec.origin).resolve()
     return origin.parent if spec.submodule_search_locations else origin
-
-
-def _copy(source: Path | None, place: Path) -> None:
-    if source is None:
-        return
-    if source.is_dir():
-        shutil.copytree(source, place / source.name, ignore=shutil.ignore_patterns("__pycache__"))
-    else:
-        shutil.copy(source, place)
-
-
-def _watcher_of(pid: int) -> Callable[[], bool]:
-    """Return what tells whether the process is gone, and not only its number in use."""
-    from leakscope.probes.process import OutsideProcess
-
-    process = OutsideProcess(pid, since=time.time())
-    return lambda: not process.is_alive

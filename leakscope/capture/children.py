@@ -21,7 +21,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType, FunctionType
 from typing import Any, NamedTuple
 
@@ -227,17 +227,16 @@ def run_recorded(place: ChildPlacement, process: Any, *args: Any, **kwargs: Any)
 
 
 class _Queue:
-    """A queue of a worker's, by which its tasks are counted."""
+    """A queue of a worker's: the one from which it takes tasks, or the one that gets its results.
+
+    A result is the end of a task, and a pool hands out many calls at once.
+    """
 
     def __init__(self, queue: Any, recording: ChildRecording) -> None:
         self._queue, self._recording = queue, recording
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._queue, name)
-
-
-class _Results(_Queue):
-    """The queue into which a pool's worker puts its results: each is the end of a task."""
 
     def put(self, result: object) -> None:
         try:
@@ -246,10 +245,6 @@ class _Results(_Queue):
             _hide_frame(error)
             raise
         self._recording.end_task()
-
-
-class _Tasks(_Queue):
-    """The queue from which a worker takes its tasks: a pool hands out many calls at once."""
 
     def get(self, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -291,9 +286,9 @@ def _count_tasks(process: Any, recording: ChildRecording) -> None:
         return
     tasks, results, *more = args
     if recording.place.target == _POOL_WORKER:
-        process._args = (_Tasks(tasks, recording), _Results(results, recording), *more)
+        process._args = (_Queue(tasks, recording), _Queue(results, recording), *more)
     elif recording.place.target.endswith("._process_worker"):
-        process._args = (_Tasks(tasks, recording), results, *more)
+        process._args = (_Queue(tasks, recording), results, *more)
 
 
 def calls_at_once() -> int:
@@ -440,7 +435,8 @@ class ChildHooks:
             known = dict(os.environ if environment is None else environment)
             if shell or VARIABLE in known or b"PYTHONPATH" in known:
                 return args
-            command = _words(words)
+            is_single = isinstance(words, (str, bytes, os.PathLike))
+            command = [os.fsdecode(word) for word in ([words] if is_single else words)]
             program = os.path.basename(command[0]) if command else ""  # noqa: PTH119
             if program not in _STARTS_WORKERS and not _is_this_python(command, executable, known):
                 return args
@@ -469,10 +465,10 @@ _hooks: ChildHooks | None = None
 _starting: set[int] = set()
 """Threads that start a process otherwise than by ``os.fork`` of the program's own."""
 _paused: list[ChildRecording] = []
-_pending: list[object] = []
-"""What a pending call of the interpreter's calls, kept as long as it may."""
+_pending: dict[Callable[[], object], object] = {}
+"""What pending calls of the interpreter call, kept as long as they may."""
 _is_listening = False
-_WARNS_OF_FORKS = sys.version_info >= (3, 12)
+WARNS_OF_FORKS = sys.version_info >= (3, 12)
 """From then on ``os.fork`` warns where a process has several threads."""
 
 
@@ -481,7 +477,7 @@ def _listen_for_forks() -> None:
     if not _is_listening and hasattr(os, "register_at_fork"):
         _is_listening = True
         os.register_at_fork(after_in_child=_forked, after_in_parent=_count_fork)
-        if _WARNS_OF_FORKS:
+        if WARNS_OF_FORKS:
             os.register_at_fork(before=_pause_for_fork, after_in_parent=_go_on_after_fork)
 
 
@@ -496,18 +492,25 @@ def _pause_for_fork() -> None:
 
 
 def _go_on_after_fork() -> None:
-    """Wait on once ``os.fork`` has returned, which counts threads before."""
-    if not _paused:
-        return
+    if _paused:
+        call_after_fork(_resume_paused)
+
+
+def _resume_paused() -> None:
+    while _paused:
+        _paused.pop().go_on()
+
+
+def call_after_fork(function: Callable[[], object]) -> None:
+    """Have a function called once ``os.fork`` has returned, which counts threads before."""
     import ctypes
 
-    def go_on(_: object = None) -> int:
-        while _paused:
-            _paused.pop().go_on()
+    def call(_: object = None) -> int:
+        function()
         return 0
 
-    _pending[:] = [ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(go_on)]
-    ctypes.pythonapi.Py_AddPendingCall(_pending[0], None)
+    _pending[function] = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(call)
+    ctypes.pythonapi.Py_AddPendingCall(_pending[function], None)
 
 
 def _forked() -> None:
@@ -518,23 +521,19 @@ def _forked() -> None:
     hooks = _hooks
     if hooks is None or _thread.get_ident() in _starting:
         return
-    try:
+    with suppress(Exception):
         place = hooks.next(start_method="os.fork", name="", target=_program())
         if place is not None and place.parent == os.getppid():
             ChildRecording(place).start(closes_at_exit=True)
             hooks.adopt(place)
-    except Exception:
-        return
 
 
 def _adopt(place: ChildPlacement) -> None:
     if _hooks is not None:
         _hooks.adopt(place)  # they were inherited
         return
-    try:
+    with suppress(Exception):
         ChildHooks(place).install(watches=False)
-    except Exception:
-        return
 
 
 @contextmanager
@@ -600,12 +599,6 @@ def is_importable() -> bool:
         if find is not None and find("leakscope", None) is not None:
             return True
     return False
-
-
-def _words(args: Any) -> list[str]:
-    if isinstance(args, (str, bytes, os.PathLike)):
-        return [os.fsdecode(args)]
-    return [os.fsdecode(word) for word in args]
 
 
 def _is_this_python(command: Sequence[str], executable: Any, environment: Any) -> bool:

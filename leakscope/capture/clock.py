@@ -14,16 +14,13 @@ from __future__ import annotations
 
 import _thread
 import os
-import sys
 import weakref
 from collections.abc import Callable
 
 from leakscope.capture import policy
-from leakscope.capture.children import is_importing
+from leakscope.capture.children import WARNS_OF_FORKS, call_after_fork, is_importing
 from leakscope.capture.unobservable import changes_graphs
 from leakscope.heap.pausing import frames_of_other_threads, is_collecting, keeping_lock
-
-_WARNS_OF_FORKS = sys.version_info >= (3, 12)
 
 
 class BoundaryClock:
@@ -167,23 +164,16 @@ def _pause_for_fork() -> None:
 
 
 def _go_on_after_fork() -> None:
-    """Start the threads once ``os.fork`` has returned, which counts them before."""
-    import ctypes
-
-    def start(_: object = None) -> int:
-        for paused in _paused:
-            clock = paused()
-            if clock is not None:
-                clock.start()
-        _paused.clear()
-        return 0
-
-    _pending[:] = [ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(start)]
-    ctypes.pythonapi.Py_AddPendingCall(_pending[0], None)
+    call_after_fork(_start_paused)
 
 
-_pending: list[object] = []
-"""What a pending call of the interpreter's calls, kept as long as it may."""
+def _start_paused() -> None:
+    for paused in _paused:
+        clock = paused()
+        if clock is not None:
+            clock.start()
+    _paused.clear()
 
-if _WARNS_OF_FORKS and hasattr(os, "register_at_fork"):
+
+if WARNS_OF_FORKS and hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_pause_for_fork, after_in_parent=_go_on_after_fork)

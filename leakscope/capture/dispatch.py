@@ -97,7 +97,10 @@ class EventDispatcher:
                 if self._interrupt is not None:
                     self._raise_interrupt()
         except BaseException as interrupt:
-            leave_event(interrupt)
+            # What a handler in Python raised keeps the frames from the handler on. An `Exception`
+            # keeps everything: that is how it is distinguished from a fault of ours.
+            if not isinstance(interrupt, Exception):
+                _cut(interrupt, since_the_handler(interrupt.__traceback__))
             raise
 
     def dispatch_found(self, event: Callable[..., Any], *args: Any) -> Any:
@@ -314,16 +317,6 @@ def describe(error: BaseException) -> str:
         traceback = traceback.tb_next
     code = traceback.tb_frame.f_code
     return f"{text[:500]} ({os.path.basename(code.co_filename)}:{traceback.tb_lineno})"  # noqa: PTH119
-
-
-def leave_event(interrupt: BaseException) -> None:
-    """Remove the frames of an event of ours from an interrupt's traceback.
-
-    What a handler in Python raised keeps the frames from the handler on. An ``Exception`` keeps
-    everything: that is how it is distinguished from a fault of ours.
-    """
-    if not isinstance(interrupt, Exception):
-        _cut(interrupt, since_the_handler(interrupt.__traceback__))
 
 
 def leave_hook(error: BaseException) -> None:

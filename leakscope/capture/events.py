@@ -40,6 +40,7 @@ from leakscope.capture.torch_hooks.patching import (
     LatePatches,
     PatchedMethod,
     opaque,
+    surrounded,
     without_our_frame,
 )
 from leakscope.heap.compiled_code import (
@@ -490,44 +491,28 @@ class EventCounts:
         return True
 
     def _wrap_write(self, event: Event, original: Callable[..., Any]) -> Callable[..., Any]:
-        writing = self._writing
-
-        @opaque
-        @functools.wraps(original)
-        def write(*args: Any, **kwargs: Any) -> Any:
+        def begin(*args: Any, **kwargs: Any) -> int:
             thread = get_ident()
-            is_outermost = thread not in writing
-            if is_outermost:
-                writing.add(thread)
-                self._add_write(event)
-            try:
-                return original(*args, **kwargs)
-            except BaseException as error:
-                without_our_frame(error)
-                del args, kwargs  # as above
-                raise
-            finally:
-                if is_outermost:
-                    writing.discard(thread)
+            if thread in self._writing:
+                return 0
+            self._writing.add(thread)
+            self._add_write(event)
+            return thread
 
-        return write
+        def end(outermost: int, error: BaseException | None) -> None:
+            self._writing.discard(outermost)
+
+        return opaque(surrounded(original, begin, end))
 
     def _wrap_distributed(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @opaque
-        @functools.wraps(original)
-        def _save_state_dict(*args: Any, **kwargs: Any) -> Any:
+        def begin(*args: Any, **kwargs: Any) -> None:
             self._add_write(Event.SAVE)
             self._distributed += 1
-            try:
-                return original(*args, **kwargs)
-            except BaseException as error:
-                without_our_frame(error)
-                del args, kwargs  # as above
-                raise
-            finally:
-                self._distributed -= 1
 
-        return _save_state_dict
+        def end(begun: None, error: BaseException | None) -> None:
+            self._distributed -= 1
+
+        return opaque(surrounded(original, begin, end))
 
     def _add(self, event: Event) -> None:
         self._counts[event.value] += 1
@@ -687,6 +672,9 @@ class CleaningCalls:
         self._emptied: dict[tuple[str, Site], CleaningCall] = {}
         self._seconds = self._weighing_s = 0.0
         self._patches = LatePatches(EMPTIES, self._patches_of)
+        self.muted, self.gauges = self._collections.muted, self._collections.gauges
+        self.forget = self._collections.stop
+        """Times no collections any more: this is a forked child's."""
 
     def install(self) -> None:
         """Look from now on."""
@@ -697,20 +685,6 @@ class CleaningCalls:
         """Leave collector and torch as they were found; what was seen can still be read."""
         self._collections.stop()
         self._patches.remove()
-
-    def forget(self) -> None:
-        """Time no collections: this is a forked child's."""
-        self._collections.stop()
-
-    @contextmanager
-    def muted(self) -> Iterator[None]:
-        """Leave out what is collected meanwhile: it is our own doing."""
-        with self._collections.muted():
-            yield
-
-    def gauges(self) -> dict[str, int]:
-        """Return how long collections have taken, as far as that has changed."""
-        return self._collections.gauges()
 
     def calls(self) -> list[CleaningCall]:
         """Return all calls so far, by line."""
@@ -723,21 +697,14 @@ class CleaningCalls:
             yield PatchedMethod(core, name, functools.partial(self._wrap, call))
 
     def _wrap(self, call: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        @opaque
-        @functools.wraps(original)
-        def empty(*args: Any, **kwargs: Any) -> Any:
-            before = self._weighed()
-            began = self._clock()
-            try:
-                return original(*args, **kwargs)
-            except BaseException as error:
-                without_our_frame(error)
-                del args, kwargs  # whoever clears the traceback's frames doesn't find ours
-                raise
-            finally:
-                self._add(call, call_site(), self._clock() - began, before)
+        def begin(*args: Any, **kwargs: Any) -> tuple[int | None, float]:
+            return self._weighed(), self._clock()
 
-        return empty
+        def end(begun: tuple[int | None, float], error: BaseException | None) -> None:
+            before, began = begun
+            self._add(call, call_site(), self._clock() - began, before)
+
+        return opaque(surrounded(original, begin, end))
 
     def _weighed(self) -> int | None:
         """Return the reserved bytes of all devices, as long as reading them is cheap enough."""

@@ -22,6 +22,7 @@ from __future__ import annotations
 import sys
 from collections import UserDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from math import inf
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -153,7 +154,8 @@ class SlowGauges:
         for reader in self._readers:
             if not everything and self._is_put_off(reader):
                 continue
-            is_due = everything or now >= self._turn_of(reader)
+            is_timed = reader.is_of_tree and self._tree_from < inf
+            is_due = everything or now >= (self._tree_from if is_timed else reader.not_before)
             is_bearable = between and reader.is_bearable(now, age, self.part)
             if is_due or is_bearable or reader.is_due_in_short_run(now, age, self.part):
                 gauges.update(reader.read(now, self._budget * SLOW_SHARE))
@@ -194,10 +196,6 @@ class SlowGauges:
         is_shared = self._in_child or self._tree_from < inf
         is_read_ahead = self.reads_ahead and reader.divides_memory
         return is_read_ahead or (reader.divides_shared and not is_shared)
-
-    def _turn_of(self, reader: _SlowReader) -> float:
-        is_timed = reader.is_of_tree and self._tree_from < inf
-        return self._tree_from if is_timed else reader.not_before
 
     def _plan_tree(self, now: float, children: int, seconds: float) -> None:
         if not children:
@@ -359,17 +357,14 @@ class ShapesReader:
         for value in values:
             its = type(value)
             if its is kind:
-                self._add(value)
+                try:
+                    shape = value.shape
+                except RuntimeError:  # a nested tensor has none
+                    continue
+                if len(shape) >= LEAST_DIMENSIONS and len(self._seen) < MOST_SHAPES:
+                    self._seen.add(hash(shape))
             elif depth and (its in _CONTAINERS or UserDict in its.__mro__):
                 self._look(_items(value), kind, depth - 1)
-
-    def _add(self, tensor: Any) -> None:
-        try:
-            shape = tensor.shape
-        except RuntimeError:  # a nested tensor has none
-            return
-        if len(shape) >= LEAST_DIMENSIONS and len(self._seen) < MOST_SHAPES:
-            self._seen.add(hash(shape))
 
 
 def _frames(inner: FrameType | None) -> Iterator[FrameType]:
@@ -395,57 +390,48 @@ def _items(value: Any) -> Iterable[Any]:
     return list(value.values()) if type(value) is dict else list(value)
 
 
-class CompiledReader:
-    """Counts what ``torch.compile`` keeps; a source of gauges."""
+LOOP = "loop"
+"""The source that is read at boundaries by time alone."""
 
-    name = "compiled"
-    slow = True
 
-    def gauges(self) -> dict[str, int]:
-        """Return how many entries dynamo's cache has; nothing before something was compiled."""
+@dataclass
+class FunctionReader:
+    """A source of gauges that a function reads."""
+
+    name: str
+    gauges: Callable[[], dict[str, int]]
+    slow: bool = True
+
+
+def readers_of(taker: CensusTaker) -> list[Reader]:
+    """Return the sources besides the probes: shapes, what is compiled, tasks and threads by what
+    they run, and how far the outermost loop has come.
+    """
+
+    def compiled() -> dict[str, int]:
         entries = sum(len(code.entries) for code in compiled_code())
         return {gauge.COMPILED: entries} if entries else {}
 
+    def waiting() -> dict[str, int]:
+        return {gauge.waiting(group.key): group.count for group in taker.waiting()}
 
-class WaitingReader:
-    """Counts tasks and threads by what they run; a source of gauges."""
-
-    name = "waiting"
-    slow = True
-
-    def __init__(self, taker: CensusTaker) -> None:
-        self._taker = taker
-
-    def gauges(self) -> dict[str, int]:
-        """Return how many run each function of which many are alive."""
-        return {gauge.waiting(group.key): group.count for group in self._taker.waiting()}
-
-
-class LoopReader:
-    """Reads how far the outermost loop has come; a source of gauges at boundaries by time."""
-
-    name = "loop"
-    slow = False
-
-    def __init__(self, taker: CensusTaker) -> None:
-        self._taker = taker
-
-    def gauges(self) -> dict[str, int]:
-        """Return the passes through the loop, by where it begins; nothing where none is counted."""
-        loop = self._taker.loop()
+    def passes() -> dict[str, int]:
+        loop = taker.loop()
         return {} if loop is None else {gauge.loop(loop.file, loop.line): loop.done}
 
+    return [
+        ShapesReader(),
+        FunctionReader("compiled", compiled),
+        FunctionReader("waiting", waiting),
+        FunctionReader(LOOP, passes, slow=False),
+    ]
 
-class CopiesReader:
-    """Reads again what the latest census of a worker has read; a source of gauges."""
 
-    name = "copies"
-    slow = True
+def copies_of(taker: CensusTaker) -> Reader:
+    """Return what reads again of what a worker's latest census has read: copied thousandths."""
 
-    def __init__(self, taker: CensusTaker) -> None:
-        self._taker = taker
-
-    def gauges(self) -> dict[str, int]:
-        """Return the copied part of each structure, in thousandths."""
-        shares = self._taker.copied_shares()
+    def copied() -> dict[str, int]:
+        shares = taker.copied_shares()
         return {gauge.copied(path): round(1000 * share) for path, share in shares.items()}
+
+    return FunctionReader("copies", copied)

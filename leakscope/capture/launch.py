@@ -131,21 +131,16 @@ class Closing:
             return
         try:
             session.close(status=status, exit_code=exit_code, exception=exception, for_good=True)
-            _have_report_kept(session)
+            if session.options.report and session.world.leads and session.trackers.has_places:
+                from leakscope.capture.scope import report_of
+
+                report_of(session, quiet=True)  # before the trackers end, whose run is open still
             if session.trouble and not session.options.quiet:
                 _complain(session.trouble)
         except BaseException as fault:
             # The program is over: without us its handler would have met nobody.
             if not is_interrupt(fault):
                 _complain(f"the recording could not be closed ({type(fault).__name__}: {fault})")
-
-
-def _have_report_kept(session: Session) -> None:
-    """Write the report before the program's trackers end, where one has a run open still."""
-    if session.options.report and session.world.leads and session.trackers.has_places:
-        from leakscope.capture.scope import report_of
-
-        report_of(session, quiet=True)
 
 
 def _run(program: Program, closing: Closing) -> None:
@@ -395,7 +390,5 @@ def _describe(error: BaseException) -> str:
 
 
 def _complain(message: str) -> None:
-    try:
+    with contextlib.suppress(Exception):
         sys.stderr.write(f"leakscope: {message}\n")
-    except Exception:
-        pass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import inf
 from types import FrameType
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from leakscope.capture import policy
 from leakscope.capture.budget import Due, Pauses
 from leakscope.capture.dispatch import Guard
-from leakscope.capture.gauges import LoopReader, OwnMemory, Reader, SlowGauges
+from leakscope.capture.gauges import LOOP, OwnMemory, Reader, SlowGauges
 from leakscope.capture.profiles import HistoryWindows
+from leakscope.capture.schedule import INSIDE
 from leakscope.capture.sites import SourceTexts
 from leakscope.capture.tracing import AllocationWindows
 from leakscope.heap.pausing import can_stand_still
@@ -28,7 +29,6 @@ from leakscope.model.record import (
     CleaningCall,
     CleaningCallsRecord,
     DeviceSnapshotRecord,
-    ErrorRecord,
     NoteRecord,
     OutOfMemoryRecord,
     OverheadRecord,
@@ -40,8 +40,6 @@ from leakscope.probes.interpreter import RegistriesProbe
 from leakscope.recording import redact_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from leakscope.heap import CensusTaker
     from leakscope.recording import RecordingWriter
 
@@ -89,7 +87,7 @@ class Measuring:
         readers = list(probes)
         self.windows = windows
         self._history = history
-        self._by_time = [probe for probe in readers if isinstance(probe, LoopReader)]
+        self._by_time = [probe for probe in readers if probe.name == LOOP]
         self._fast = [probe for probe in readers if not probe.slow and probe not in self._by_time]
         slow = (probe for probe in readers if probe.slow)
         self._slow = SlowGauges(slow, cost_clock, guard, budget, in_child=in_child)
@@ -151,7 +149,8 @@ class Measuring:
             gauges[gauge.OWN] = self._own_bytes()
         events = self._guard.call("events", {}, self.events)
         census = self._take_census(boundary, due, gauges) if due >= Due.FOCUSED else None
-        if census is not None and _was_collected(gauges, census):
+        before = gauges.get(gauge.GC_COLLECTIONS)
+        if census is not None and before is not None and census.collections not in (None, before):
             self._read_again(boundary, gauges)
         with self._charged("recording"):
             self._recorded += 1
@@ -186,12 +185,6 @@ class Measuring:
         """Write something that the report should mention."""
         self._writer.write(NoteRecord(slug=slug, message=message, boundary=boundary))
 
-    def fault(self, where: str, message: str, boundary: int, *, disabled: bool) -> None:
-        """Write down a fault of our own."""
-        self._writer.write(
-            ErrorRecord(where=where, message=message, boundary=boundary, disabled=disabled)
-        )
-
     def census_of_failure(
         self, available: int | None, unwound: Sequence[FrameType] = ()
     ) -> Census | None:
@@ -208,9 +201,7 @@ class Measuring:
     def snapshot(self, boundary: Boundary, *, at_once: bool) -> None:
         """Take a census that the user requested: outside all series, and not out of the budget."""
         began = self._clock()
-        gauges: dict[str, int] = {}
-        for probe in (*self._fast, *self._slow.probes):
-            gauges.update(self._guard.call(f"probe {probe.name}", {}, probe.gauges))
+        gauges = self._read((*self._fast, *self._slow.probes))
         gauges.update(self._own_memory.peak(gauges))
         headroom = Headroom()
         headroom.learn(gauges, gauges.get(gauge.RSS, 0))
@@ -271,13 +262,12 @@ class Measuring:
         one.
         """
         gauges: dict[str, int] = {}
-        between = boundary.kind not in _INSIDE
+        between = boundary.kind not in INSIDE
         everything = boundary.kind is BoundaryKind.RUN_END
         with self._charged("gauges"):
             gauges.update(self._guard.call("collections", {}, self.collections))
             by_time = self._by_time if boundary.kind is BoundaryKind.TIME else ()
-            for probe in (*self._fast, *by_time):
-                gauges.update(self._guard.call(f"probe {probe.name}", {}, probe.gauges))
+            gauges.update(self._read((*self._fast, *by_time)))
             self.resident = gauges.get(gauge.RSS, self.resident)
             gauges.update(self._own_memory.peak(gauges))
             everything = everything or self._headroom.is_running_out(self.resident)
@@ -287,12 +277,16 @@ class Measuring:
         self.gauges = gauges
         return gauges
 
+    def _read(self, probes: Iterable[Reader]) -> dict[str, int]:
+        gauges: dict[str, int] = {}
+        for probe in probes:
+            gauges.update(self._guard.call(f"probe {probe.name}", {}, probe.gauges))
+        return gauges
+
     def _read_again(self, boundary: Boundary, gauges: dict[str, int]) -> None:
         """Replace what was read of memory before the collector freed what the census misses."""
         with self._charged("gauges"):
-            for probe in self._fast:
-                if probe.name in _AFFECTED:
-                    gauges.update(self._guard.call(f"probe {probe.name}", {}, probe.gauges))
+            gauges.update(self._read(probe for probe in self._fast if probe.name in _AFFECTED))
             gauges.update(self._slow.read_again(boundary.time_s))
             self.resident = gauges.get(gauge.RSS, self.resident)
             gauges.update(self._own_memory.peak(gauges))
@@ -466,7 +460,6 @@ class Measuring:
             self._costs.spend(activity, self._cost_clock() - began)
 
 
-_INSIDE = (BoundaryKind.STEP, BoundaryKind.BATCH)
 _FIXED_BYTES = 200_000
 """Schedule, phases, probes and writer: bounded tables of some hundred entries."""
 
@@ -477,11 +470,6 @@ def _mib(size: int | None) -> str:
 
 def _scope(due: Due) -> CensusScope:
     return CensusScope.FOCUSED if due is Due.FOCUSED else CensusScope.FULL
-
-
-def _was_collected(gauges: Mapping[str, int], census: Census) -> bool:
-    before = gauges.get(gauge.GC_COLLECTIONS)
-    return before is not None and census.collections not in (None, before)
 
 
 def _done(census: Census) -> Due:

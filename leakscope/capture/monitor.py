@@ -97,15 +97,9 @@ class Monitor:
 
     def _outcome(self, exit_code: int | None, signal: int | None) -> dict[str, str | int]:
         kills = self.kills()
-        ending: dict[str, str | int] = {}
-        if exit_code is not None:
-            ending["exit_code"] = exit_code
-        if signal is not None:
-            ending["signal"] = signal
-        if kills:
-            ending["oom_kills"] = kills
-            ending |= {"oom_killed": 1} if signal in {None, 9} else {}
-        return ending
+        known = {"exit_code": exit_code, "signal": signal, "oom_kills": kills or None}
+        known["oom_killed"] = 1 if kills and signal in {None, 9} else None
+        return {name: value for name, value in known.items() if value is not None}
 
     def _read(self, kind: BoundaryKind) -> ProcessReading | None:
         seconds = self._clock() - self._begun

@@ -129,13 +129,32 @@ class PhaseTracker:
         run.requests += 1
         run.moment = self._moment = self._moment + 1
 
-    def loader_end(self, token: int) -> None:
-        """A pass is exhausted."""
-        self._leave(token, dropped=False)
+    def loader_end(self, token: int, *, dropped: bool = False) -> None:
+        """A pass is exhausted, or ``dropped`` (``break``, ``islice``)."""
+        run = self._passes.get(token)
+        if run is None:
+            return
+        phase, run.phase = run.phase, None
+        if run in self._undecided:
+            self._undecided.remove(run)
+            if run.requests > 1:
+                self.sites.learn(run, Verdict.VALIDATION)
+        elif phase is not None and phase.owner is run and phase in self._stack:
+            self.iterations.left(run, phase, dropped=dropped)
+            if phase.training and not phase.explicit and run.requests > 1:
+                self._last_training = run
+                trains = phase.steps or run.gradients
+                self.sites.learn(run, Verdict.TRAINING if trains else Verdict.VALIDATION)
+            if not phase.explicit:
+                self._stack.end(phase)
+            if not phase.training:
+                self.evaluated.validation_ends()
+        self._forget_pass(token)
+        self._settle()
 
     def loader_dropped(self, token: int) -> None:
-        """A pass is dropped (``break``, ``islice``)."""
-        self._leave(token, dropped=True)
+        """A pass is dropped."""
+        self.loader_end(token, dropped=True)
 
     # Optimizers
 
@@ -241,25 +260,6 @@ class PhaseTracker:
             self._place(run)
         self._settle()
 
-    def _leave(self, token: int, *, dropped: bool) -> None:
-        run = self._passes.get(token)
-        if run is None:
-            return
-        phase, run.phase = run.phase, None
-        if run in self._undecided:
-            self._undecided.remove(run)
-            if run.requests > 1:
-                self.sites.learn(run, Verdict.VALIDATION)
-        elif phase is not None and phase.owner is run and phase in self._stack:
-            self.iterations.left(run, phase, dropped=dropped)
-            self._learn_from(run, phase)
-            if not phase.explicit:
-                self._stack.end(phase)
-            if not phase.training:
-                self.evaluated.validation_ends()
-        self._forget_pass(token)
-        self._settle()
-
     def _inherit(self, run: Pass) -> bool:
         """End the unfinished pass over the same loader; True if ``run`` takes its phase over."""
         if not run.loader:
@@ -356,12 +356,6 @@ class PhaseTracker:
         phase = run.phase
         if phase is not None and phase.owner is run and not phase.batch:
             phase.batch = phase.micro = run.seen = run.requests - 1
-
-    def _learn_from(self, run: Pass, phase: Phase) -> None:
-        if phase.training and not phase.explicit and run.requests > 1:
-            self._last_training = run
-            trains = phase.steps or run.gradients
-            self.sites.learn(run, Verdict.TRAINING if trains else Verdict.VALIDATION)
 
     # Where a step belongs
 

@@ -31,7 +31,6 @@ MOST_KEPT = 64
 MOST_KNOWN = 4096
 WORTH_SECONDS = 1.0
 """Processor time of child processes that may be the program's work."""
-PATCHED_METHODS = frozenset({"poll", "_send_signal"})
 
 
 class ProcessEndings:
@@ -96,16 +95,12 @@ class ProcessEndings:
 
     def _arrived(self, module: ModuleType) -> None:
         try:
-            self._install(importlib.import_module(STARTERS[module.__name__]))
+            starter = importlib.import_module(STARTERS[module.__name__]).Popen
         except ImportError:
             return  # this system has no such way to start a process
-
-    def _install(self, module: ModuleType) -> None:
         wraps = {"poll": self._wrap_poll, "_send_signal": self._wrap_send}
-        self._patches += [
-            PatchedMethod(module.Popen, name, wraps[name])
-            for name in sorted(PATCHED_METHODS & vars(module.Popen).keys())
-        ]
+        names = sorted(wraps.keys() & vars(starter).keys())
+        self._patches += [PatchedMethod(starter, name, wraps[name]) for name in names]
 
     def _wrap_poll(self, original: Callable[..., int | None]) -> Callable[..., int | None]:
         @functools.wraps(original)

@@ -16,21 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from leakscope.capture import policy
 from leakscope.capture.budget import Costs, Due
 from leakscope.capture.options import SessionOptions
-from leakscope.capture.policy import (
-    BLOCKS_JUDGED_SECONDS,
-    BLOCKS_SHARE,
-    NATIVE_FLOOR_SECONDS,
-    NATIVE_SHARE,
-    TRACING_ASSUMED_SLOWDOWN,
-    TRACING_BATCHES,
-    TRACING_FLOOR_SECONDS,
-    TRACING_MOST_SECONDS,
-    TRACING_SHARE,
-    TRACING_WINDOWS,
-)
-from leakscope.capture.tracing import INSIDE, Pace, PaceStretch
+from leakscope.capture.schedule import INSIDE
+from leakscope.capture.tracing import Pace, PaceStretch, allowed_seconds
 from leakscope.model import gauge
 from leakscope.model.boundary import Boundary, BoundaryKind, comparable_key
 from leakscope.model.record import Record
@@ -60,7 +50,7 @@ class HistoryWindows:
         self._pace = Pace(lambda: self._costs.total)
         self._reached = -1
         self._opened: Boundary | None = None
-        self._left = TRACING_WINDOWS
+        self._left = policy.TRACING_WINDOWS
         self._grows = False
         self._known: dict[tuple[str, ...], tuple[int, int, int]] = {}
 
@@ -80,14 +70,13 @@ class HistoryWindows:
             return False
         if boundary.kind is BoundaryKind.RUN_END:
             return True
-        late = boundary.time_s - opened.time_s >= TRACING_MOST_SECONDS
-        enough = late or boundary.batch - opened.batch >= TRACING_BATCHES
+        late = boundary.time_s - opened.time_s >= policy.TRACING_MOST_SECONDS
+        enough = late or boundary.batch - opened.batch >= policy.TRACING_BATCHES
         return enough or boundary.phase != opened.phase or self._is_spent(boundary.time_s)
 
     def _is_spent(self, now: float) -> bool:
-        allowed = max(TRACING_FLOOR_SECONDS, TRACING_SHARE * self._budget * now)
         spent = self._costs.seconds.get(ACTIVITY, 0.0) + self._pace.slowdown(self._assumed)
-        return spent >= allowed
+        return spent >= allowed_seconds(self._budget, now)
 
     def learn(self, boundary: Boundary, gauges: dict[str, int]) -> None:
         """Notice live memory of devices that is higher each time at boundaries of one kind."""
@@ -136,7 +125,7 @@ class HistoryWindows:
         usual = self._pace.usual(stretch.unit)
         if usual is not None:
             return max(0.0, stretch.seconds - usual * stretch.units)
-        return stretch.seconds * TRACING_ASSUMED_SLOWDOWN / (1 + TRACING_ASSUMED_SLOWDOWN)
+        return stretch.assumed_slowdown
 
 
 _TOO_MANY = (
@@ -191,8 +180,8 @@ class NativeAllocations:
         if self._profile is None:
             return
         began, with_census = self._clock(), done >= Due.FOCUSED
-        may_look = self._spent <= NATIVE_FLOOR_SECONDS + (
-            NATIVE_SHARE * self._budget * boundary.time_s
+        may_look = self._spent <= policy.NATIVE_FLOOR_SECONDS + (
+            policy.NATIVE_SHARE * self._budget * boundary.time_s
         )
         resident = resident if may_look else 0
         record = self._profile.record(boundary.index, resident, with_census=with_census)
@@ -217,9 +206,9 @@ class NativeAllocations:
             return
         self._costs.spend("blocks", spent - self._charged)
         self._charged = spent
-        if now - self._judged_at < BLOCKS_JUDGED_SECONDS:
+        if now - self._judged_at < policy.BLOCKS_JUDGED_SECONDS:
             return
-        if spent - self._spent_at > BLOCKS_SHARE * self._budget * (now - self._judged_at):
+        if spent - self._spent_at > policy.BLOCKS_SHARE * self._budget * (now - self._judged_at):
             profile.stop_blocks()
             self._note("blocks-off", _TOO_MANY)
         self._judged_at, self._spent_at = now, spent

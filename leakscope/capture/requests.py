@@ -200,7 +200,10 @@ class Trials:
         """Try the calls if this boundary is one of the chosen; return what each changed."""
         if boundary.kind not in KINDS or not self._has_turn(boundary):
             return None
-        if not self._is_early() and not self._affords(boundary.time_s):
+        spent = self._costs.seconds.get(ACTIVITY, 0.0)
+        is_short = not spent or spent + self._expected <= AT_ONCE_SECONDS
+        is_paid = self._costs.total + self._expected <= self._budget * boundary.time_s
+        if not (is_paid or (is_short and self._made < AT_ONCE)):
             return None
         began = self._clock()
         before = self._read()
@@ -221,13 +224,6 @@ class Trials:
             return False
         seen = self._seen[key] = self._seen.get(key, 0) + 1
         return seen >= self._next.get(key, 1)
-
-    def _is_early(self) -> bool:
-        spent = self._costs.seconds.get(ACTIVITY, 0.0)
-        return self._made < AT_ONCE and (not spent or spent + self._expected <= AT_ONCE_SECONDS)
-
-    def _affords(self, now: float) -> bool:
-        return self._costs.total + self._expected <= self._budget * now
 
     def _learn(self, boundary: Boundary, seconds: float) -> None:
         key = (boundary.kind, boundary.phase, boundary.label)

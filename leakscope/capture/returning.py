@@ -19,6 +19,7 @@ import runpy
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from traceback import walk_tb
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
@@ -75,13 +76,8 @@ def stop() -> None:
 
 def frames_left_by(error: BaseException) -> list[FrameType]:
     """Return the frames of functions that an exception has left, outermost first."""
-    frames = []
-    traceback = error.__traceback__
-    while traceback is not None:
-        if traceback.tb_frame.f_code.co_flags & _IS_FUNCTION:
-            frames.append(traceback.tb_frame)
-        traceback = traceback.tb_next
-    return frames
+    frames = (frame for frame, _ in walk_tb(error.__traceback__))
+    return [frame for frame in frames if frame.f_code.co_flags & _IS_FUNCTION]
 
 
 def is_alone() -> bool:
@@ -97,10 +93,9 @@ def is_done_after(module: FrameType) -> bool:
     what is no function of Python's own or of torch's.
     """
     code, names = module.f_code, module.f_globals
-    called, *waiting = _operands(code, module.f_lasti)
-    if _is_of_a_builtin(called, names) or not all(
-        _waits_idly(operand, names) for operand in waiting
-    ):
+    (called, attribute), *waiting = _operands(code, module.f_lasti)
+    calls_back = not attribute and called not in names and called in _CALLS_BACK
+    if calls_back or not all(_waits_idly(operand, names) for operand in waiting):
         return False
     before, loaded, is_called = "", "", False
     bound: set[str] = set()
@@ -209,11 +204,6 @@ def _effect(name: str, argument: int) -> tuple[int, int]:
 
 def _ends_statement(name: str) -> bool:
     return any(part in name for part in _ENDS_STATEMENT)
-
-
-def _is_of_a_builtin(called: _Operand, names: dict[str, Any]) -> bool:
-    name, attribute = called
-    return not attribute and name not in names and name in _CALLS_BACK
 
 
 def _waits_idly(operand: _Operand, names: dict[str, Any]) -> bool:

@@ -264,21 +264,16 @@ def _join_or_make(path: Path, manifest: RunManifest, *, force: bool, world: Worl
     if is_joinable(path, world):
         return RunDirectory(path)
     if force:
-        return _replace(path, manifest, world)
+        with _alone_at(path):  # of several ranks one replaces it, and what it made stays
+            if is_joinable(path, world):
+                return RunDirectory(path)
+            return RunDirectory.create(path, manifest, force=True)
     try:
         return RunDirectory.create(path, manifest)
     except RunExistsError:
         if is_joinable(path, world):  # made by another rank just now
             return RunDirectory(path)
         raise
-
-
-def _replace(path: Path, manifest: RunManifest, world: World) -> RunDirectory:
-    """Replace a former run; of several ranks one does, and what it made is not replaced again."""
-    with _alone_at(path):
-        if is_joinable(path, world):
-            return RunDirectory(path)
-        return RunDirectory.create(path, manifest, force=True)
 
 
 @contextmanager
@@ -355,12 +350,13 @@ def _manifest(options: SessionOptions) -> RunManifest:
     from leakscope.probes.environment import environment
 
     total, limit = memory_limit()
-    project = project_root_of(options)
+    project, words = project_root_of(options), sys.orig_argv or sys.argv
     return RunManifest(
         leakscope_version=__version__,
         run_id=uuid.uuid4().hex,
         created=time.time(),
-        command=list(options.command or _command()),
+        # Of the interpreter its name says enough.
+        command=[*options.command] or [*(Path(word).name for word in words[:1]), *words[1:]],
         script=options.script or _as_typed(_main_file() or ""),
         project_root=project,
         options=json.loads(options.to_json()),
@@ -373,12 +369,6 @@ def _manifest(options: SessionOptions) -> RunManifest:
 def _main_file() -> str | None:
     file = getattr(sys.modules.get("__main__"), "__file__", None)
     return file if isinstance(file, str) else None
-
-
-def _command() -> list[str]:
-    """Return the words that started the program; of the interpreter its name says enough."""
-    words = sys.orig_argv or sys.argv
-    return [*(Path(word).name for word in words[:1]), *words[1:]]
 
 
 def _as_typed(file: str) -> str:

@@ -291,18 +291,8 @@ class Schedule:
         if kind is Due.FOCUSED and rises and self._floor.has_full:
             kind = self._costs.full  # nothing else tells a short run what rose
         share = (policy.WHOLE_SHARE_AT_END if rises else policy.WHOLE_SHARE_UNNAMED) * now
-        is_affordable = self._costs.expect(kind) <= max(share, self._most_at_end)
-        return kind if is_affordable else Due.FOCUSED
-
-    @property
-    def _most_at_end(self) -> float:
-        """Seconds that the last census may take however short the run was; more where it waits."""
-        return policy.BEGINNING_SECONDS * self._costs.slowed
-
-    def _is_unnamed(self, key: _Key) -> bool:
-        """Whether full censuses are needed soon: something rises outside the user's names."""
-        can = self._floor.has_full and self._growth.is_unnamed
-        return can and key.fulls < policy.FULL_AT_KEY
+        most = policy.BEGINNING_SECONDS * self._costs.slowed  # however short the run was
+        return kind if self._costs.expect(kind) <= max(share, most) else Due.FOCUSED
 
     def _is_late_look(self, kind: BoundaryKind, phase: Phase | None, key: _Key) -> bool:
         """Whether a phase of the program's work was last looked at long ago: of training, one named
@@ -446,7 +436,8 @@ class Schedule:
         return min(passed / log1p(policy.FLOOR_WHOLE_SECONDS / first), 1.0)
 
     def _affords_full(self, key: _Key, expected: float, allowed: float, now: float) -> bool:
-        if self._is_unnamed(key):
+        is_unnamed = self._floor.has_full and self._growth.is_unnamed
+        if is_unnamed and key.fulls < policy.FULL_AT_KEY:  # they are needed soon
             allowed = policy.WHOLE_SHARE_UNNAMED * now
         return self._floor_full + expected <= policy.FLOOR_FULL * allowed
 
@@ -534,7 +525,7 @@ CALM_AFTER = 12
 _RESIDENT = ""
 _IN_USE = (gauge.MALLOC_IN_USE, gauge.RSS)
 """What is in use, as near as a boundary tells."""
-_INSIDE = (BoundaryKind.STEP, BoundaryKind.BATCH)
+INSIDE = (BoundaryKind.STEP, BoundaryKind.BATCH)
 
 
 class GrowthWatch:
@@ -650,4 +641,4 @@ def _rise(before: tuple[int, int] | None, size: int, least: int) -> tuple[int, i
 
 def place_of_growth(boundary: Boundary) -> str:
     """Return the phase in which growth seen at a boundary may be caught; empty for any."""
-    return boundary.phase if boundary.kind in (*_INSIDE, BoundaryKind.PHASE_END) else ""
+    return boundary.phase if boundary.kind in (*INSIDE, BoundaryKind.PHASE_END) else ""

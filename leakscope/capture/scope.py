@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -287,65 +287,38 @@ def profile(
         LeakscopeError: options make no sense; never later.
 
     """
+    options = dict(locals())  # the arguments have the names of the options
+    del options["enabled"]
     if enabled is False or (enabled is None and is_off()):
         return out if callable(out) else _OFF
-    return _scope(
-        out,
-        budget=budget,
-        max_pause=max_pause,
-        max_recording=max_recording,
-        boundaries=boundaries,
-        tracemalloc=tracemalloc,
-        cuda_history=cuda_history,
-        native=native,
-        native_interval=native_interval,
-        workers=workers,
-        children=children,
-        report=report,
-        force=force,
-        label=label,
-        project_root=project_of_caller(sys._getframe(1).f_code.co_filename),
-        quiet=quiet,
-        probe_cleanup=probe_cleanup,
-        snapshot_signal=snapshot_signal,
-        trackers=trackers,
-    )
+    options["out"] = None if out is None or callable(out) else Path(out)
+    options["project_root"] = project_of_caller(sys._getframe(1).f_code.co_filename)
+    # Where a session runs already, it has reported any problem.
+    on_remark = _warn_once if current_session() is None else None
+    scope = Scope(configured_options(on_remark, **options))
+    return scope(out) if callable(out) else scope
 
 
-def _scope(out: Any, **overrides: Any) -> Any:
-    if callable(out):
-        return Scope(_options(**overrides))(out)
-    return Scope(_options(out=None if out is None else Path(out), **overrides))
-
-
-def _options(**overrides: Any) -> SessionOptions:
-    """Complete the options; where a session runs already, it has reported any problem."""
-    return configured_options(_warn_once if current_session() is None else None, **overrides)
-
-
-def report(run_path: Path, *, quiet: bool) -> None:
-    """Write the report in another process: charts need memory. Print its summary unless quiet."""
+def report_of(session: Session, *, quiet: bool | None = None) -> None:
+    """Write the report of a session, in another process, as charts need memory; print its summary
+    unless quiet, and store it in the trackers.
+    """
+    path, is_quiet = session.run_path, session.options.quiet if quiet is None else quiet
     root = str(Path(__file__).parents[2])
-    command = [sys.executable, "-c", _REPORTING, root, "report", str(run_path)]
+    command = [sys.executable, "-c", _REPORTING, root, "report", str(path)]
     try:
         subprocess.run(
-            command if quiet else [*command, "--summary"],
+            command if is_quiet else [*command, "--summary"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             timeout=REPORT_SECONDS,
             check=False,
         )
     except (OSError, subprocess.SubprocessError) as fault:
-        again = f"leakscope report {run_path}"
+        again = f"leakscope report {path}"
         _warn(f"the report could not be written ({type(fault).__name__}); {again}")
-
-
-def report_of(session: Session, *, quiet: bool | None = None) -> None:
-    """Write the report of a session and store it in the trackers."""
-    is_quiet = session.options.quiet if quiet is None else quiet
-    report(session.run_path, quiet=is_quiet)
-    if session.trackers.has_places or (session.run_path / "report.json").exists():
-        for sentence in session.trackers.keep(session.run_path):
+    if session.trackers.has_places or (path / "report.json").exists():
+        for sentence in session.trackers.keep(path):
             if not session.options.quiet:
                 _warn(sentence)
 
@@ -442,10 +415,8 @@ def _warn_once(sentence: str) -> None:
 
 
 def _warn(sentence: str) -> None:
-    try:
+    with suppress(Exception):
         sys.stderr.write(f"leakscope: {sentence}\n")
-    except Exception:
-        return
 
 
 _OFF = Scope(None)

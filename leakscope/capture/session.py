@@ -41,7 +41,7 @@ from leakscope.capture.trackers import Trackers
 from leakscope.capture.unobservable import DeferredReadings, unobservable_state
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.errors import is_interrupt
-from leakscope.model.record import UNRECORDED_CHILDREN, EndRecord, HeaderRecord
+from leakscope.model.record import UNRECORDED_CHILDREN, EndRecord, ErrorRecord, HeaderRecord
 from leakscope.recording import RunDirectory, redact_text
 
 if TYPE_CHECKING:
@@ -142,7 +142,9 @@ class Session:
             self._measuring, self.gate, self._costs, self._moment, budget=options.budget
         )
         self._requests = Requests(self.gate, self._look, writer.write, self._idle)
-        self._trials = _trials(options, self._costs, clock)
+        self._trials: Trials | None = None
+        if options.probe_cleanup:
+            self._trials = Trials(self._costs, budget=options.budget, clock=clock)
         self.trackers = Trackers(
             options, self._guard, self._costs, self._write_note, clock, lambda: self.run_path
         )
@@ -195,7 +197,7 @@ class Session:
 
     def boundary(self, kind: BoundaryKind, *, label: str = "") -> None:
         """Reach a boundary that somebody else has found, in the phase that is open."""
-        self.gate.dispatch(self._reach_inside, kind, label)
+        self.gate.dispatch(lambda: self._reach(kind, self.tracker.phase, label))
 
     def on_wake(self, call: Callable[[], object]) -> bool:
         """Call ``call`` some times a second, in a thread that forks don't inherit.
@@ -367,8 +369,11 @@ class Session:
         group = world_of_group()
         if group is None or group[1] < 2 or self.header is None:
             return
-        if self.header.child is not None:
-            self._note_group(self.header, *group)
+        if self.header.child is not None:  # its run is its parent's
+            rank, size = group
+            if self.header.group_size != size:
+                self.header = msgspec.structs.replace(self.header, group_rank=rank, group_size=size)
+                self._writer.write(self.header)
             return
         self.take_place(world := this_world())
         header = msgspec.structs.replace(header_of(world), started=self.header.started)
@@ -392,18 +397,9 @@ class Session:
             self.header = msgspec.structs.replace(self.header, target=target)
             self._writer.write(self.header)
 
-    def _note_group(self, header: HeaderRecord, rank: int, size: int) -> None:
-        """Write down which of a group a child has turned out to be: its run is its parent's."""
-        if header.group_size != size:
-            self.header = msgspec.structs.replace(header, group_rank=rank, group_size=size)
-            self._writer.write(self.header)
-
     def _seal(self, end: EndRecord) -> None:
         self._writer.write(end, sync=True)
         self._writer.close()
-
-    def _reach_inside(self, kind: BoundaryKind, label: str) -> None:
-        self._reach(kind, self.tracker.phase, label)
 
     def _reach(self, kind: BoundaryKind, phase: Phase | None, label: str) -> None:
         # Whatever strikes in there, the tracker goes on as if it had not.
@@ -500,7 +496,10 @@ class Session:
         return self._clock() - self._begun
 
     def _write_fault(self, where: str, message: str, disabled: bool) -> None:
-        self._measuring.fault(where, message, max(0, self._index - 1), disabled=disabled)
+        last = max(0, self._index - 1)
+        self._writer.write(
+            ErrorRecord(where=where, message=message, boundary=last, disabled=disabled)
+        )
 
     def _write_endings(self) -> None:
         for record in self._workers.ended() if self._workers is not None else ():
@@ -512,10 +511,6 @@ class Session:
 
     def _write_note(self, slug: str, message: str) -> None:
         self._measuring.note(slug, message, max(0, self._index - 1))
-
-
-def _trials(options: SessionOptions, costs: Costs, clock: Callable[[], float]) -> Trials | None:
-    return Trials(costs, budget=options.budget, clock=clock) if options.probe_cleanup else None
 
 
 def _forget_in_child() -> None:

@@ -5,9 +5,10 @@ the program.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from threading import get_ident
+from traceback import walk_tb
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -87,32 +88,30 @@ class Shortages:
             return
         oom = OutOfMemoryMessage(f"cuda:{device}", requested=requested, free=free, total=total)
         state = unobservable_state()
-        if self._is_in_backward():
+        # A census would race with autograd's threads.
+        if self._gate.thread not in (0, get_ident()) or is_in_backward():
             self._record(oom, "observer", no_census="a backward pass was under way")
         elif state is not None and not state.may_last:
             self._record(oom, "observer", no_census=f"{state.reason} was under way")
         elif not self._gate.seize(self._record, oom, "observer"):
             self._record(oom, "observer", no_census="another census was under way")
 
-    def _is_in_backward(self) -> bool:
-        """Return whether autograd is at work: a census would race with its threads."""
-        if self._gate.thread not in (0, get_ident()):
-            return True
-        return is_in_backward()
-
     def left(self, error: BaseException) -> None:
         """Record that an exception left the program, or the block, if it says memory ran out."""
         cause = shortage_behind(error)
         if cause is None:
             return
-        oom = _located(read_message(cause))
+        oom, cuda = read_message(cause), awake_cuda()
+        if oom.device == "cuda" and cuda is not None:  # the message names none
+            oom = replace(oom, device=f"cuda:{cuda.current_device()}")
         self._seen += not self._was_observed(oom)
+        errors = (error, cause) if cause is not error else (error,)
         self._record(
             oom,
             "exception",
             error=type(cause).__name__,
             message=redact_text(message_of(cause))[:_MESSAGE_CHARACTERS],
-            unwound=_frames_of(error, cause),
+            unwound=[frame for each in errors for frame, _ in walk_tb(each.__traceback__)],
         )
 
     def _record(
@@ -177,14 +176,6 @@ def _await_device(cuda: ModuleType) -> None:
     attach_when_awake(cuda)
 
 
-def _located(oom: OutOfMemoryMessage) -> OutOfMemoryMessage:
-    """Return the shortage, with the program's current device where the message names none."""
-    cuda = awake_cuda()
-    if oom.device != "cuda" or cuda is None:
-        return oom
-    return replace(oom, device=f"cuda:{cuda.current_device()}")
-
-
 def _room(oom: OutOfMemoryMessage, seen: str) -> Room:
     """Return what there was; of a device nothing once the exception has let go of its tensors."""
     if oom.device == HOST:
@@ -207,14 +198,3 @@ def _figures(oom: OutOfMemoryMessage, room: Room) -> dict[str, Any]:
         "largest_hole": room.largest_hole,
         "snapshot": room.snapshot,
     }
-
-
-def _frames_of(error: BaseException, cause: BaseException) -> list[FrameType]:
-    return [*_left_by(error), *(_left_by(cause) if cause is not error else ())]
-
-
-def _left_by(error: BaseException) -> Iterator[FrameType]:
-    traceback = error.__traceback__
-    while traceback is not None:
-        yield traceback.tb_frame
-        traceback = traceback.tb_next

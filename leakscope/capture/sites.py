@@ -143,14 +143,10 @@ class SourceTexts:
             if f"{path} {number}" in self._cells or len(self._cells) >= MOST_FILES:
                 continue
             self._cells.add(f"{path} {number}")  # a cell that is run again has the same path
-            text = _text_of_cell(path)
+            known = linecache.cache.get(path)
+            text = "".join(known[2]) if known is not None and len(known) == 4 else ""
             if text and len(text) <= MOST_BYTES and not text.startswith(_WRAPPED):
                 yield SourceRecord(path=path, text=text, title=f"In [{number}]")
-
-
-def _text_of_cell(path: str) -> str:
-    known = linecache.cache.get(path)
-    return "".join(known[2]) if known is not None and len(known) == 4 else ""
 
 
 def _read(path: Path) -> str | None:

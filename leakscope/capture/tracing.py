@@ -22,23 +22,9 @@ from functools import partial
 from statistics import median
 from typing import NamedTuple
 
+from leakscope.capture import policy
 from leakscope.capture.budget import Costs
-from leakscope.capture.policy import (
-    TIME_WAKES_SECONDS,
-    TRACING_ASSUMED_SLOWDOWN,
-    TRACING_BATCHES,
-    TRACING_BY_TIME_SECONDS,
-    TRACING_FLOOR_SECONDS,
-    TRACING_MOST_SECONDS,
-    TRACING_PACES_KEPT,
-    TRACING_PHASES_KEPT,
-    TRACING_PILOT,
-    TRACING_SAFETY,
-    TRACING_SHARE,
-    TRACING_WINDOWS,
-    TRACING_WINDOWS_IN_PHASE,
-)
-from leakscope.capture.schedule import GrowthWatch, place_of_growth
+from leakscope.capture.schedule import INSIDE, GrowthWatch, place_of_growth
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.census import Census, Site
 from leakscope.model.record import AllocationRecord
@@ -206,8 +192,8 @@ class AllocationWindows:
         return (
             self._wanted in ("", phase)
             and boundary.kind in (*INSIDE, BoundaryKind.PHASE_BEGIN, BoundaryKind.TIME)
-            and self._counts.get(phase, 0) < TRACING_WINDOWS_IN_PHASE + more
-            and sum(self._counts.values()) < TRACING_WINDOWS + more
+            and self._counts.get(phase, 0) < policy.TRACING_WINDOWS_IN_PHASE + more
+            and sum(self._counts.values()) < policy.TRACING_WINDOWS + more
             and boundary.time_s >= self._not_before.get(phase, 0.0)
         )
 
@@ -218,29 +204,27 @@ class AllocationWindows:
         foretold = self._meter.foretell_second() if by_time else self._meter.foretell(boundary)
         if foretold is None:
             return  # some steps more, and it will be known
-        left = self._left(now)
-        self._allowance = min(left, max(TRACING_FLOOR_SECONDS / TRACING_WINDOWS, left / 2))
+        left = allowed_seconds(self._budget, now) - self._spent
+        least = policy.TRACING_FLOOR_SECONDS / policy.TRACING_WINDOWS
+        self._allowance = min(left, max(least, left / 2))
         if by_time:  # what it costs until the next such boundary depends on when that comes
-            seconds = min(self._allowance / max(foretold, 1e-9), TRACING_BY_TIME_SECONDS)
-            is_affordable = seconds >= TIME_WAKES_SECONDS
+            seconds = min(self._allowance / max(foretold, 1e-9), policy.TRACING_BY_TIME_SECONDS)
+            is_affordable = seconds >= policy.TIME_WAKES_SECONDS
         else:
-            seconds, is_affordable = TRACING_MOST_SECONDS, foretold <= self._allowance
+            seconds, is_affordable = policy.TRACING_MOST_SECONDS, foretold <= self._allowance
         if is_affordable:
             self._counts[phase] = self._counts.get(phase, 0) + 1
             self._wanted = None
             self._open(boundary, seconds=seconds)
             return
         self._meter.stop()
-        if len(self._not_before) < TRACING_PHASES_KEPT:
+        if len(self._not_before) < policy.TRACING_PHASES_KEPT:
             earned = self._spent + 2 * foretold
-            self._not_before[phase] = earned / (TRACING_SHARE * self._budget)
+            self._not_before[phase] = earned / (policy.TRACING_SHARE * self._budget)
 
     @property
     def _spent(self) -> float:
         return self._costs.seconds.get(ACTIVITY, 0.0)
-
-    def _left(self, now: float) -> float:
-        return max(TRACING_FLOOR_SECONDS, TRACING_SHARE * self._budget * now) - self._spent
 
     def _has_to_close(self, boundary: Boundary) -> bool:
         opened = self._opened
@@ -252,7 +236,7 @@ class AllocationWindows:
             return False
         again = boundary.occurrence != opened.occurrence  # its end was not measured
         left = boundary.phase == opened.phase and (boundary.kind in _CLOSING or again)
-        if left or boundary.batch - opened.batch >= TRACING_BATCHES:
+        if left or boundary.batch - opened.batch >= policy.TRACING_BATCHES:
             return True
         is_blind = not self._meter.counts and boundary.batch == boundary.expected_batches
         return is_blind or self._meter.cost_with_another() > self._allowance
@@ -286,6 +270,8 @@ class AllocationWindows:
 class _OverheadMeter:
     def __init__(self, costs: Costs, counter: AllocationCounter) -> None:
         self._counter = counter
+        self.pause = counter.disarm
+        """Keeps tracing from being cut while a boundary is measured or a window closed."""
         self._pace = Pace(lambda: costs.total)
         self._blocks: dict[PaceUnit, deque[float]] = {}
         self._per_second: float | None = None
@@ -319,15 +305,12 @@ class _OverheadMeter:
             return
         self._stretches += 1
         unit = stretch.unit
-        if blocks is not None and stretch.seconds >= TIME_WAKES_SECONDS:
+        if blocks is not None and stretch.seconds >= policy.TIME_WAKES_SECONDS:
             self._per_second = blocks / stretch.seconds
-        if blocks is not None and (unit in self._blocks or len(self._blocks) < TRACING_PHASES_KEPT):
-            known = self._blocks.setdefault(unit, deque(maxlen=TRACING_PACES_KEPT))
+        has_room = unit in self._blocks or len(self._blocks) < policy.TRACING_PHASES_KEPT
+        if blocks is not None and has_room:
+            known = self._blocks.setdefault(unit, deque(maxlen=policy.TRACING_PACES_KEPT))
             known.append(blocks / stretch.units)
-
-    def pause(self) -> None:
-        """Keep tracing from being cut while a boundary is measured or a window closed."""
-        self._counter.disarm()
 
     def depart(self, boundary: Boundary) -> None:
         self._pace.begin(boundary)
@@ -342,18 +325,18 @@ class _OverheadMeter:
             whole = PaceUnit(boundary.phase, "whole")
             unit, usual = whole, self._pace.usual(whole)
         if not self.counts:
-            return None if usual is None else TRACING_ASSUMED_SLOWDOWN * usual
+            return None if usual is None else policy.TRACING_ASSUMED_SLOWDOWN * usual
         blocks = self._blocks.get(unit)
         if not blocks or (usual is None and unit.part == "batch"):
             return None
-        return TRACING_SAFETY * self._per_block * median(blocks)
+        return policy.TRACING_SAFETY * self._per_block * median(blocks)
 
     def foretell_second(self) -> float | None:
         if not self.counts:
-            return TRACING_ASSUMED_SLOWDOWN
+            return policy.TRACING_ASSUMED_SLOWDOWN
         if self._per_second is None:
             return None
-        return TRACING_SAFETY * self._per_block * self._per_second
+        return policy.TRACING_SAFETY * self._per_block * self._per_second
 
     def enter(self, *, is_ours: bool) -> None:
         self._is_ours = is_ours
@@ -371,7 +354,8 @@ class _OverheadMeter:
 
     def cost_now(self) -> float:
         """Return what the window comes to if it is closed here, and all that lives is read."""
-        return self._slowdown() + self._reading()
+        per_kept = 0.0 if self._cost is None else self._cost.per_kept
+        return self._slowdown() + max(self._counter.alive() - self._alive, 0) * per_kept
 
     def cost_with_another(self) -> float:
         """Return what it comes to at the next boundary: there is then more to read as well."""
@@ -398,14 +382,12 @@ class _OverheadMeter:
     def _estimated(self, stretch: PaceStretch) -> float:
         if stretch.blocks is not None:
             return stretch.blocks * self._per_block
-        return stretch.seconds * TRACING_ASSUMED_SLOWDOWN / (1 + TRACING_ASSUMED_SLOWDOWN)
-
-    def _reading(self) -> float:
-        per_kept = 0.0 if self._cost is None else self._cost.per_kept
-        return max(self._counter.alive() - self._alive, 0) * per_kept
+        return stretch.assumed_slowdown
 
 
-INSIDE = (BoundaryKind.STEP, BoundaryKind.BATCH)
+def allowed_seconds(budget: float, now: float) -> float:
+    """Return the seconds that windows of one kind may have taken by now."""
+    return max(policy.TRACING_FLOOR_SECONDS, policy.TRACING_SHARE * budget * now)
 
 
 class PaceUnit(NamedTuple):
@@ -431,6 +413,12 @@ class PaceStretch(NamedTuple):
         """Seconds for each unit."""
         return self.seconds / self.units
 
+    @property
+    def assumed_slowdown(self) -> float:
+        """Seconds that a window is taken to have added, where nothing tells how many."""
+        slowdown = policy.TRACING_ASSUMED_SLOWDOWN
+        return self.seconds * slowdown / (1 + slowdown)
+
 
 class Pace:
     """Learns how fast the program is, and by how much it is slower inside a window."""
@@ -440,8 +428,8 @@ class Pace:
         self._spent = spent
         self._from: tuple[Boundary, float] | None = None
         self._usual: dict[PaceUnit, deque[float]] = {}
-        self._inside: dict[PaceUnit, list[PaceStretch]] = {}
-        self._is_inside = False
+        self._inside: dict[PaceUnit, list[PaceStretch]] | None = None
+        """What was done in the window that is open."""
 
     def begin(self, boundary: Boundary) -> None:
         """The program continues from here."""
@@ -455,27 +443,25 @@ class Pace:
         seconds = boundary.time_s - begun.time_s - (self._spent() - spent)
         unit, units = _unit_of(begun, boundary)
         stretch = PaceStretch(unit, units, max(seconds, 0.0), blocks)
-        if self._is_inside:
+        if self._inside is not None:
             self._inside.setdefault(unit, []).append(stretch)
-        elif unit.part and (unit in self._usual or len(self._usual) < TRACING_PHASES_KEPT):
-            paces = self._usual.setdefault(unit, deque(maxlen=TRACING_PACES_KEPT))
+        elif unit.part and (unit in self._usual or len(self._usual) < policy.TRACING_PHASES_KEPT):
+            paces = self._usual.setdefault(unit, deque(maxlen=policy.TRACING_PACES_KEPT))
             paces.append(stretch.pace)
         return stretch
 
     def usual(self, unit: PaceUnit) -> float | None:
         """Return the seconds that a unit takes outside a window; None where that isn't known."""
         paces = self._usual.get(unit, ())
-        return median(paces) if len(paces) >= TRACING_PILOT else None
+        return median(paces) if len(paces) >= policy.TRACING_PILOT else None
 
     def enter(self) -> None:
         """A window opens."""
-        self._is_inside = True
         self._inside = {}
 
     def leave(self) -> None:
         """The window is closed."""
-        self._is_inside = False
-        self._inside = {}
+        self._inside = None
 
     def slowdown(self, otherwise: Callable[[PaceStretch], float]) -> float:
         """Return the seconds that the window has cost the program so far.
@@ -484,9 +470,9 @@ class Pace:
         ``otherwise``.
         """
         cost = 0.0
-        for unit, stretches in self._inside.items():
+        for unit, stretches in (self._inside or {}).items():
             usual = self.usual(unit)
-            if usual is None or len(stretches) < TRACING_PILOT:
+            if usual is None or len(stretches) < policy.TRACING_PILOT:
                 cost += sum(map(otherwise, stretches))
             else:
                 units = sum(stretch.units for stretch in stretches)

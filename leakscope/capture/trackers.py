@@ -17,11 +17,11 @@ import re
 import sys
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 from leakscope.capture.budget import Costs
@@ -33,9 +33,6 @@ from leakscope.model import gauge
 from leakscope.model.boundary import Boundary, BoundaryKind
 from leakscope.model.errors import ours
 from leakscope.recording.directory import read_live
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @dataclass(frozen=True)
@@ -126,7 +123,10 @@ class MLflowRun:
     def is_local(self) -> bool:
         """Whether metrics and files go into a folder or a database file of this machine."""
         stores = (self._library.get_tracking_uri(), self._info.artifact_uri)
-        return all(_is_here(str(store)) for store in stores)
+        return all(
+            urlsplit(str(store)).scheme in _HERE and not str(store).startswith("databricks")
+            for store in stores
+        )
 
     def log(self, figures: Mapping[str, float], step: int) -> None:
         """Log metrics in one request."""
@@ -146,10 +146,6 @@ class MLflowRun:
     @property
     def _client(self) -> Any:
         return self._library.MlflowClient()
-
-
-def _is_here(store: str) -> bool:
-    return urlsplit(store).scheme in _HERE and not store.startswith("databricks")
 
 
 _MODULE = "torch.utils.tensorboard.writer"

@@ -34,7 +34,6 @@ from leakscope.capture.children import (
     calls_at_once,
     is_importable,
 )
-from leakscope.capture.gauges import CopiesReader
 from leakscope.capture.options import SessionOptions
 from leakscope.capture.process_endings import ProcessEndings
 from leakscope.capture.profiles import chosen_profile
@@ -48,10 +47,15 @@ from leakscope.capture.run_directory import (
 )
 from leakscope.capture.session import Session, current_session
 from leakscope.capture.sites import WeakNumbering
-from leakscope.capture.torch_hooks.patching import ImportWatch, PatchedMethod, without_our_frame
+from leakscope.capture.torch_hooks.patching import (
+    LatePatches,
+    PatchedMethod,
+    surrounded,
+    without_our_frame,
+)
 from leakscope.configuration import METERS
 from leakscope.model.errors import UnwritableError, ours
-from leakscope.model.record import HeaderRecord, ProcessEndRecord
+from leakscope.model.record import HeaderRecord
 from leakscope.probes.interpreter import BatchProbe
 from leakscope.recording.directory import redact_text
 from leakscope.recording.writer import JOURNAL_SUFFIX
@@ -185,15 +189,13 @@ class WorkerSession:
         if self._phase is not None:
             tracker.phase_end(self._phase)
         self._fetcher = fetcher  # torch's loop keeps it as long
-        self._follow(getattr(fetcher, "dataset_iter", None))
-        self._phase = tracker.phase_begin(A_PASS)
-        tracker.steps_begin()
-
-    def _follow(self, iterator: object) -> None:
-        """Begin censuses at what an iterable dataset runs over, too, if it is another object."""
+        # Censuses begin at what an iterable dataset runs over, too, if it is another object.
+        iterator = getattr(fetcher, "dataset_iter", None)
         self._work_items.pop(ITERATOR, None)
         if iterator is not None and iterator is not self._work_items.get("dataset"):
             self._work_items[ITERATOR] = iterator
+        self._phase = tracker.phase_begin(A_PASS)
+        tracker.steps_begin()
 
     def _fetched(self, batch: object) -> None:
         self._batches.see(batch)
@@ -210,18 +212,14 @@ def _notify_parent(place: WorkerPlacement) -> None:
     try:
         from torch.utils.data._utils.worker import ManagerWatchdog
 
-        PatchedMethod(ManagerWatchdog, "__init__", lambda original: _knowing(original, place))
+        def know(watchdog: Any, error: BaseException | None) -> None:
+            watchdog.manager_pid = place.parent
+
+        PatchedMethod(
+            ManagerWatchdog, "__init__", lambda f: surrounded(f, lambda watchdog: watchdog, know)
+        )
     except Exception:
         return
-
-
-def _knowing(original: Callable[..., None], place: WorkerPlacement) -> Callable[..., None]:
-    @functools.wraps(original)
-    def __init__(watchdog: Any) -> None:  # noqa: N807
-        original(watchdog)
-        watchdog.manager_pid = place.parent
-
-    return __init__
 
 
 def _started(
@@ -249,7 +247,7 @@ def _session(
     batches: BatchProbe,
     costs: Costs,
 ) -> Session | None:
-    from leakscope.capture.gauges import worker_probes
+    from leakscope.capture.gauges import copies_of, worker_probes
     from leakscope.heap import CensusTaker
     from leakscope.probes.allocations import AllocationWindow
     from leakscope.recording import RecordingWriter
@@ -285,7 +283,7 @@ def _session(
         path,
         writer=writer,
         taker=taker,
-        probes=[*worker_probes(batches), CopiesReader(taker)],
+        probes=[*worker_probes(batches), copies_of(taker)],
         window=AllocationWindow,
         project_root=place.project_root,
         floor=WORKER_FLOOR,
@@ -330,7 +328,6 @@ def start_session(
     where the run directory can't be made.
     """
     from leakscope.capture import gauges
-    from leakscope.capture.gauges import LoopReader, ShapesReader, WaitingReader
     from leakscope.heap import CensusTaker
     from leakscope.heap.pausing import remember_allocators
     from leakscope.probes.allocations import AllocationCounter, AllocationWindow
@@ -353,13 +350,7 @@ def start_session(
         path,
         writer=writer,
         taker=taker,
-        probes=[
-            *gauges.default_probes(),
-            ShapesReader(),
-            gauges.CompiledReader(),
-            WaitingReader(taker),
-            LoopReader(taker),
-        ],
+        probes=[*gauges.default_probes(), *gauges.readers_of(taker)],
         window=partial(AllocationWindow, before=remember_allocators),
         devices=device_memory,
         history=AllocationHistory(),
@@ -408,20 +399,13 @@ def _follow_tasks(session: Session, place: ChildPlacement) -> None:
     if function != "_process_worker" or not hasattr(sys.modules.get(module), _SENDS_RESULT):
         return
 
-    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def _sendback_result(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return original(*args, **kwargs)
-            except BaseException as error:
-                without_our_frame(error)
-                raise
-            finally:
-                session.end_task(calls_at_once())
+    def begin(*args: Any, **kwargs: Any) -> None:
+        """Nothing: a task ends when its result is sent, by itself or as an exception."""
 
-        return _sendback_result
+    def end(begun: None, error: BaseException | None) -> None:
+        session.end_task(calls_at_once())
 
-    PatchedMethod(sys.modules[module], _SENDS_RESULT, wrap)
+    PatchedMethod(sys.modules[module], _SENDS_RESULT, lambda f: surrounded(f, begin, end))
 
 
 def header_of_child(place: ChildPlacement, among: World) -> HeaderRecord:
@@ -490,8 +474,8 @@ class WorkerHooks:
         self._loaders = WeakNumbering(self._forget)
         self._generations: dict[int, int] = {}
         self._costs: dict[int, CensusCost] = {}
-        self._patch: PatchedMethod | None = None
-        self._watch = ImportWatch({LOADER_MODULE: self._install})
+        self._patches = LatePatches([LOADER_MODULE], self._patches_of)
+        self.ended, self.unrecorded = endings.take, endings.work_of_others
 
     @classmethod
     def of(cls, session: Session) -> WorkerHooks:
@@ -514,32 +498,19 @@ class WorkerHooks:
         self._endings.install()
         if self._children is not None:
             self._children.install()
-        self._watch.start()
+        self._patches.install()
 
     def uninstall(self) -> None:
         """Leave torch and multiprocessing as they were found."""
         self._endings.uninstall()
         if self._children is not None:
             self._children.uninstall()
-        self._watch.stop()
-        if self._patch is not None:
-            self._patch.remove()
+        self._patches.remove()
         self._loaders.clear()
 
-    def ended(self) -> list[ProcessEndRecord]:
-        """Return the processes that have ended by themselves since the last time."""
-        return self._endings.take()
-
-    def unrecorded(self) -> str:
-        """Return that other processes did the program's work, if they did, in a sentence."""
-        return self._endings.work_of_others()
-
-    def _install(self, module: ModuleType) -> None:
-        self._patch = PatchedMethod(
-            module._MultiProcessingDataLoaderIter,
-            "__init__",
-            lambda original: self._wrap(original, module._utils.worker),
-        )
+    def _patches_of(self, module: ModuleType) -> Iterator[PatchedMethod]:
+        wrap = functools.partial(self._wrap, worker=module._utils.worker)
+        yield PatchedMethod(module._MultiProcessingDataLoaderIter, "__init__", wrap)
 
     def _wrap(self, original: Callable[..., None], worker: Any) -> Callable[..., None]:
         @functools.wraps(original)

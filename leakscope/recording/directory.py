@@ -68,7 +68,12 @@ class RunDirectory:
                 _remove_run(path)
             elif _journals(path):
                 raise _exists(path)
-            _write_new(path / MANIFEST, encode_manifest(_redacted(manifest)))
+            shown = msgspec.structs.replace(
+                manifest,
+                command=redact_command(manifest.command),
+                environment=redact_environment(manifest.environment),
+            )
+            _write_new(path / MANIFEST, encode_manifest(shown))
         except FileExistsError as fault:
             if not path.is_dir():
                 raise _unwritable(path, "it is a file") from fault
@@ -177,24 +182,17 @@ def rank_outcomes(folder: Path) -> list[Path]:
 
 def _journals(folder: Path) -> list[Path]:
     """The journals that are certainly ours."""
-    return [path for path in journals(folder) if _begins_with(path, MAGIC)]
+    return [path for path in journals(folder) if is_journal(path)]
 
 
-def _begins_with(path: Path, magic: bytes) -> bool:
+def is_journal(path: Path) -> bool:
+    """Return whether a file begins as journals do."""
     with path.open("rb") as stream:
-        return stream.read(len(magic)) == magic
+        return stream.read(len(MAGIC)) == MAGIC
 
 
 def _is_ours(manifest: Path) -> bool:
     return manifest.is_file() and is_manifest(manifest.read_bytes())
-
-
-def _redacted(manifest: RunManifest) -> RunManifest:
-    return msgspec.structs.replace(
-        manifest,
-        command=redact_command(manifest.command),
-        environment=redact_environment(manifest.environment),
-    )
 
 
 def _remove_run(folder: Path) -> None:

@@ -11,9 +11,8 @@ from pathlib import Path
 from leakscope.model.errors import NewerSchemaError
 from leakscope.model.record import BoundaryRecord, EndRecord, HeaderRecord, Record
 from leakscope.model.run import Measurement, Recording
-from leakscope.recording.directory import OUTCOME, journals
+from leakscope.recording.directory import OUTCOME, is_journal, journals
 from leakscope.recording.format import (
-    MAGIC,
     UNREADABLE,
     JournalFrame,
     UnknownRecordError,
@@ -92,9 +91,8 @@ def _target(link: Path) -> Path:
 
 def _header(journal: Path) -> HeaderRecord | None:
     try:
-        with journal.open("rb") as stream:
-            if stream.read(len(MAGIC)) != MAGIC:
-                return None
+        if not is_journal(journal):
+            return None
         first = next(Following(journal, (HeaderRecord,)).new(), None)
     except OSError:
         return None

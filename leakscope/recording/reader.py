@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -81,33 +82,23 @@ _MAX_DAMAGE = 100
 """Notes kept per file; a file of noise would otherwise fill the report."""
 
 
-def open_run(path: str | Path, only: Sequence[Path] | None = None) -> Run:
+def open_run(
+    path: str | Path, only: Sequence[Path] | None = None, *, headers_only: bool = False
+) -> Run:
     """Return the run in a directory, or of the directory that a file lies in.
 
     Args:
         path: the directory, or a file in it.
         only: journals to read, if not all of them.
+        headers_only: read who wrote each recording, in little memory, and nothing of what was
+            measured.
 
     Raises:
         NoRunError: there is no run, or nothing of it can be read.
         NewerSchemaError: it was written by a newer leakscope.
 
     """
-    return _opened(find_run(Path(path)), only, headers_only=False)
-
-
-def open_headers(path: str | Path) -> Run:
-    """Return a run without what was measured: who wrote each recording, in little memory.
-
-    Raises:
-        NoRunError: there is no run, or nothing of it can be read.
-        NewerSchemaError: it was written by a newer leakscope.
-
-    """
-    return _opened(find_run(Path(path)), None, headers_only=True)
-
-
-def _opened(folder: Path, only: Sequence[Path] | None, *, headers_only: bool) -> Run:
+    folder = find_run(Path(path))
     damage: list[Damage] = []
     manifest = _read_manifest(folder / MANIFEST, damage)
     drafts = []
@@ -428,16 +419,15 @@ def is_readable(folder: Path) -> bool:
 def _has_record(journal: Path) -> bool:
     try:
         with journal.open("rb", buffering=0) as stream:
-            return any(map(_is_record, read_frames(stream)))
+            pieces = read_frames(stream)
+            return any(_is_record(p.payload) for p in pieces if isinstance(p, JournalFrame))
     except OSError:
         return False
 
 
-def _is_record(piece: JournalFrame | Gap) -> bool:
-    if not isinstance(piece, JournalFrame):
-        return False
+def _is_record(payload: bytes) -> bool:
     try:
-        decode_record(piece.payload)
+        decode_record(payload)
     except (UnknownRecordError, *UNREADABLE):
         return False
     except NewerSchemaError:
@@ -450,9 +440,7 @@ def _headers(path: Path) -> list[HeaderRecord]:
     headers: list[HeaderRecord] = []
     is_moved = path.name.startswith("rank")
     with path.open("rb", buffering=0) as stream:
-        for number, piece in enumerate(read_frames(stream)):
-            if number >= FIRST_FRAMES:
-                break
+        for piece in islice(read_frames(stream), FIRST_FRAMES):
             if isinstance(piece, JournalFrame) and (header := _header_in(piece)) is not None:
                 headers.append(header)
                 if header.role != "main" or not is_moved:
@@ -482,7 +470,7 @@ def merge_runs(paths: Sequence[Path], out: Path, *, force: bool = False) -> RunD
 
     """
     folders = [find_run(path) for path in paths]
-    runs = [open_headers(folder) for folder in folders]
+    runs = [open_run(folder, headers_only=True) for folder in folders]
     if len(runs) < 2:
         first_path = f" with {runs[0].path}" if runs else ""
         raise LeakscopeError(

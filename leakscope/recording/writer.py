@@ -16,6 +16,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -51,6 +52,20 @@ from leakscope.recording.format import (
 JOURNAL_SUFFIX = ".journal"
 MOST_BYTES = 500 << 20
 
+_KEPT, _BOUNDARY, _OF_BOUNDARY, _SERIES, _NATIVE, _REPLACED = range(6)
+"""What may become of a record: it stays; a reading; what belongs to one; one of a series, as are
+samples of native memory, of which the first has the stacks; or only the latest counts."""
+_FATES: dict[type, int] = {
+    BoundaryRecord: _BOUNDARY,
+    CensusRecord: _OF_BOUNDARY,
+    DeviceSnapshotRecord: _OF_BOUNDARY,
+    NativeAllocationsRecord: _NATIVE,
+    BlockListRecord: _SERIES,
+    CleaningCallsRecord: _SERIES,
+    RegistryEntriesRecord: _SERIES,
+    OverheadRecord: _REPLACED,
+    CompiledCodeRecord: _REPLACED,
+}
 _OPTIONAL = (
     SourceRecord,
     AllocationRecord,
@@ -248,10 +263,14 @@ class RecordingWriter:
         """Without room the large goes first; what is small may still find some at the end."""
         if fault.errno not in _NO_SPACE:
             self._give_up(f"The recording stopped: {fault.strerror} ({self.path}).")
-        elif optional:
-            self._thin()
-        else:
+        elif not optional:
             self._stop("recording-stopped", f"The recording stopped: {fault.strerror}.")
+        elif not self._thinned:
+            self._thinned = True
+            message = (
+                "Sources, allocation windows and device snapshots are left out: the disk is full."
+            )
+            self.write(NoteRecord(slug="recording-thinned", message=message))
 
     def _synced(self, wanted: bool) -> bool:
         if wanted:
@@ -261,14 +280,6 @@ class RecordingWriter:
                 if fault.errno not in (errno.EINVAL, errno.ENOTSUP):  # no file that can be synced
                     self._give_up(f"The recording stopped: {fault.strerror} ({self.path}).")
         return True
-
-    def _thin(self) -> None:
-        if not self._thinned:
-            self._thinned = True
-            message = (
-                "Sources, allocation windows and device snapshots are left out: the disk is full."
-            )
-            self.write(NoteRecord(slug="recording-thinned", message=message))
 
     def _stop(self, slug: str, reason: str) -> None:
         """Write closing records alone from now on, and say so while there may be room for it."""
@@ -293,9 +304,6 @@ _PIECE_BYTES = 4 << 20
 _PIECE_RECORDS = 500
 """So much is copied with each further record: some milliseconds."""
 _MOST_GROUPS = 4096
-_KEPT, _BOUNDARY, _OF_BOUNDARY, _SERIES, _NATIVE, _REPLACED = range(6)
-"""What may become of a record: it stays; a reading; what belongs to one; one of a series, as are
-samples of native memory, of which the first has the stacks; or only the latest counts."""
 
 
 class _Index:
@@ -305,6 +313,9 @@ class _Index:
         self.offset, self.length = array("q"), array("q")
         self.what, self.group = array("b"), array("H")
         self.boundary, self.time = array("q"), array("d")
+        self._columns: tuple[array[Any], ...] = (
+            self.offset, self.length, self.what, self.group, self.boundary, self.time,
+        )  # fmt: skip
         self._groups: dict[Hashable, int] = {}
         self._scope: tuple[int, str] = (-1, "")
 
@@ -313,34 +324,25 @@ class _Index:
 
     def add(self, record: Record, offset: int, length: int) -> None:
         """Take note of a record that was written."""
-        what, key, boundary, time = _KEPT, "", -1, 0.0
+        what, boundary, time = _FATES.get(type(record), _KEPT), -1, 0.0
+        key = "" if what in (_KEPT, _OF_BOUNDARY) else type(record).__name__
         if isinstance(record, BoundaryRecord):
             at = record.boundary
             scope = self._scope[1] if self._scope[0] == at.index else ""
-            what, key = _BOUNDARY, f"{at.kind.value} {at.phase} {at.label} {scope}"
+            key = f"{at.kind.value} {at.phase} {at.label} {scope}"
             boundary, time = at.index, at.time_s
         elif isinstance(record, CensusRecord | DeviceSnapshotRecord):
-            what, boundary = _OF_BOUNDARY, record.boundary
+            boundary = record.boundary
             if isinstance(record, CensusRecord):
                 self._scope = boundary, record.census.scope.value
-        elif isinstance(record, NativeAllocationsRecord):
-            what, key = _NATIVE, "native"
-        elif isinstance(record, BlockListRecord | CleaningCallsRecord | RegistryEntriesRecord):
-            what, key = _SERIES, type(record).__name__
-        elif isinstance(record, OverheadRecord | CompiledCodeRecord):
-            what, key = _REPLACED, type(record).__name__
-        self._append(offset, length, what, self._group_of(key), boundary, time)
+        group = _MOST_GROUPS
+        if key in self._groups or len(self._groups) < _MOST_GROUPS:
+            group = self._groups.setdefault(key, len(self._groups))
+        self._append(offset, length, what, group, boundary, time)
 
     def copy_entry(self, other: _Index, place: int, offset: int, length: int) -> None:
         """Take over the entry of another index for a record that lies elsewhere here."""
-        self._append(
-            offset,
-            length,
-            other.what[place],
-            other.group[place],
-            other.boundary[place],
-            other.time[place],
-        )
+        self._append(offset, length, *(column[place] for column in other._columns[2:]))
 
     def successor(self) -> _Index:
         """Return an empty index with the same groups, to be filled while this one is in use."""
@@ -394,20 +396,9 @@ class _Index:
             if what == _OF_BOUNDARY and self.boundary[place] in gone:
                 dropped[place] = 1
 
-    def _group_of(self, key: Hashable) -> int:
-        if key not in self._groups and len(self._groups) >= _MOST_GROUPS:
-            return _MOST_GROUPS
-        return self._groups.setdefault(key, len(self._groups))
-
-    def _append(
-        self, offset: int, length: int, what: int, group: int, boundary: int, time: float
-    ) -> None:
-        self.offset.append(offset)
-        self.length.append(length)
-        self.what.append(what)
-        self.group.append(group)
-        self.boundary.append(boundary)
-        self.time.append(time)
+    def _append(self, *entry: float) -> None:
+        for column, value in zip(self._columns, entry, strict=True):
+            column.append(value)
 
 
 _MOST_HALVINGS = 12

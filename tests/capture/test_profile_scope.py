@@ -229,7 +229,7 @@ class TestDecorator:
         assert recorded_lines(Path("run")) == ["run_begin", *EPOCH, "run_end"]
 
     def test_without_parentheses(self, monkeypatch):
-        monkeypatch.setattr(scopes, "report", lambda *_, **__: None)
+        monkeypatch.setattr(scopes, "report_of", lambda *_, **__: None)
 
         @leakscope.profile
         def work() -> int:
@@ -466,7 +466,7 @@ class TestInAProcessOfItsOwn:
 class TestRanks:
     def test_ranks_record_into_one_folder_and_the_first_alone_reports(self, monkeypatch):
         reported = []
-        monkeypatch.setattr(scopes, "report", lambda path, **_: reported.append(path.name))
+        monkeypatch.setattr(scopes, "report_of", lambda s, **_: reported.append(s.run_path.name))
         monkeypatch.setenv("WORLD_SIZE", "2")
         for rank in ("0", "1"):
             monkeypatch.setenv("RANK", rank)

@@ -13,7 +13,7 @@ from leakscope.model.errors import LeakscopeError, NoRunError
 from leakscope.model.record import HeaderRecord, RunManifest
 from leakscope.recording import RecordingWriter, RunDirectory, open_run
 from leakscope.recording.format import read_frames
-from leakscope.recording.reader import merge_runs, open_headers
+from leakscope.recording.reader import merge_runs
 
 CHUNKS = 4 << 20
 """Journals are read a MiB at a time; a frame that ends in the next needs both for a moment."""
@@ -60,7 +60,7 @@ def test_merging_takes_a_few_chunks_of_memory_however_long_the_recordings_are(
 
 def test_headers_tell_who_recorded_what_and_nothing_else(tmp_path: Path) -> None:
     folder = recorded(tmp_path / "run", 3)
-    run = open_headers(folder)
+    run = open_run(folder, headers_only=True)
     assert [r.header.rank for r in run.recordings] == [3]
     assert run.recordings[0].header == open_run(folder).recordings[0].header
     assert run.recordings[0].measurements == []

@@ -6,26 +6,16 @@ has any handler raises none by itself.
 
 from __future__ import annotations
 
-import functools
 import weakref
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ignite.engine import Engine, Events
 
-from leakscope.capture.frameworks.training import (
-    FrameworkCallback,
-    Training,
-    Upkeep,
-    contained,
-)
-from leakscope.capture.options import RecordingOptions
+from leakscope.capture.frameworks.training import FrameworkCallback, contained
 from leakscope.capture.torch_hooks.optimizers import OptimizerSteps
-from leakscope.capture.torch_hooks.patching import LibraryPatches, PatchedMethod, without_our_frame
+from leakscope.capture.torch_hooks.patching import LibraryPatches, surrounded
 from leakscope.model.errors import ours as faults
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 TRAIN, VALIDATION = "train", "validation"
 ACCUMULATION = "gradient_accumulation_steps"
@@ -54,20 +44,12 @@ class LeakScope(FrameworkCallback):
 
     """
 
-    def __init__(
-        self,
-        *,
-        log_every: int | None = None,
-        cleanup_every: int | None = None,
-        **options: Unpack[RecordingOptions],
-    ) -> None:
-        self.training = Training(options)
-        self._upkeep = Upkeep(self.training, log_every=log_every, cleanup_every=cleanup_every)
+    _trainer: weakref.ref[Engine] | None = None
+    _iteration = _done = _skipped = 0
+    _is_step = False
+
+    def _prepare(self) -> None:
         self._steps = OptimizerSteps()
-        self._trainer: weakref.ref[Engine] | None = None
-        self._iteration, self._done = 0, 0
-        self._skipped = 0
-        self._is_step = False
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy in another process knows no trainer yet."""
@@ -204,21 +186,15 @@ class LeakScope(FrameworkCallback):
 
 
 def _wrap_run(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def run(engine: Engine, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return original(engine, *args, **kwargs)
-        except BaseException as error:
-            without_our_frame(error)
+    def end(engine: Engine, error: BaseException | None) -> None:
+        if error is not None:
             for scope, _ in _handlers(engine, LeakScope.run_starts):
                 scope.run_has_failed(error)
-            raise
-        finally:
-            # An evaluation that raises, or skips the event of its completion, is over all the same.
-            for scope, arguments in _handlers(engine, LeakScope.evaluation_starts):
-                scope.evaluation_ends(engine, arguments[-1])
+        # An evaluation that raises, or skips the event of its completion, is over all the same.
+        for scope, arguments in _handlers(engine, LeakScope.evaluation_starts):
+            scope.evaluation_ends(engine, arguments[-1])
 
-    return run
+    return surrounded(original, lambda engine, *args, **kwargs: engine, end)
 
 
 def _handlers(engine: Engine, hook: Callable[..., None]) -> list[tuple[LeakScope, tuple[Any, ...]]]:
@@ -233,11 +209,7 @@ def _handlers(engine: Engine, hook: Callable[..., None]) -> list[tuple[LeakScope
         return []
 
 
-def _wrapped() -> list[PatchedMethod]:
-    return [PatchedMethod(Engine, "run", _wrap_run)] if "run" in vars(Engine) else []
-
-
-_methods = LibraryPatches(_wrapped)
+_methods = LibraryPatches(Engine, run=_wrap_run)
 _methods.serve(LeakScope)
 
 

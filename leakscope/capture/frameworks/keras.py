@@ -14,26 +14,20 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 
 from leakscope.capture.frameworks.training import (
     FrameworkCallback,
     Training,
-    Upkeep,
     contained,
     ours_once,
 )
-from leakscope.capture.options import RecordingOptions
 from leakscope.capture.torch_hooks.optimizers import OptimizerSteps
-from leakscope.capture.torch_hooks.patching import LibraryPatches, PatchedMethod, without_our_frame
+from leakscope.capture.torch_hooks.patching import LibraryPatches, without_our_frame
 from leakscope.model.errors import LeakscopeError
 from leakscope.model.errors import ours as faults
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
 
 TRAIN, VALIDATION, TEST = "train", "validation", "test"
 
@@ -229,7 +223,7 @@ def _passed_on(event: str) -> Callable[..., None]:
     return pass_on
 
 
-class LeakScopeCallback(keras.callbacks.Callback, FrameworkCallback):  # type: ignore[misc]
+class LeakScopeCallback(FrameworkCallback, keras.callbacks.Callback):  # type: ignore[misc]
     """Records a training of Keras on torch: ``model.fit(..., callbacks=[LeakScopeCallback()])``.
 
     Where something records already it joins. Nothing is recorded outside ``fit()`` otherwise.
@@ -247,23 +241,15 @@ class LeakScopeCallback(keras.callbacks.Callback, FrameworkCallback):  # type: i
 
     """
 
-    def __init__(
-        self,
-        *,
-        log_every: int | None = None,
-        cleanup_every: int | None = None,
-        **options: Unpack[RecordingOptions],
-    ) -> None:
-        super().__init__()
+    _loaders: tuple[Any, ...] = ()
+
+    def _prepare(self) -> None:
         if keras.config.backend() != "torch":
             raise LeakscopeError(
                 f"Keras runs on {keras.config.backend()} here, and leakscope looks at torch alone: "
                 "set KERAS_BACKEND=torch."
             )
-        self.training = Training(options)
         self._course = FitCourse(self.training)
-        self._upkeep = Upkeep(self.training, log_every=log_every, cleanup_every=cleanup_every)
-        self._loaders: tuple[Any, ...] = ()
         self._figures: dict[str, float] = {}
 
     # What fit() tells
@@ -402,12 +388,8 @@ def _several(callbacks: Any) -> list[Any]:
     return [*inside] if isinstance(inside, (list, tuple)) else [inside]
 
 
-def _wrapped() -> list[PatchedMethod]:
-    owners = [kind for kind in keras.Model.__mro__ if "fit" in vars(kind)]
-    return [PatchedMethod(owner, "fit", _wrap_fit) for owner in owners[:1]]
-
-
-_methods = LibraryPatches(_wrapped)
+_trainer = next((kind for kind in keras.Model.__mro__ if "fit" in vars(kind)), keras.Model)
+_methods = LibraryPatches(_trainer, fit=_wrap_fit)
 
 # From the import on: `model.fit(..., callbacks=[LeakScopeCallback()])` takes the method first.
 _methods.serve(LeakScopeCallback)

@@ -5,23 +5,46 @@ Both packages hold the same code under two names, and each trainer takes callbac
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
-from leakscope.capture.frameworks.training import (
-    FrameworkCallback,
-    Training,
-    Upkeep,
-    contained,
-    ours_once,
-)
-from leakscope.capture.options import RecordingOptions
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+from leakscope.capture.frameworks.training import FrameworkCallback, Training, contained, ours_once
 
 TRAIN, VALIDATION, TEST, PREDICT, SANITY = "train", "validation", "test", "predict", "sanity"
 CHECKPOINT = "checkpoint"
 SEVERAL = 2
+
+
+def _of_evaluation(name: str) -> tuple[Callable[..., None], ...]:
+    """Return what is called where an evaluation starts, a batch of it starts, and it ends."""
+
+    @contained
+    def start(hooks: LightningHooks, trainer: Any, module: Any) -> None:
+        """An evaluation comes: each of its loaders has a phase of its own."""
+        if not trainer.sanity_checking:
+            hooks.training.enter(name, batches_of(trainer, name, 0))
+
+    @contained
+    def start_batch(
+        hooks: LightningHooks, trainer: Any, module: Any, batch: Any, index: int, loader: int = 0
+    ) -> None:
+        """Begin the next loader's phase with its first batch."""
+        phase = name if not loader else f"{name}:{loader + 1}"
+        if not trainer.sanity_checking and hooks.training.phase != phase:
+            leave(hooks.training)
+            hooks.training.enter(phase, batches_of(trainer, name, loader))
+
+    @contained
+    def end(hooks: LightningHooks, trainer: Any, module: Any) -> None:
+        """The evaluation is over, what the module does at its end included."""
+        leave(hooks.training)
+
+    def leave(training: Training) -> None:
+        phase = training.phase
+        if phase.partition(":")[0] == name:
+            training.leave(phase)
+
+    return start, start_batch, end
 
 
 class LightningHooks(FrameworkCallback):
@@ -41,17 +64,7 @@ class LightningHooks(FrameworkCallback):
 
     """
 
-    def __init__(
-        self,
-        *,
-        log_every: int | None = None,
-        cleanup_every: int | None = None,
-        **options: Unpack[RecordingOptions],
-    ) -> None:
-        super().__init__()
-        self.training = Training(options)
-        self._upkeep = Upkeep(self.training, log_every=log_every, cleanup_every=cleanup_every)
-        self._steps = self._done = 0
+    _steps = _done = 0
 
     @contained
     def setup(self, trainer: Any, module: Any, stage: str) -> None:
@@ -121,17 +134,8 @@ class LightningHooks(FrameworkCallback):
         self.training.leave(TRAIN)
         self.training.end_epoch()
 
-    @contained
-    def on_validation_start(self, trainer: Any, module: Any) -> None:
-        """A validation comes: each of its loaders has a phase of its own."""
-        self._evaluation_begins(trainer, VALIDATION)
-
-    @contained
-    def on_validation_batch_start(
-        self, trainer: Any, module: Any, batch: Any, index: int, loader: int = 0
-    ) -> None:
-        """Begin the next loader's phase with its first batch."""
-        self._loader(trainer, VALIDATION, loader)
+    on_validation_start, on_validation_batch_start, on_validation_end = _of_evaluation(VALIDATION)
+    on_test_start, on_test_batch_start, on_test_end = _of_evaluation(TEST)
 
     @contained
     def on_validation_batch_end(
@@ -141,28 +145,6 @@ class LightningHooks(FrameworkCallback):
         self.training.batch()
 
     on_test_batch_end = on_predict_batch_end = on_validation_batch_end
-
-    @contained
-    def on_validation_end(self, trainer: Any, module: Any) -> None:
-        """The validation is over, what the module does at its end included."""
-        self._evaluation_ends(VALIDATION)
-
-    @contained
-    def on_test_start(self, trainer: Any, module: Any) -> None:
-        """A test comes."""
-        self._evaluation_begins(trainer, TEST)
-
-    @contained
-    def on_test_batch_start(
-        self, trainer: Any, module: Any, batch: Any, index: int, loader: int = 0
-    ) -> None:
-        """Begin the next loader's phase with its first batch."""
-        self._loader(trainer, TEST, loader)
-
-    @contained
-    def on_test_end(self, trainer: Any, module: Any) -> None:
-        """The test is over."""
-        self._evaluation_ends(TEST)
 
     @contained
     def on_predict_start(self, trainer: Any, module: Any) -> None:
@@ -188,21 +170,6 @@ class LightningHooks(FrameworkCallback):
     def teardown(self, trainer: Any, module: Any, stage: str) -> None:
         """All is over: record no more, unless somebody else does."""
         self._end()
-
-    def _evaluation_begins(self, trainer: Any, name: str) -> None:
-        if not trainer.sanity_checking:
-            self.training.enter(name, batches_of(trainer, name, 0))
-
-    def _loader(self, trainer: Any, name: str, loader: int) -> None:
-        phase = name if not loader else f"{name}:{loader + 1}"
-        if not trainer.sanity_checking and self.training.phase != phase:
-            self._evaluation_ends(name)
-            self.training.enter(phase, batches_of(trainer, name, loader))
-
-    def _evaluation_ends(self, name: str) -> None:
-        phase = self.training.phase
-        if phase.partition(":")[0] == name:
-            self.training.leave(phase)
 
 
 def batches_of(trainer: Any, name: str, loader: int) -> int | None:

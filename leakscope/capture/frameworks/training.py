@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MemberDescriptorType
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from leakscope.capture.dispatch import describe, leave_hook
 from leakscope.capture.options import RecordingOptions, SessionOptions, configured_options
@@ -40,6 +40,9 @@ from leakscope.configuration import is_off
 from leakscope.model.boundary import BoundaryKind
 from leakscope.model.errors import is_interrupt
 from leakscope.model.text import plural
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 F = TypeVar("F", bound=Callable[..., Any])
 PART = "framework"
@@ -213,10 +216,18 @@ class Training:
             self._stop_leading()
 
     def _join(self) -> bool:
-        running = attach_to_running_session(self) if self.is_allowed else None
-        if running is None:
+        """Join the session that runs, if one does; those that were given up are closed."""
+        if not self.is_allowed:
             return False
-        self._session = weakref.ref(running)
+        for shared in [lost for lost in _shared_sessions if lost.is_lost]:
+            shared.give_up()
+        session = current_session()
+        if session is None or not session.is_live:
+            return False
+        for shared in _shared_sessions:
+            if shared.session is session:
+                shared.attach(self)
+        self._session = weakref.ref(session)
         return True
 
     def _start(self) -> None:
@@ -258,8 +269,20 @@ class Training:
 class FrameworkCallback:
     """What reports a training; its hooks are :func:`contained`."""
 
-    training: Training
-    _upkeep: Upkeep
+    def __init__(
+        self,
+        *,
+        log_every: int | None = None,
+        cleanup_every: int | None = None,
+        **options: Unpack[RecordingOptions],
+    ) -> None:
+        super().__init__()
+        self.training = Training(options)
+        self._upkeep = Upkeep(self.training, log_every=log_every, cleanup_every=cleanup_every)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Make what the callback of one framework needs besides."""
 
     def _end(self, error: BaseException | None = None) -> None:
         try:
@@ -289,30 +312,22 @@ def contained(hook: F) -> F:
             if is_interrupt(error):
                 leave_hook(error)
                 raise
-            _note(self.training, cast("Exception", error))
+            try:
+                self.training.fault(cast("Exception", error))
+            except Exception:
+                self.training.is_allowed = False
             return None
 
     return cast("F", safe)
-
-
-def _note(training: Training, error: Exception) -> None:
-    try:
-        training.fault(error)
-    except Exception:
-        training.is_allowed = False
 
 
 def _session_options(options: RecordingOptions) -> SessionOptions:
     if is_off():
         return SessionOptions()
     out = options.get("out")
-    rest: dict[str, Any] = {name: value for name, value in options.items() if name != "out"}
-    return configured_options(
-        log_text if current_session() is None else None,
-        out=None if out is None else Path(out),
-        project_root=project_of_caller(call_site()[0]),
-        **rest,
-    )
+    chosen: dict[str, Any] = {**options, "out": None if out is None else Path(out)}
+    on_remark = log_text if current_session() is None else None
+    return configured_options(on_remark, project_root=project_of_caller(call_site()[0]), **chosen)
 
 
 _shared_sessions: list[SharedSession] = []
@@ -356,10 +371,8 @@ class SharedSession:
     def give_up(self) -> None:
         """Close the session of trainings that reported no end. Raises nothing."""
         self._let_go()
-        try:
+        with suppress(Exception):
             self._scope.give_up()
-        except Exception:
-            return
 
     def _gone(self, teller: weakref.ref[Training]) -> None:
         # In the middle of an event, or from another thread, the collector may run this as well;
@@ -370,29 +383,14 @@ class SharedSession:
 
     def _end_at_exit(self) -> None:
         """Report how the program ended where no event of the framework does."""
-        try:
+        with suppress(Exception):
             self.end(getattr(sys, "last_value", None))
-        except Exception:
-            return
 
     def _let_go(self) -> None:
         self._tellers.clear()
         if self in _shared_sessions:
             _shared_sessions.remove(self)
         atexit.unregister(self._end_at_exit)
-
-
-def attach_to_running_session(training: Training) -> Session | None:
-    """Return the session that a training joins, if one runs; what was given up is closed."""
-    for shared in [lost for lost in _shared_sessions if lost.is_lost]:
-        shared.give_up()
-    session = current_session()
-    if session is None or not session.is_live:
-        return None
-    for shared in _shared_sessions:
-        if shared.session is session:
-            shared.attach(training)
-    return session
 
 
 class Upkeep:

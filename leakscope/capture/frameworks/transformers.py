@@ -7,28 +7,17 @@ trainer; without one of ours among them they only pass on.
 
 from __future__ import annotations
 
-import functools
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from transformers import Trainer, TrainerCallback
 from transformers.integrations import MLflowCallback, TensorBoardCallback
 
-from leakscope.capture.frameworks.training import (
-    FrameworkCallback,
-    Training,
-    Upkeep,
-    contained,
-    ours_once,
-)
-from leakscope.capture.options import RecordingOptions
-from leakscope.capture.torch_hooks.patching import LibraryPatches, PatchedMethod, without_our_frame
+from leakscope.capture.frameworks.training import FrameworkCallback, contained, ours_once
+from leakscope.capture.torch_hooks.patching import LibraryPatches, surrounded
 from leakscope.model.errors import ours as faults
 from leakscope.model.text import plural
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 TRAIN, VALIDATION, TEST = "train", "validation", "test"
 CHECKPOINT = "checkpoint"
@@ -37,7 +26,7 @@ CLOSING = (TensorBoardCallback, MLflowCallback)
 _NAMES = ("dataloader", "description", "prediction_loss_only", "ignore_keys", "metric_key_prefix")
 
 
-class LeakScopeCallback(TrainerCallback, FrameworkCallback):  # type: ignore[misc]
+class LeakScopeCallback(FrameworkCallback, TrainerCallback):  # type: ignore[misc]
     """Records a training of the Hugging Face trainer: ``callbacks=[LeakScopeCallback()]``.
 
     Where something records already (``leakscope run``, ``leakscope.profile()``) it joins, and says
@@ -57,17 +46,10 @@ class LeakScopeCallback(TrainerCallback, FrameworkCallback):  # type: ignore[mis
 
     """
 
-    def __init__(
-        self,
-        *,
-        log_every: int | None = None,
-        cleanup_every: int | None = None,
-        **options: Unpack[RecordingOptions],
-    ) -> None:
-        self.training = Training(options)
-        self._upkeep = Upkeep(self.training, log_every=log_every, cleanup_every=cleanup_every)
-        self._trainer: weakref.ref[Trainer] | None = None
-        self._has_stepped = self._is_step_reported = False
+    _trainer: weakref.ref[Trainer] | None = None
+    _has_stepped = _is_step_reported = False
+
+    def _prepare(self) -> None:
         _methods.serve(self)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -171,13 +153,10 @@ class LeakScopeCallback(TrainerCallback, FrameworkCallback):  # type: ignore[mis
 
     @contained
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """An evaluation is over."""
+        """An evaluation or a prediction is over."""
         self._end_evaluation()
 
-    @contained
-    def on_predict(self, args: Any, state: Any, control: Any, metrics: Any, **kwargs: Any) -> None:
-        """A prediction is over."""
-        self._end_evaluation()
+    on_predict = on_evaluate
 
     @contained
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -212,42 +191,32 @@ class LeakScopeCallback(TrainerCallback, FrameworkCallback):  # type: ignore[mis
             self.training.leave(phase)
 
 
-def _wrapped() -> list[PatchedMethod]:
-    wrapped = {"train": _wrap_train, "evaluation_loop": _wrap_evaluation}
-    names = wrapped.keys() & vars(Trainer).keys()
-    return [PatchedMethod(Trainer, name, wrapped[name]) for name in sorted(names)]
-
-
-_methods = LibraryPatches(_wrapped)
-
-
 def _wrap_train(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def train(trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
+    def begin(trainer: Trainer, *args: Any, **kwargs: Any) -> Trainer:
         _notify(trainer, "training_is_called", trainer)
-        try:
-            return original(trainer, *args, **kwargs)
-        except BaseException as error:
-            without_our_frame(error)
-            _notify(trainer, "training_has_failed", error)
-            raise
+        return trainer
 
-    return train
+    return surrounded(original, begin, _end("training_has_failed"))
 
 
 def _wrap_evaluation(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def evaluation_loop(trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
+    def begin(trainer: Trainer, *args: Any, **kwargs: Any) -> Trainer:
         arguments = {**dict(zip(_NAMES, args, strict=False)), **kwargs}
         _notify(trainer, "evaluation_is_called", arguments)
-        try:
-            return original(trainer, *args, **kwargs)
-        except BaseException as error:
-            without_our_frame(error)
-            _notify(trainer, "evaluation_has_failed", error)
-            raise
+        return trainer
 
-    return evaluation_loop
+    return surrounded(original, begin, _end("evaluation_has_failed"))
+
+
+def _end(failure: str) -> Callable[[Trainer, BaseException | None], None]:
+    def end(trainer: Trainer, error: BaseException | None) -> None:
+        if error is not None:
+            _notify(trainer, failure, error)
+
+    return end
+
+
+_methods = LibraryPatches(Trainer, train=_wrap_train, evaluation_loop=_wrap_evaluation)
 
 
 def _notify(trainer: Trainer, event: str, detail: object) -> None:

@@ -13,17 +13,19 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any
 
 from leakscope.capture.dispatch import EventDispatcher, leave_hook
 from leakscope.capture.phases import PhaseTracker
-from leakscope.capture.torch_hooks.loaders import LoaderHooks, OuterPasses, PrefetchHooks
+from leakscope.capture.torch_hooks.loaders import LoaderHooks, OuterPasses
 from leakscope.capture.torch_hooks.models import CompilerHooks, ForwardHooks, ModeHooks
 from leakscope.capture.torch_hooks.optimizers import BackwardHooks, OptimizerHooks
 from leakscope.capture.torch_hooks.patching import (
+    HookSource,
     ImportWatch,
     PatchedMethod,
     opaque,
+    surrounded,
     without_our_frame,
 )
 from leakscope.model.errors import ours
@@ -39,7 +41,7 @@ CALLBACKS = 5
 """The place of ``callbacks`` among the arguments of ``fit``."""
 
 
-class KerasHooks:
+class KerasHooks(HookSource):
     """Wraps ``fit`` and ``train_on_batch`` of the trainer, and the events of lists of callbacks."""
 
     module = "keras.src.backend.torch.trainer"
@@ -51,7 +53,6 @@ class KerasHooks:
         self._fits: Any = None
         self._is_joined = False
         self._callbacks: type | None = None
-        self._patches: list[PatchedMethod] = []
 
     def install(self, module: ModuleType) -> None:
         """Wrap the methods, unless this version of Keras has others."""
@@ -62,35 +63,27 @@ class KerasHooks:
         if "fit" not in vars(trainer) or not vars(callbacks).keys() >= {*BEGINNINGS, *ENDINGS}:
             return
         self._callbacks = callbacks
-        self._patches = [PatchedMethod(trainer, "fit", self._wrap_fit)]
+        patches = [PatchedMethod(trainer, "fit", self._wrap_fit)]
         if "train_on_batch" in vars(trainer):
-            self._patches.append(PatchedMethod(trainer, "train_on_batch", self._wrap_batch))
-        for name in BEGINNINGS + ENDINGS:
-            self._patches.append(PatchedMethod(callbacks, name, self._wrapper_of(name)))
+            patches.append(PatchedMethod(trainer, "train_on_batch", self._wrap_batch))
+        events = (PatchedMethod(callbacks, n, self._wrapper_of(n)) for n in BEGINNINGS + ENDINGS)
+        self._patches = (*patches, *events)
 
     def uninstall(self) -> None:
         """Put the methods back."""
-        for patch in self._patches:
-            patch.remove()
-        self._patches.clear()
+        super().uninstall()
         self._fits = None
 
     def _wrap_fit(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @opaque
-        @functools.wraps(original)
-        def fit(model: Any, *args: Any, **kwargs: Any) -> Any:
-            fits = self._join(args, kwargs)
-            try:
-                return original(model, *args, **kwargs)
-            except BaseException as error:
-                without_our_frame(error)
-                raise
-            finally:
-                if fits is not None:
-                    self._is_joined = False
-                    fits.end()
+        def begin(model: Any, *args: Any, **kwargs: Any) -> Any:
+            return self._join(args, kwargs)
 
-        return fit
+        def end(fits: Any, error: BaseException | None) -> None:
+            if fits is not None:
+                self._is_joined = False
+                fits.end()
+
+        return opaque(surrounded(original, begin, end))
 
     def _wrap_batch(self, original: Callable[..., Any]) -> Callable[..., Any]:
         gate, trains = self._gate, self._trains
@@ -115,23 +108,16 @@ class KerasHooks:
     def _wrapper_of(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         is_beginning = name in BEGINNINGS
 
-        def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
-            @functools.wraps(original)
-            def event(callbacks: Any, *args: Any, **kwargs: Any) -> Any:
-                if is_beginning:
-                    self._dispatch(name, callbacks, args)
-                try:
-                    result = original(callbacks, *args, **kwargs)
-                except BaseException as error:
-                    without_our_frame(error)
-                    raise
-                if not is_beginning:
-                    self._dispatch(name, callbacks, args)
-                return result
+        def begin(callbacks: Any, *args: Any, **kwargs: Any) -> tuple[Any, tuple[Any, ...]]:
+            if is_beginning:
+                self._dispatch(name, callbacks, args)
+            return callbacks, args
 
-            return event
+        def end(begun: tuple[Any, tuple[Any, ...]], error: BaseException | None) -> None:
+            if not is_beginning and error is None:
+                self._dispatch(name, *begun)
 
-        return wrap
+        return lambda original: surrounded(original, begin, end)
 
     def _join(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return the ``JoinedFits`` that follows a ``fit()`` with these arguments, if any does.
@@ -162,19 +148,6 @@ class KerasHooks:
             joining.dispatch_nested(name, callbacks)
 
 
-class HookSource(Protocol):
-    """A part of a library that reports boundaries."""
-
-    module: str
-    """The module that has to be there first."""
-
-    def install(self, module: ModuleType) -> None:
-        """Begin to listen."""
-
-    def uninstall(self) -> None:
-        """Leave the library as it was found."""
-
-
 class AutoBoundaries:
     """Feeds a tracker with what torch does in this process."""
 
@@ -189,7 +162,7 @@ class AutoBoundaries:
             forwards,
             CompilerHooks(forwards),
             loaders,
-            PrefetchHooks(OuterPasses(loaders, gate)),
+            OuterPasses(loaders, gate),
             BackwardHooks(tracker, gate, any_optimizer=optimizers.any_made),
             KerasHooks(gate, trains=modes.trains),
         ]

@@ -20,11 +20,16 @@ from typing import Any, cast
 from leakscope.capture.dispatch import EventDispatcher, leave_hook
 from leakscope.capture.phases import PhaseTracker
 from leakscope.capture.sites import WeakNumbering, call_route
-from leakscope.capture.torch_hooks.patching import PatchedMethod, opaque, without_our_frame
+from leakscope.capture.torch_hooks.patching import (
+    HookSource,
+    PatchedMethod,
+    opaque,
+    without_our_frame,
+)
 from leakscope.model.errors import OUR_FILES, ours
 
 
-class LoaderHooks:
+class LoaderHooks(HookSource):
     """Wraps the two methods through which every loader is iterated, in the main process."""
 
     module = "torch.utils.data.dataloader"
@@ -40,43 +45,22 @@ class LoaderHooks:
         self.on_kept: Callable[[Any], bool] = lambda loader: False
         """Receives loaders that create their iterator to keep it over all epochs; returns whether
         passes over them are seen."""
-        self._patches: list[PatchedMethod] = []
 
     def install(self, module: ModuleType) -> None:
         """Wrap the methods."""
-        self._patches = [
+        self._patches = (
             PatchedMethod(module.DataLoader, "__iter__", self._wrap_iter),
             PatchedMethod(module._BaseDataLoaderIter, "__next__", self._wrap_next),
-        ]
+        )
 
     def uninstall(self) -> None:
         """Put the methods back."""
-        for patch in self._patches:
-            patch.remove()
-        self._patches.clear()
+        super().uninstall()
         self._iterators.clear()
         self._loaders.clear()
 
     def _wrap_iter(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        gate, begin = self._gate, self.begin
-
-        @opaque
-        @functools.wraps(original)
-        def __iter__(loader: Any) -> Any:  # noqa: N807
-            try:
-                iterator = original(loader)
-            except BaseException as error:
-                without_our_frame(error)
-                del loader  # whoever clears the traceback's frames doesn't find ours
-                raise
-            try:
-                gate.dispatch_found(begin, loader, iterator)
-            except BaseException as interrupt:
-                leave_hook(interrupt)
-                raise
-            return iterator
-
-        return __iter__
+        return _beginning(original, functools.partial(self._gate.dispatch_found, self.begin))
 
     def _wrap_next(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         gate, batch_requested, ended = self._gate, self.batch_requested, self.ended
@@ -136,6 +120,32 @@ class LoaderHooks:
         self._gate.dispatch_deferred(self._tracker.loader_dropped, token)
 
 
+def _beginning(
+    original: Callable[[Any], Any],
+    begin: Callable[[Any, Any], object],
+    hand_out: Callable[[Any], Any] = lambda iterator: iterator,
+) -> Callable[[Any], Any]:
+    """Return an ``__iter__`` that reports the loader and its iterator, and hands that out."""
+
+    @opaque
+    @functools.wraps(original)
+    def __iter__(loader: Any) -> Any:  # noqa: N807
+        try:
+            iterator = original(loader)
+        except BaseException as error:
+            without_our_frame(error)
+            del loader  # whoever clears the traceback's frames doesn't find ours
+            raise
+        try:
+            begin(loader, iterator)
+        except BaseException as interrupt:
+            leave_hook(interrupt)
+            raise
+        return hand_out(iterator)
+
+    return __iter__
+
+
 def _is_kept(loader: Any, iterator: Any) -> bool:
     """Return whether a loader of a class of its own made torch's iterator to hand out parts of it.
 
@@ -181,21 +191,31 @@ COUNTED, OTHERS = ("DataLoaderShard", "SkipDataLoader"), ("DataLoaderDispatcher"
 """Those whose batches are those of the loader inside, and those that make others of them."""
 
 
-class OuterPasses:
-    """Wraps the methods by which loaders are iterated that hand out what others fetch."""
+class OuterPasses(HookSource):
+    """Wraps the methods by which loaders are iterated that hand out what others fetch: those of
+    Accelerate when it is imported, others once they show themselves.
+    """
+
+    module = "accelerate.data_loader"
 
     def __init__(self, loaders: LoaderHooks, gate: EventDispatcher) -> None:
         self._loaders = loaders
         self._gate = gate
-        self._patches: list[PatchedMethod] = []
         self._known: weakref.WeakSet[type] = weakref.WeakSet()
         loaders.on_kept = self.keeps_its_iterator
+
+    def install(self, module: ModuleType) -> None:
+        """Wrap the methods."""
+        for name in COUNTED + OTHERS:
+            kind = vars(module).get(name)
+            if isinstance(kind, type) and "__iter__" in vars(kind):
+                self.wrap(kind, is_counted=name in COUNTED)
 
     def wrap(self, kind: type, *, is_counted: bool) -> None:
         """Wrap the method of a class; ``is_counted`` if its batches are those of the one inside."""
         self._known.add(kind)
         wrap = functools.partial(self._wrap_iter, is_counted=is_counted)
-        self._patches.append(PatchedMethod(kind, "__iter__", wrap))
+        self._patches += (PatchedMethod(kind, "__iter__", wrap),)
 
     def keeps_its_iterator(self, loader: Any) -> bool:
         """A loader made its iterator elsewhere than in ``__iter__``; return whether passes are
@@ -208,9 +228,7 @@ class OuterPasses:
 
     def uninstall(self) -> None:
         """Put the methods back."""
-        for patch in self._patches:
-            patch.remove()
-        self._patches.clear()
+        super().uninstall()
         self._known.clear()
 
     def batch_requested(self, fetched: Iterator[Any]) -> int:
@@ -232,41 +250,9 @@ class OuterPasses:
     def _wrap_iter(
         self, original: Callable[[Any], Iterator[Any]], *, is_counted: bool
     ) -> Callable[[Any], Iterator[Any]]:
-        gate, hooks = self._gate, weakref.ref(self)
         begin = functools.partial(self._loaders.begin, is_counted=is_counted)
-
-        @opaque
-        @functools.wraps(original)
-        def __iter__(loader: Any) -> Iterator[Any]:  # noqa: N807
-            fetched = original(loader)
-            try:
-                gate.dispatch_found(begin, loader, fetched)
-            except BaseException as interrupt:
-                leave_hook(interrupt)
-                raise
-            return _handed_out(fetched, hooks)
-
-        return __iter__
-
-
-class PrefetchHooks:
-    """Finds the loaders of Accelerate."""
-
-    module = "accelerate.data_loader"
-
-    def __init__(self, outer: OuterPasses) -> None:
-        self._outer = outer
-
-    def install(self, module: ModuleType) -> None:
-        """Wrap the methods."""
-        for name in COUNTED + OTHERS:
-            kind = vars(module).get(name)
-            if isinstance(kind, type) and "__iter__" in vars(kind):
-                self._outer.wrap(kind, is_counted=name in COUNTED)
-
-    def uninstall(self) -> None:
-        """Put the methods back."""
-        self._outer.uninstall()
+        hand_out = functools.partial(_handed_out, hooks=weakref.ref(self))
+        return _beginning(original, functools.partial(self._gate.dispatch_found, begin), hand_out)
 
 
 def _handed_out(fetched: Iterator[Any], hooks: weakref.ref[OuterPasses]) -> Iterator[Any]:

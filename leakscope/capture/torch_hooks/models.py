@@ -20,6 +20,7 @@ from leakscope.capture.iterations import Call
 from leakscope.capture.phases import PhaseTracker
 from leakscope.capture.sites import WeakNumbering, call_site
 from leakscope.capture.torch_hooks.patching import (
+    HookSource,
     PatchedMethod,
     compiles,
     opaque,
@@ -32,7 +33,7 @@ MODULES_SEARCHED = 20_000
 MODULES_KEPT = 256
 
 
-class ModeHooks:
+class ModeHooks(HookSource):
     """Tells which modules are put into evaluation mode and back."""
 
     module = "torch.nn.modules.module"
@@ -40,20 +41,17 @@ class ModeHooks:
     def __init__(self, tracker: PhaseTracker, gate: EventDispatcher) -> None:
         self._tracker = tracker
         self._gate = gate
-        self._patch: PatchedMethod | None = None
         self._inside = False
         self._modules = WeakNumbering()
         self._training: set[int] = set()
 
     def install(self, module: ModuleType) -> None:
         """Wrap ``nn.Module.train``."""
-        self._patch = PatchedMethod(module.Module, "train", self._wrap_train)
+        self._patches = (PatchedMethod(module.Module, "train", self._wrap_train),)
 
     def uninstall(self) -> None:
         """Put the method back."""
-        if self._patch is not None:
-            self._patch.remove()
-        self._patch = None
+        super().uninstall()
         self._modules.clear()
 
     def number(self, module: Any) -> int:
@@ -184,7 +182,7 @@ AS_LARGE = 0.5
 """A batch of an evaluation has this share of the numbers of a batch of training, or more."""
 
 
-class ForwardHooks:
+class ForwardHooks(HookSource):
     """Tells of calls of outermost modules: in evaluation mode, without gradients, or after such."""
 
     module = "torch"
@@ -195,7 +193,6 @@ class ForwardHooks:
         self._gate = gate
         self._modes = modes
         self._torch: ModuleType | None = None
-        self._patch: PatchedMethod | None = None
         self._inside: set[int] = set()
         self._apart: set[int] = set()
         """Threads seen to call modules while the one that is followed was in no call: what they
@@ -214,26 +211,24 @@ class ForwardHooks:
 
     def uninstall(self) -> None:
         """Listen no more."""
-        if self._patch is not None:
-            self._patch.remove()
-        self._torch = self._patch = None
+        super().uninstall()
+        self._torch = None
 
     @property
     def stand_in(self) -> object:
         """What stands in for the method just now, if anything does."""
-        if self._torch is None or self._patch is None:
+        if self._torch is None or not self._patches:
             return None
         return vars(self._torch.Module).get("_call_impl")
 
     def listen(self, wanted: bool) -> None:
         """Begin or stop; not once torch compiles, which would compile everything once more."""
-        if self._torch is None or wanted is (self._patch is not None) or compiles():
+        if self._torch is None or wanted is bool(self._patches) or compiles():
             return
-        if self._patch is not None:
-            self._patch.remove()
-            self._patch = None
+        if wanted:
+            self._patches = (PatchedMethod(self._torch.Module, "_call_impl", self._wrap),)
         else:
-            self._patch = PatchedMethod(self._torch.Module, "_call_impl", self._wrap)
+            super().uninstall()
 
     def _wrap(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return the stand-in. The compiler looks into it and finds the original."""
@@ -313,7 +308,7 @@ class ForwardHooks:
             self._tracker.forwards.called_elsewhere(call.module)
 
 
-class CompilerHooks:
+class CompilerHooks(HookSource):
     """Has the compiler know the method of ``nn.Module`` that is no stand-in, to pass it over."""
 
     module = "torch._dynamo.utils"
@@ -326,9 +321,6 @@ class CompilerHooks:
         known = getattr(module, KNOWN_METHOD, None)
         if known is not None and known is self._forwards.stand_in:
             setattr(module, KNOWN_METHOD, self._forwards.original)
-
-    def uninstall(self) -> None:
-        """Nothing is left to take back."""
 
 
 def _size(args: tuple[Any, ...]) -> int:

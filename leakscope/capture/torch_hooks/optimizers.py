@@ -17,6 +17,8 @@ from typing import Any
 from leakscope.capture.dispatch import EventDispatcher, leave_hook
 from leakscope.capture.phases import PhaseTracker
 from leakscope.capture.torch_hooks.patching import (
+    HookSource,
+    PatchedMethod,
     compiler_callback,
     opaque,
     uncompiled,
@@ -28,7 +30,7 @@ MOST_KNOWN_OPTIMIZERS = 256
 """Optimizers that are looked after: so many that live at once are no training's."""
 
 
-class OptimizerHooks:
+class OptimizerHooks(HookSource):
     """Tells of every step of every ``torch.optim.Optimizer``."""
 
     module = "torch.optim.optimizer"
@@ -138,7 +140,7 @@ NO_OPTIMIZER = 0
 """The key of an optimizer that isn't seen."""
 
 
-class BackwardHooks:
+class BackwardHooks(HookSource):
     """Tells of backward passes: they are steps until the program makes an optimizer of torch's."""
 
     module = "torch.autograd"
@@ -150,24 +152,12 @@ class BackwardHooks:
         self._gate = gate
         self._any_optimizer = any_optimizer
         self._has_optimizer = False
-        self._module: ModuleType | None = None
-        self._original: Callable[..., Any] | None = None
-        self._ours: Callable[..., Any] | None = None
 
     def install(self, module: ModuleType) -> None:
         """Wrap torch's function, where this version has it."""
-        original = vars(module).get(RUNS)
-        if callable(original):
-            self._module, self._original = module, original
-            self._ours = self._wrap(original, compiler_callback(module))
-            setattr(module, RUNS, self._ours)
-
-    def uninstall(self) -> None:
-        """Put the function back, unless somebody has wrapped ours since."""
-        module, ours, self._ours = self._module, self._ours, None
-        if module is not None and ours is not None and vars(module).get(RUNS) is ours:
-            setattr(module, RUNS, self._original)
-        self._module = self._original = None
+        if callable(vars(module).get(RUNS)):
+            wrap = functools.partial(self._wrap, inside_compiled_code=compiler_callback(module))
+            self._patches = (PatchedMethod(module, RUNS, wrap),)
 
     def _wrap(
         self, original: Callable[..., Any], inside_compiled_code: Callable[[], object]
@@ -210,11 +200,12 @@ class OptimizerSteps:
 
     def __init__(self) -> None:
         self._handle: Any = None
-        self._any = False
+        self.has_stepped = False
+        """Whether any has since :meth:`stepped_since_last_query` was called."""
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy in another process doesn't listen yet."""
-        return {"_handle": None, "_any": False}
+        return {"_handle": None, "has_stepped": False}
 
     def listen(self) -> None:
         """Begin to listen."""
@@ -222,20 +213,15 @@ class OptimizerSteps:
 
         @opaque
         def after_step(optimizer: object, args: object, kwargs: object) -> None:
-            self._any = True
+            self.has_stepped = True
 
         if self._handle is None:
-            self._any = False
+            self.has_stepped = False
             self._handle = register_optimizer_step_post_hook(after_step)
-
-    @property
-    def has_stepped(self) -> bool:
-        """Whether any has since :meth:`since_last_asked` was called."""
-        return self._any
 
     def stepped_since_last_query(self) -> bool:
         """Return whether any has stepped since the last call."""
-        stepped, self._any = self._any, False
+        stepped, self.has_stepped = self.has_stepped, False
         return stepped
 
     def close(self) -> None:

@@ -4,6 +4,7 @@ at which a library is imported.
 
 from __future__ import annotations
 
+import functools
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -36,10 +37,50 @@ class PatchedMethod:
             setattr(self._owner, self._name, self._original)
 
 
+class HookSource:
+    """A part of a library that reports boundaries while methods of it are wrapped."""
+
+    module: str
+    """The module that has to be there first."""
+    _patches: tuple[PatchedMethod, ...] = ()
+
+    def install(self, module: ModuleType) -> None:
+        """Begin to listen."""
+
+    def uninstall(self) -> None:
+        """Leave the library as it was found."""
+        for patch in self._patches:
+            patch.remove()
+        self._patches = ()
+
+
 def without_our_frame(error: BaseException) -> None:
     """Take the frame of the wrapper, the outermost one, off a traceback before it goes on."""
     if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
         error.__traceback__ = error.__traceback__.tb_next
+
+
+def surrounded(
+    original: Method, begin: Method, end: Callable[[Any, BaseException | None], object]
+) -> Method:
+    """Return a function that first calls ``begin`` as it is called itself, then the original, and
+    ``end`` at last, with what ``begin`` returned and what the original raised, if it did.
+    """
+
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        begun = begin(*args, **kwargs)
+        try:
+            result = original(*args, **kwargs)
+        except BaseException as error:
+            without_our_frame(error)
+            end(begun, error)
+            del args, kwargs, begun  # whoever clears the traceback's frames doesn't find ours
+            raise
+        end(begun, None)
+        return result
+
+    return call
 
 
 def opaque(hook: F) -> F:
@@ -206,17 +247,20 @@ class LatePatches:
 
 
 class LibraryPatches:
-    """Wraps methods for the first callback and puts them back after the last one."""
+    """Wraps those methods that a class has for the first callback, and puts them back after the
+    last one.
+    """
 
-    def __init__(self, wrap: Callable[[], list[PatchedMethod]]) -> None:
-        self._wrap = wrap
+    def __init__(self, owner: type, **wraps: Callable[[Method], Method]) -> None:
+        self._owner, self._wraps = owner, wraps
         self._served = 0
         self._patches: list[PatchedMethod] = []
 
     def serve(self, callback: object) -> None:
         """Wrap the methods until this callback is collected."""
         if not self._patches:
-            self._patches = self._wrap()
+            known = [item for item in self._wraps.items() if item[0] in vars(self._owner)]
+            self._patches = [PatchedMethod(self._owner, name, wrap) for name, wrap in known]
         self._served += 1
         weakref.finalize(callback, self._gone).atexit = False
 
