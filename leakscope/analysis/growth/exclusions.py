@@ -149,8 +149,8 @@ def rested_since(case: RunContext, grower: Grower) -> Figure | None:
         return None
     last = int(case.table.at[grower.observed[-1]])
     figure, fell, fallen_at = _rest_from(case, grower, last)
-    held = float(grower.y[-1])
-    if figure is None and policy.MAIN_SHARE * held <= fell <= policy.ALIKE_FACTOR * held:
+    size = float(grower.y[-1])
+    if figure is None and policy.MAIN_SHARE * size <= fell <= policy.ALIKE_FACTOR * size:
         figure, _, _ = _rest_from(case, grower, fallen_at)
     return figure
 
