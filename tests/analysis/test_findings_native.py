@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -11,7 +12,7 @@ from synthetic_runs import MIB, Program, State, Thing
 
 from leakscope.analysis import analyse
 from leakscope.model import gauge
-from leakscope.model.census import Content, Owner, Site
+from leakscope.model.census import CensusScope, Content, Owner, Site
 from leakscope.model.record import (
     AllocationRecord,
     NativeAllocationsRecord,
@@ -211,6 +212,29 @@ def test_objects_that_no_walk_reaches_have_the_line_that_allocates_them(owner: N
     assert found.title.endswith("to which nothing refers are never freed, allocated at train.py:31")
     assert found.fed_at == ["train.py:31"]
     assert "unexplained" not in {f.kind for f in report.findings}
+
+
+def test_without_a_walk_of_the_whole_heap_a_library_may_hold_them() -> None:
+    run = Program(epochs=14).swell(lambda s: s.step * MIB).build()
+    run.main.measurements[:] = [
+        m
+        if m.census is None
+        else replace(m, census=msgspec.structs.replace(m.census, scope=CensusScope.FOCUSED))
+        for m in run.main.measurements
+    ]
+    for measurement in run.main.measurements[::4]:
+        sites = [site(measurement.boundary.step * MIB, 31, owner=NativeOwner.ARRAY)]
+        run.main.native_allocations.append(
+            NativeAllocationsRecord(
+                boundary=measurement.boundary.index, interval_bytes=1 << 19, sites=sites
+            )
+        )
+    found = finding(analyse(run), "leaked_references")
+    assert found.title.endswith(
+        "no name of yours reaches are never freed, allocated at train.py:31"
+    )
+    assert "a library keeps them in a container of its own" in found.text
+    assert found.remedy.title == "Profile again with --budget 10%"
 
 
 def test_small_objects_have_the_lines_that_windows_of_tracing_saw() -> None:

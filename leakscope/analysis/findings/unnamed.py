@@ -40,7 +40,7 @@ from leakscope.analysis.run_context import RunContext
 from leakscope.analysis.verdict.severity import forecast
 from leakscope.analysis.verdict.wording import to_finding
 from leakscope.model import gauge
-from leakscope.model.census import CensusRow, RootKind
+from leakscope.model.census import CensusRow, CensusScope, RootKind
 from leakscope.model.record import CENSUS_SKIPPED, NativeOwner
 from leakscope.model.report import Finding, Ledger, Remedy, Severity
 from leakscope.model.text import human_bytes, human_count, human_share, plural
@@ -69,6 +69,12 @@ LET_IT_LOOK = Remedy(
     "leakscope.profile() around its loop and call scope.step() in it.",
 )
 
+LOOK_AT_ALL = Remedy(
+    title="Profile again with --budget 10%",
+    text="Then the whole heap is looked at several times, and a library's container that grows has "
+    "its name. If none has, native code leaks references: look for a newer release of the library "
+    "that is called there.",
+)
 LOOK_ELSEWHERE = Remedy(
     title="Look for what was registered or handed to a library",
     text="What is registered, cached or put into a queue of a library's stays until it is taken "
@@ -305,15 +311,22 @@ def _unreached(
             for n in objects[:MOST_SITES]
         )
     )
+    is_walked = any(c.scope is CensusScope.FULL for c in case.table.censuses)
+    reached = "to which nothing refers" if is_walked else "that no name of yours reaches"
+    leads = "no name and no other object leads" if is_walked else "no name of the program's leads"
+    elsewhere = (
+        ", or a library keeps them in a container of its own, which a walk of the whole heap would "
+        "name. None was taken in this run"
+    )
     return _of_term(
         term,
-        f"{_OF_OBJECTS[objects[0].owner]} to which nothing refers are never freed"
+        f"{_OF_OBJECTS[objects[0].owner]} {reached} are never freed"
         f"{', allocated at ' + places[0] if places else ''}{handed_on(takers)}",
         f"{_of_growth(term)} is in Python objects "
-        f"to which no name and no other object leads. By sampled allocations, estimates: {rows}. "
+        f"to which {leads}. By sampled allocations, estimates: {rows}. "
         "Native code that makes them or is handed them leaks references to them, or keeps them in "
-        f"a structure of its own.{_other_growth(ledger)}",
-        GIVE_BACK,
+        f"a structure of its own{'' if is_walked else elsewhere}.{_other_growth(ledger)}",
+        GIVE_BACK if is_walked else LOOK_AT_ALL,
         [*(taker.location for taker in takers), *places],
         kind="leaked_references",
         falsifier="A cache or queue of a library's would become smaller when it is emptied.",
