@@ -117,6 +117,22 @@ def test_an_excerpt_marks_the_lines_and_stays_inside_the_file() -> None:
     assert index.excerpt("/p/unknown.py", [1]) is None
 
 
+def test_a_global_that_no_file_gives_a_value_is_of_no_known_type() -> None:
+    source = """\
+def validate(loader):
+    global sink
+    preds = []
+    for x in loader:
+        sink.append(x)
+        preds.append(sink.make(x))
+        sink.preds = preds
+"""
+    index = SourceIndex({"/p/train.py": source})
+    owner = Owner(kind="class", name="Sink", file="/p/train.py", variable="preds", line=1)
+    assert lines(index, row()) == [6]
+    assert [line.line for line in index.feeding(owner, row())] == [6]
+
+
 def test_an_owner_without_source_has_no_lines() -> None:
     index = SourceIndex({})
     assert index.feeding(row().owner, row()) == []

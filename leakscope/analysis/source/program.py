@@ -103,7 +103,7 @@ class CodeScope:
     def resolve(self, name: str) -> CodeScope | None:
         """Return the scope in which ``name`` lives when it is read here."""
         if name in self.declared_global:
-            return self.root
+            return self.root if name in self.root.bindings else None
         scope: CodeScope | None = self.parent if name in self.declared_nonlocal else self
         while scope is not None:
             readable = scope is self or scope.kind != "class"
