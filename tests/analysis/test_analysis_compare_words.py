@@ -27,7 +27,7 @@ from leakscope.report import (
 )
 from leakscope.report.comparison.page import comparison_page
 from leakscope.report.tables import Fact
-from leakscope.report.words import outcome_of
+from leakscope.report.words import outcome_of, significance_words
 
 
 def test_the_verdict_is_one_sentence_and_the_rest_stands_below_it() -> None:
@@ -97,7 +97,8 @@ def test_what_another_script_did_not_do_is_neither_good_nor_a_real_difference() 
     assert not compared.culprits[0].significant
     page = comparison_page(compared)
     (card,) = page.cards
-    assert (card.change, card.label, card.certain) == ("missing", "Not seen", "")
+    assert (card.change, card.label) == ("missing", "Not seen")
+    assert significance_words(card.subject) == ""
     assert (card.after.text, page.counts) == ("not seen", [Fact("Not seen", "1", "missing")])
     html, text = render_comparison_html(compared), render_comparison_text(compared, color=True)
     assert not re.search(r'class="(change|card culprit changed) fixed', html)
