@@ -16,6 +16,7 @@ from kinds_truth import KINDS
 from native_truth import NATIVE
 from ninth_truth import NINTH
 from real_truth import REAL
+from sixteenth_truth import SIXTEENTH
 from tenth_truth import TENTH
 from thirteenth_truth import THIRTEENTH
 from truth import TRAINERS, TRUTHS, UNSEEN, Leak, Truth
@@ -24,7 +25,7 @@ from twelfth_truth import TWELFTH
 HERE = Path(__file__).parent
 END_TO_END = HERE.parent / "end_to_end"
 PAIRS = END_TO_END / "torch_leaks"
-LATER_SETS = NINTH | TENTH | ELEVENTH | TWELFTH | THIRTEENTH | FOURTEENTH | FIFTEENTH
+LATER_SETS = NINTH | TENTH | ELEVENTH | TWELFTH | THIRTEENTH | FOURTEENTH | FIFTEENTH | SIXTEENTH
 """Programs of the sets that were written without knowing how verdicts are made, from the ninth."""
 
 
