@@ -564,6 +564,38 @@ def test_native_memory_of_items_is_no_leak_while_memory_rests() -> None:
     assert not [c for c in report.culprits if c.native is not None]
 
 
+@pytest.mark.parametrize(
+    ("item_bytes", "free", "verdict"),
+    [
+        pytest.param(60, 900 * MIB, RunVerdict.INCONCLUSIVE, id="into what was free"),
+        pytest.param(60, 0, RunVerdict.CLEAN, id="nothing was free: its pages aren't touched"),
+        pytest.param(0, 900 * MIB, RunVerdict.CLEAN, id="and no name grows"),
+    ],
+)
+def test_native_memory_that_grows_with_a_name_while_memory_rests_leaves_a_run_open(
+    item_bytes: int, free: int, verdict: RunVerdict
+) -> None:
+    thing = Thing(
+        "__main__·dataset.readers",
+        lambda s: 20_000 + item_bytes * s.step,
+        length=lambda s: s.step,
+        owner=READERS,
+        name="Frames.readers",
+    )
+    program = Program(epochs=14, rss_noise=0.0).plant(thing).swell(lambda s: -item_bytes * s.step)
+    run = program.gauge(gauge.MALLOC_FREE, lambda s: free).build()
+    for measurement in run.main.measurements[::4]:
+        sites = [site(measurement.boundary.step * MIB, ELSEWHERE)]
+        run.main.native_allocations.append(
+            NativeAllocationsRecord(
+                boundary=measurement.boundary.index, interval_bytes=1 << 19, sites=sites
+            )
+        )
+    report = analyse(run)
+    assert report.verdict is verdict, report.headline
+    assert ("that the C heap held free" in report.headline) is (verdict is RunVerdict.INCONCLUSIVE)
+
+
 def term(report: Report, kind: str) -> LedgerEntry | None:
     return next((e for e in report.ledgers[0].entries if e.kind == kind), None)
 

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from leakscope.analysis.accounting.ledger import host_ledger, unexplained_bytes
+from leakscope.analysis.accounting.native import growing_allocations
 from leakscope.analysis.accounting.terms import (
     NextCollection,
     has_stopped_by_the_end,
@@ -101,6 +102,7 @@ def verdict_of(
             or _missing_evidence(findings)
             or _children(case)
             or _unaccounted(case, growth, ledgers or [])
+            or _into_what_was_free(case, growth)
         )
         missing = [left] if left else []
     return (RunVerdict.INCONCLUSIVE if missing else RunVerdict.CLEAN), missing
@@ -340,6 +342,25 @@ def _unaccounted(case: RunContext, growth: SearchResult, ledgers: list[Ledger]) 
         f"Memory grew by {human_bytes(grown)}, too unevenly to tell a leak from what "
         f"rises and falls, and {human_bytes(left)} of it has no name: "
         f"{_further(case, case.pool.more_work)}."
+    )
+
+
+def _into_what_was_free(case: RunContext, growth: SearchResult) -> str:
+    """Return what is missing where a name grows by little, and sampled native allocations go on
+    growing, while memory rests: the C heap holds so much free that they take none.
+    """
+    joined = {(native.file, native.line) for native in growth.native.values()}
+    found = [n for n in growing_allocations(case) if (n.file, n.line) not in joined]
+    if not found or not growth.growers or not case.pool.is_bounded:
+        return ""
+    _, free = case.gauge_series(gauge.MALLOC_FREE)
+    most = found[0]
+    if not policy.HARMLESS_BYTES <= most.gained_bytes <= free.max(initial=0.0):
+        return ""
+    place = f", called at {most.location}," if most.location else ""
+    return (
+        f"What {most.library}{place} keeps grew by {human_bytes(most.gained_bytes)} (a sampled "
+        "estimate), into memory that the C heap held free: profile ten times as long."
     )
 
 
