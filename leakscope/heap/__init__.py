@@ -20,9 +20,6 @@ __getattr__, __dir__ = exports(
         "census": ("CensusTaker",),
         "ownership": ("ownership_under",),
         "snapshots.answers": ("Difference",),
-        "snapshots.snapshot": (
-            "Snapshot",
-            "snapshot",
-        ),
+        "snapshots.snapshot": ("Snapshot", "snapshot"),
     },
 )

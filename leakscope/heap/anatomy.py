@@ -24,11 +24,10 @@ from typing import Any
 
 from leakscope.model.errors import ours
 
-_native: Any
 try:
-    from leakscope.heap import _native
+    from leakscope.heap import _native as _native  # noqa: PLC0414
 except ImportError:  # nothing was compiled
-    _native = None
+    _native = None  # type: ignore[assignment]
 
 # Where a version of Python needs no help, the native module has none of these.
 _inline_attributes: Callable[[object], dict[str, Any] | None] | None = getattr(
@@ -54,7 +53,7 @@ module_dict: Callable[[types.ModuleType], dict[str, Any]] = vars(types.ModuleTyp
 ].__get__
 """Returns the globals of a module, also of one that loads lazily."""
 _module = type.__dict__["__module__"].__get__
-_flags_of = type.__dict__["__flags__"].__get__
+flags_of = type.__dict__["__flags__"].__get__
 
 
 def class_items(cls: type) -> list[tuple[str, Any]]:
@@ -134,11 +133,16 @@ def instance_dict(obj: object) -> dict[str, Any] | None:
     kind = type(getter)
     if kind is not types.GetSetDescriptorType and kind is not types.MemberDescriptorType:
         return None
+    names = attempt(getter.__get__, obj)
+    return names if type(names) is dict else None
+
+
+def attempt(call: Callable[..., Any], *args: object) -> Any:
+    """Return what a call into C returns; None where it raises."""
     try:
-        names = getter.__get__(obj)
+        return call(*args)
     except ours(Exception):
         return None
-    return names if type(names) is dict else None
 
 
 def slots(cls: type) -> dict[str, Any]:
@@ -186,8 +190,7 @@ def plain_length(obj: object) -> int | None:
     for base in mro(type(obj)):
         length = _LENGTHS.get(id(base))
         if length is not None:
-            size: int = length(obj)
-            return size
+            return int(length(obj))
     return None
 
 
@@ -208,13 +211,14 @@ def running_frames() -> list[tuple[int, FrameType]]:
     """
     tops: dict[int, FrameType | None] = dict(sys._current_frames())
     tops[threading.get_ident()] = _caller_of_the_heap()
-    found = []
-    for thread, top in tops.items():
-        frame = top
-        while frame is not None:
-            found.append((thread, frame))
-            frame = frame.f_back
-    return found
+    return [(thread, frame) for thread, top in tops.items() for frame in outwards(top)]
+
+
+def outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    """Yield a frame and those that called it, the innermost first."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
 
 
 def _caller_of_the_heap() -> FrameType | None:
@@ -234,13 +238,9 @@ def locals_of(frame: FrameType) -> list[tuple[str, object]]:
         return []
     if _read_variables is not None:
         return _read_variables(frame)
-    return _read_snapshot(frame)
-
-
-def _read_snapshot(frame: FrameType) -> list[tuple[str, object]]:
-    """Read ``f_locals``, and empty the snapshot on the frame unless the program has it too."""
     snapshot = frame.f_locals
     found = list(snapshot.items())
+    # It is emptied on the frame unless the program has it too.
     if sys.version_info < (3, 13) and sys.getrefcount(snapshot) <= _FRAME_AND_WE:
         snapshot.clear()
     return found
@@ -271,13 +271,13 @@ def sizer_of(kind: type) -> Any:
 
 
 def _trusted(base: type) -> bool:
-    made_at_run_time = _flags_of(base) & _HEAP_TYPE_FLAG and not _flags_of(base) & _IMMUTABLE_FLAG
+    made_at_run_time = flags_of(base) & _HEAP_TYPE_FLAG and not flags_of(base) & _IMMUTABLE_FLAG
     return not made_at_run_time and _module(base) in _TRUSTED
 
 
 def header_bytes(kind: type) -> int:
     """Return what precedes an instance: the collector's header, dict and weak reference slots."""
-    flags = _flags_of(kind)
+    flags = flags_of(kind)
     slots = _HEADER_BYTES if flags & (_INLINE_DICT_FLAG | _WEAKREF_FLAG) else 0
     return slots + (_HEADER_BYTES if flags & _HEADER_FLAG else 0)
 
@@ -302,7 +302,7 @@ class Sizes:
             # The type is kept with it: another may come to lie where it lay.
             known = self._of_types[id(kind)] = (kind, sizer_of(kind), header_bytes(kind), is_class)
         _, sizer, header, is_class = known
-        if is_class and not _flags_of(value) & _HEAP_TYPE_FLAG:
+        if is_class and not flags_of(value) & _HEAP_TYPE_FLAG:
             header = 0
         try:
             size = int(sizer(value))

@@ -31,26 +31,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from leakscope.heap import anatomy, labels
-from leakscope.heap.adapters.tensor import (
-    NodeFacts,
-    TensorAccess,
-    is_saved_variable,
-    no_overrides,
-    node_facts,
-    node_referents,
-    saved_referents,
-    tensor_access,
-)
+from leakscope.heap.adapters import tensor as tensors
+from leakscope.heap.adapters.tensor import NodeFacts, TensorAccess
+from leakscope.heap.anatomy import _native
 from leakscope.heap.labels import ChainPart, Edge
 from leakscope.heap.naming import whole_of
 from leakscope.heap.pausing import autograd_changes
 from leakscope.model.census import CensusRow, LoopStep, RootKind, StepKind
 from leakscope.model.errors import ours
-
-try:
-    from leakscope.heap import _native
-except ImportError:
-    _native = None  # type: ignore[assignment]
 
 _keeping_lock: Callable[[int, int], bytes] | None = None if _native is None else _native.read_memory
 """Reads memory without letting go of the interpreter's lock, as reading a file does."""
@@ -161,11 +149,11 @@ class LoopFinder:
 
         No code of the program's runs, and nothing is kept.
         """
-        self._access = access = tensor_access()
+        self._access = access = tensors.tensor_access()
         if access is None or self._left <= 0:
             return []
         try:
-            with no_overrides(access), _Memory() as memory:
+            with tensors.no_overrides(access), _Memory() as memory:
                 circle = self._circle(target, memory)
                 return self._steps(circle) if circle else []
         except ours(Exception):
@@ -178,16 +166,16 @@ class LoopFinder:
         if not steps or access is None:
             return []
         try:
-            with no_overrides(access):
+            with tensors.no_overrides(access):
                 return steps if self._reaches(head, type_name) else []
         except ours(Exception):
             return []
 
     def _reaches(self, head: object, type_name: str) -> bool:
-        visited, waiting, at = {id(head)}, [head], 0
-        while at < len(waiting) and self._left > 0:
-            obj = waiting[at]
-            at += 1
+        visited, waiting = {id(head)}, [head]
+        for obj in waiting:  # which gets longer meanwhile
+            if self._left <= 0:
+                break
             self._left -= 1
             if obj is not head and anatomy.qualified_name(type(obj)) == type_name:
                 return True
@@ -205,11 +193,11 @@ class LoopFinder:
         """
         may_be_hooks = anatomy.is_instance(target, dict)
         begins = _WayPlace(target, None, is_unseen=self._facts(target) is not None)
-        visited, waiting, at = {begins.key}, [begins], 0
-        while at < len(waiting) and self._left > 0:
-            place = waiting[at]
+        visited, waiting = {begins.key}, [begins]
+        for place in waiting:  # which gets longer meanwhile
+            if self._left <= 0:
+                break
             obj = place.obj
-            at += 1
             is_searched = may_be_hooks and self._facts(obj) is not None
             self._left -= _NODE_COST if is_searched else 1
             if is_searched and memory.holds_hooks(obj, id(target)):
@@ -217,12 +205,11 @@ class LoopFinder:
             unseen = self._unseen(obj)
             for via, referent in [*unseen, *((None, each) for each in self._referents(obj))]:
                 is_unseen = place.is_unseen or via is not None or self._facts(referent) is not None
+                before = place if via is obj or via is None else _WayPlace(via, place)
                 if referent is target and is_unseen:
-                    last = place if via is obj or via is None else _WayPlace(via, place)
-                    return _simple(last.way())
+                    return _simple(before.way())
                 known = {(id(referent), True), (id(referent), is_unseen)}
                 if visited.isdisjoint(known) and not _is_closed(referent):
-                    before = place if via is obj or via is None else _WayPlace(via, place)
                     further = _WayPlace(referent, before, is_unseen=is_unseen)
                     visited.add(further.key)
                     waiting.append(further)
@@ -259,9 +246,9 @@ class LoopFinder:
         if len(found) > _MOST_REFERENTS:
             return []
         if facts is not None:
-            return found + node_referents(obj, facts)
-        if is_saved_variable(kind):
-            return found + saved_referents(obj)
+            return found + tensors.node_referents(obj, facts)
+        if tensors.is_saved_variable(kind):
+            return found + tensors.saved_referents(obj)
         access = self._access
         if access is not None and anatomy.is_instance(obj, access.tensor):
             found += self._of_tensor(obj, access)
@@ -279,7 +266,7 @@ class LoopFinder:
     def _facts(self, obj: object) -> NodeFacts | None:
         kind = type(obj)
         if id(kind) not in self._nodes:
-            self._nodes[id(kind)] = node_facts(anatomy.mro(kind))
+            self._nodes[id(kind)] = tensors.node_facts(anatomy.mro(kind))
         return self._nodes[id(kind)]
 
     def _steps(self, circle: list[Any]) -> list[LoopStep]:
@@ -309,7 +296,7 @@ class LoopFinder:
         return LoopStep(kind=StepKind.OBJECT, name=_class_name(obj))
 
     def _kind_of_function(self, before: Any) -> StepKind:
-        if self._facts(before) is not None or is_saved_variable(type(before)):
+        if self._facts(before) is not None or tensors.is_saved_variable(type(before)):
             return StepKind.UNPACK_HOOK
         is_hook = type(before) in (OrderedDict, dict) or anatomy.inherits(type(before), *_REDUCER)
         return StepKind.HOOK if is_hook else StepKind.FUNCTION
@@ -362,7 +349,7 @@ def _function_of(obj: Any) -> types.FunctionType | None:
 
 def _is_leading(obj: object) -> bool:
     kind = type(obj)
-    return any(kind is leading for leading in _LEADING) or is_saved_variable(kind)
+    return any(kind is leading for leading in _LEADING) or tensors.is_saved_variable(kind)
 
 
 def _name_of(circle: list[Any], place: int) -> str:
@@ -389,7 +376,7 @@ def _class_name(obj: object) -> str:
 
 
 def _is_gradient(tensor: Any, obj: object) -> bool:
-    access = tensor_access()
+    access = tensors.tensor_access()
     if access is None or not anatomy.is_instance(tensor, access.tensor):
         return False
     if autograd_changes():

@@ -21,38 +21,21 @@ from __future__ import annotations
 
 import dis
 import gc
+import inspect
 import sys
+import types
 from array import array
 from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable
-from inspect import (
-    CO_ASYNC_GENERATOR,
-    CO_COROUTINE,
-    CO_GENERATOR,
-    CO_VARARGS,
-    CO_VARKEYWORDS,
-)
-from types import (
-    BuiltinFunctionType,
-    CodeType,
-    FrameType,
-    FunctionType,
-    GeneratorType,
-    ModuleType,
-)
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
+from leakscope.heap.anatomy import _native
 from leakscope.heap.labels import is_generator
 
-_iterator_of: Callable[[FrameType, int], object] | None
-try:
-    from leakscope.heap._native import stacked as _iterator_of
-except ImportError:  # nothing was compiled, or an interpreter whose stack isn't read
-    _iterator_of = None
-
-
+_iterator_of: Callable[[types.FrameType, int], object] | None = getattr(_native, "stacked", None)
+"""None where nothing was compiled, or for an interpreter whose stack isn't read."""
 _STORES = frozenset({"STORE_FAST", "STORE_DEREF", "STORE_NAME", "STORE_GLOBAL"})
 _PAIRS = {"STORE_FAST_STORE_FAST": 2, "STORE_FAST_LOAD_FAST": 1}
 """Instructions that do the work of two, and how many of their variables are given a value."""
@@ -60,10 +43,10 @@ _LEAVES = ("RETURN_VALUE", "RETURN_CONST", "RAISE", "RERAISE")
 _GOES_ELSEWHERE = ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_ABSOLUTE")
 _JUMPS = frozenset(dis.hasjrel) | frozenset(dis.hasjabs)
 
-_depths: WeakKeyDictionary[CodeType, dict[str, int]] = WeakKeyDictionary()
+_depths: WeakKeyDictionary[types.CodeType, dict[str, int]] = WeakKeyDictionary()
 
 
-def loop_depths(code: CodeType) -> dict[str, int]:
+def loop_depths(code: types.CodeType) -> dict[str, int]:
     """Return in how many loops, at the least, each variable is given its value.
 
     Arguments, and what is given its value outside of all loops, are left out.
@@ -74,7 +57,7 @@ def loop_depths(code: CodeType) -> dict[str, int]:
     return found
 
 
-def _read(code: CodeType) -> dict[str, int]:
+def _read(code: types.CodeType) -> dict[str, int]:
     instructions = list(dis.get_instructions(code))
     after = _successors(instructions)
     inside = [0] * len(instructions)
@@ -85,7 +68,9 @@ def _read(code: CodeType) -> dict[str, int]:
     for at, instruction in enumerate(instructions):
         for name in _stored(instruction):
             depths[name] = min(depths.get(name, inside[at]), inside[at])
-    arguments = code.co_varnames[: _arguments(code)]
+    flags = code.co_flags
+    starred = bool(flags & inspect.CO_VARARGS) + bool(flags & inspect.CO_VARKEYWORDS)
+    arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + starred]
     return {name: depth for name, depth in depths.items() if depth and name not in arguments}
 
 
@@ -97,11 +82,6 @@ def _stored(instruction: dis.Instruction) -> tuple[str, ...]:
         names: tuple[str, str] = instruction.argval
         return names[: _PAIRS[instruction.opname]]
     return ()
-
-
-def _arguments(code: CodeType) -> int:
-    starred = bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
-    return code.co_argcount + code.co_kwonlyargcount + starred
 
 
 def _successors(instructions: list[dis.Instruction]) -> dict[int, list[int]]:
@@ -145,7 +125,7 @@ def _loops(after: dict[int, list[int]]) -> list[set[int]]:
 _MAY_RERAISE = ("END_ASYNC_FOR", "CLEANUP_THROW")
 _MOST_OBJECTS = 64
 """So many objects are looked at behind an iterator: wrappers such as ``enumerate`` are few."""
-_NEVER_A_WRAPPER = (type, ModuleType, FunctionType, BuiltinFunctionType)
+_NEVER_A_WRAPPER = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
 """What leads to half of the heap and to no generator that a loop runs over."""
 _CONTAINERS = frozenset({list, tuple, dict, set, frozenset, deque})
 _OURS = 2
@@ -168,16 +148,16 @@ class ValueStack(NamedTuple):
         return self.iterators[run - 1] if run else ()
 
 
-_GENERATORS = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
+_GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _BEGUN = (
     1 - dis.stack_effect(dis.opmap["RETURN_GENERATOR"]) if "RETURN_GENERATOR" in dis.opmap else 1
 )
 """What lies on the stack of a generator when it is begun, as far as no instruction tells."""
 
-_stacks: WeakKeyDictionary[CodeType, ValueStack] = WeakKeyDictionary()
+_stacks: WeakKeyDictionary[types.CodeType, ValueStack] = WeakKeyDictionary()
 
 
-def looped_over(owns: Callable[[FrameType], bool]) -> dict[int, list[object]]:
+def looped_over(owns: Callable[[types.FrameType], bool]) -> dict[int, list[object]]:
     """Return the generators that running loops of this thread lead to, by the id of the frame.
 
     A generator behind others' iterators (``enumerate``, ``zip``, ``itertools``, a loader's) is one
@@ -188,7 +168,7 @@ def looped_over(owns: Callable[[FrameType], bool]) -> dict[int, list[object]]:
     found: dict[int, list[object]] = {}
     if _iterator_of is None:
         return found
-    frame: FrameType | None = sys._getframe(1)
+    frame: types.FrameType | None = sys._getframe(1)
     while frame is not None:
         if sys.getrefcount(frame) <= _ALONE and owns(frame):
             depths = _stack_of(frame.f_code).at(frame.f_lasti)
@@ -243,14 +223,14 @@ def _may_wrap(obj: object) -> bool:
     return not is_generator(obj) and not issubclass(type(obj), _NEVER_A_WRAPPER)
 
 
-def _stack_of(code: CodeType) -> ValueStack:
+def _stack_of(code: types.CodeType) -> ValueStack:
     found = _stacks.get(code)
     if found is None:
         found = _stacks[code] = stack_in(code)
     return found
 
 
-def stack_in(code: CodeType) -> ValueStack:
+def stack_in(code: types.CodeType) -> ValueStack:
     """Return where iterators lie on a function's stack; nowhere where only exceptions lead to."""
     instructions = list(dis.get_instructions(code))
     place = {instruction.offset: at for at, instruction in enumerate(instructions)}
@@ -309,7 +289,7 @@ class LoopPass(NamedTuple):
     """Passes so far, less a constant."""
 
 
-def outermost_loop(thread: int, owns: Callable[[FrameType], bool]) -> LoopPass | None:
+def outermost_loop(thread: int, owns: Callable[[types.FrameType], bool]) -> LoopPass | None:
     """Return the outermost ``for`` loop of a thread whose passes can be counted.
 
     Those over a range, a list or a tuple can, also by ``enumerate``, ``zip`` and generators, such
@@ -329,7 +309,7 @@ def outermost_loop(thread: int, owns: Callable[[FrameType], bool]) -> LoopPass |
     return found
 
 
-def _outermost_in(frame: FrameType) -> LoopPass | None:
+def _outermost_in(frame: types.FrameType) -> LoopPass | None:
     code, offset = frame.f_code, frame.f_lasti
     stack = _stack_of(code)
     for depth in stack.at(offset):
@@ -362,7 +342,7 @@ def _passes(iterator: Any) -> int | None:
     if type(iterator) is zip:
         passes = map(_passes, iterator.__reduce__()[1])
         return next((done for done in passes if done is not None), None)
-    if type(iterator) is GeneratorType and not iterator.gi_running and iterator.gi_frame:
+    if type(iterator) is types.GeneratorType and not iterator.gi_running and iterator.gi_frame:
         inside = _outermost_in(iterator.gi_frame)
         return None if inside is None else inside.done
     return None

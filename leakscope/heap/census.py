@@ -16,21 +16,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from leakscope.heap import anatomy
+from leakscope.heap import anatomy, graph
 from leakscope.heap.autograd_loops import LoopMemory
 from leakscope.heap.bytecode import LoopPass, outermost_loop
 from leakscope.heap.contents import newest_items
-from leakscope.heap.graph import (
-    GraphBaseline,
-    Group,
-    HeadTotal,
-    Seal,
-    TypeTotal,
-    WalkRequest,
-    WalkResult,
-    can_seal,
-    walk,
-)
+from leakscope.heap.graph import Group, HeadTotal, TypeTotal, WalkRequest, WalkResult, walk
 from leakscope.heap.ownership import Definitions, ownership_under
 from leakscope.heap.pausing import at_rest, standing_still, without_tracing
 from leakscope.heap.roles import Roles, device_storages
@@ -112,9 +102,9 @@ class CensusTaker:
         self._waiting: list[Waiting] = []
         self._waiting_at_first: dict[tuple[WaitKind, str, int], int] = {}
         self._work_items = work_items
-        self._seal, self._sealed_roots, self._sealed_rows = Seal(), SealedRoots(), SealedRows()
+        self._unseal()
         # A worker is a copy: to go through all that it inherited would cost a census.
-        self._baseline = GraphBaseline() if work_items is None else None
+        self._baseline = graph.GraphBaseline() if work_items is None else None
         self._modules = 0
         """How many modules were imported when the baseline was made, or last added to."""
         self._memory_before: RowMemory | None = None
@@ -163,7 +153,7 @@ class CensusTaker:
         return msgspec.structs.replace(census, rows=rows)
 
     def _checked(self) -> Census:
-        if self._seal.is_empty or not can_seal():
+        if self._seal.is_empty or not graph.can_seal():
             return self._census(CensusScope.FULL, ())
         self._memory_before, self._memory = self._memory, self._memory.copy()
         try:
@@ -250,7 +240,7 @@ class CensusTaker:
         self, scope: CensusScope, unwound: Sequence[FrameType], *, divides: bool = False
     ) -> tuple[Roots, WalkResult]:
         """Walk the heap; a full walk goes on from a seal, and ``divides`` what came since."""
-        full = scope is CensusScope.FULL and can_seal()
+        full = scope is CensusScope.FULL and graph.can_seal()
         baseline = self._baseline if scope is CensusScope.FOCUSED or (full and divides) else None
         roots = find_roots(
             self._ownership,
@@ -274,7 +264,9 @@ class CensusTaker:
         return list(islice(reversed(sys.modules), new)) if new > 0 else []
 
     def _unseal(self) -> None:
-        self._seal, self._sealed_roots, self._sealed_rows = Seal(), SealedRoots(), SealedRows()
+        self._seal = graph.Seal()
+        self._sealed_roots = SealedRoots()
+        self._sealed_rows = SealedRows()
 
     @anatomy.classes_stay()
     def _census(self, scope: CensusScope, unwound: Sequence[FrameType]) -> Census:
@@ -283,7 +275,7 @@ class CensusTaker:
         self._waiting = waiting_groups(
             self._ownership, self._definitions, judges=True, at_first=self._waiting_at_first
         )
-        is_whole = full and (not can_seal() or self._seal.is_empty)
+        is_whole = full and (not graph.can_seal() or self._seal.is_empty)
         # A full walk has rows for what hangs elsewhere, but no sum to compare with others.
         weighed = self._weigh(unwound) if full else None
         divides = weighed is not None and weighed.bytes is not None

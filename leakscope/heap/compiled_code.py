@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from mmap import PAGESIZE
 from pathlib import Path
 from types import CodeType
 from typing import Any, NamedTuple
 
-from leakscope.heap.anatomy import instance_dict
+from leakscope.heap.anatomy import attempt, instance_dict
 from leakscope.model.errors import ours
 from leakscope.model.record import CapturedGraphs, CompiledFunction
 
@@ -49,10 +50,10 @@ class CachedCode(NamedTuple):
     def parts(self) -> Iterator[Any]:
         """Yield the objects of its entries through which a walk finds all the others."""
         for entry in self.entries:
-            guards = _attribute(entry, "guard_manager") or _attribute(entry, "check_fn")
+            guards = attempt(getattr, entry, "guard_manager") or attempt(getattr, entry, "check_fn")
             if guards is not None:
                 yield guards
-            compiled = _attribute(entry, "code")
+            compiled = attempt(getattr, entry, "code")
             names = _globals_of(guards)
             for name in compiled.co_names if type(compiled) is CodeType else ():
                 if is_made_by_dynamo(name) and name in names:
@@ -134,27 +135,18 @@ def limits() -> Limits:
 
 def _number(config: object, names: tuple[str, ...], default: int) -> int:
     for name in names:
-        value = _attribute(config, name)
+        value = attempt(getattr, config, name)
         if isinstance(value, int):
             return int(value)
     return default
 
 
-def _attribute(obj: object, name: str) -> Any:
-    try:
-        return getattr(obj, name, None)
-    except ours(Exception):
-        return None
-
-
 def functions() -> list[CompiledFunction]:
     """Return the functions that have entries, those with most first."""
-    found: dict[tuple[str, str, int], list[int]] = {}
-    for compiled in compiled_code():
-        code = compiled.code
+    found: dict[tuple[str, str, int], list[int]] = defaultdict(list)
+    for code, in_cache in compiled_code():
         name = spoken_name(code.co_name, code.co_filename)
-        key = name, code.co_filename, code.co_firstlineno
-        found.setdefault(key, []).append(len(compiled.entries))
+        found[name, code.co_filename, code.co_firstlineno].append(len(in_cache))
     functions = [
         CompiledFunction(
             function=name,
@@ -177,17 +169,14 @@ def workers() -> tuple[int, int]:
         for pool in list(pools or ()):
             process = getattr(pool, "process", None)  # which starts the others
             if process is not None and process.returncode is None:
-                found |= {process.pid, *_children_of(process.pid)}
+                tasks = Path(f"/proc/{process.pid}/task").glob("*/children")
+                children = (child for task in tasks for child in task.read_text().split())
+                found |= {process.pid, *map(int, children)}
             found.update(getattr(pool, "_processes", None) or ())
     except ours(Exception):  # another version, or the pool is about to change
         return 0, 0
     sizes = [size for pid in found if (size := _resident(pid))]
     return len(sizes), sum(sizes)
-
-
-def _children_of(pid: int) -> set[int]:
-    tasks = Path(f"/proc/{pid}/task").glob("*/children")
-    return {int(child) for task in tasks for child in task.read_text().split()}
 
 
 def _resident(pid: int) -> int:
@@ -200,16 +189,13 @@ def _resident(pid: int) -> int:
 def ends_idle_workers() -> bool:
     """Return whether Inductor's processes end when they have been idle for a while."""
     config = sys.modules.get("torch._inductor.config")
-    try:
-        return bool(getattr(config, "quiesce_async_compile_pool", False))
-    except ours(Exception):
-        return False
+    return bool(attempt(getattr, config, "quiesce_async_compile_pool"))
 
 
 def captured_graphs() -> list[CapturedGraphs]:
     """Return how many CUDA graphs were recorded, by the form of what they return."""
     trees: Any = sys.modules.get("torch._inductor.cudagraph_trees")
-    found: dict[tuple[str, str], int] = {}
+    found: Counter[tuple[str, str]] = Counter()
     try:
         containers = dict(getattr(getattr(trees, "local", None), "tree_manager_containers", {}))
         for device, container in containers.items():
@@ -223,11 +209,10 @@ def captured_graphs() -> list[CapturedGraphs]:
                     for form in node.outputs_metadata
                     if type(form) is dict and "size" in form
                 ]
-                key = f"cuda:{device}", ", ".join(sizes[:_MOST_SIZES])
-                found[key] = found.get(key, 0) + 1
+                found[f"cuda:{device}", ", ".join(sizes[:_MOST_SIZES])] += 1
     except ours(Exception):  # another version
         return []
     return [
         CapturedGraphs(device=device, shapes=shapes, graphs=count)
-        for (device, shapes), count in sorted(found.items(), key=lambda item: -item[1])
-    ][:MOST_FUNCTIONS]
+        for (device, shapes), count in found.most_common(MOST_FUNCTIONS)
+    ]

@@ -41,16 +41,12 @@ def contents(groups: list[Group]) -> list[Content]:
 
 def _detail(groups: list[Group]) -> str:
     formed = [group for group in groups if kind_of_class(group.type) in _FORMS]
-    form = commonest_form([sample for group in formed for sample in group.samples])
+    forms = Counter(form_of(sample) for group in formed for sample in group.samples)
+    del forms[""]
+    form = forms.most_common(1)[0][0] if forms else ""
     unused = sum(group.unused_bytes for group in groups)
     is_shown = form and unused * _SHOWN_FROM >= sum(group.bytes for group in groups) > 0
     return f"{form}, {human_bytes(unused)} unused" if is_shown else form
-
-
-def commonest_form(samples: list[object]) -> str:
-    """Return the form that most of the samples have, e.g. ``float32 (256, 4) on cpu``."""
-    forms = Counter(form for sample in samples if (form := form_of(sample)))
-    return forms.most_common(1)[0][0] if forms else ""
 
 
 def form_of(obj: Any) -> str:
@@ -184,7 +180,9 @@ def kind_of_class(cls: type) -> str:
         kind = _BY_TYPE.get(id(base)) or _BY_NAME.get(name)
         if kind is not None:
             return kind
-    return "object" if len(anatomy.mro(cls)) > 1 and _has_names(cls) else "other"
+    has_dict = anatomy.class_attribute(cls, "__dict__") is not anatomy.MISSING
+    has_names = len(anatomy.mro(cls)) > 1 and (has_dict or anatomy.slots(cls))
+    return "object" if has_names else "other"
 
 
 def capacity_of(obj: Any, kind: str) -> int | None:
@@ -233,8 +231,3 @@ def newest_items(obj: Any, most: int) -> list[Any]:
         kept = (r for r in gc.get_referents(obj) if type(r) is dict and len(r) == size)
         return newest_items(next(kept, {}), most)  # results, or the links that have them
     return []
-
-
-def _has_names(cls: type) -> bool:
-    has_dict = anatomy.class_attribute(cls, "__dict__") is not anatomy.MISSING
-    return has_dict or bool(anatomy.slots(cls))

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 from array import array
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -25,13 +26,8 @@ import msgspec
 from leakscope.heap import reference
 from leakscope.heap.adapters.buffers import known_types
 from leakscope.heap.adapters.tensor import Parts, TensorAccess, read_parts, tensor_access
+from leakscope.heap.anatomy import _native
 from leakscope.heap.pausing import is_in_backward, letting_others_go_on, wait_for_autograd
-
-_native: Any
-try:
-    from leakscope.heap import _native
-except ImportError:
-    _native = None
 
 NATIVE = -1
 """Root of what only native code holds: more references than the walk found."""
@@ -171,6 +167,13 @@ class Nodes:
     recent_bytes: list[int]
     """Of the reached bytes of the host, those of objects that came since the baseline was made; -1
     unless the walk was a whole one that was given a baseline."""
+
+
+def lineage(column: list[int], node: int) -> Iterator[int]:
+    """Yield a node and all above it by a column such as ``Nodes.parent``, the nearest first."""
+    while node >= 0:
+        yield node
+        node = column[node]
 
 
 @dataclass

@@ -12,7 +12,7 @@ import re
 import sys
 import types
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -79,18 +79,14 @@ ANY = Label("[*]", Edge.ITEM)
 INSIDE = Label("", Edge.HIDDEN)
 
 
-def label(parent: ChainPart, child: object) -> Label:
+def label(parent: ChainPart, child: object, attempts: int = _ATTEMPTS) -> Label:
     """Return how ``parent`` refers to ``child``; never raises and runs no code of the user's."""
-    return _label(parent, child, _ATTEMPTS)
-
-
-def _label(parent: ChainPart, child: object, attempts: int) -> Label:
     try:
         if parent.facet is not Facet.ITSELF:
-            return _INSIDE_PARTS[parent.facet](parent, child)
+            return _from_part(parent, child)
         return _from_object(parent.obj, child)
     except RuntimeError:  # another thread added to a dict meanwhile
-        return _label(parent, child, attempts - 1) if attempts else ANY
+        return label(parent, child, attempts - 1) if attempts else ANY
     except ours(Exception):
         return ANY
 
@@ -116,24 +112,26 @@ def _from_object(obj: Any, child: object) -> Label:
                 return found
     if child is type(obj):
         return attribute("__class__")
-    return _attribute_of(obj, child) or _hooks_of_tensor(obj, child) or INSIDE
+    found = _attribute_of(obj, child)
+    if found is None and type(child) is OrderedDict:
+        name = accessor_of_tensor(obj, child, _TENSOR_HOOKS)
+        found = attribute(name) if name else None
+    return found or INSIDE
 
 
-def _hooks_of_tensor(obj: Any, child: object) -> Label | None:
-    """A tensor keeps its hooks in C++; torch's own accessors tell which dict is which."""
+def accessor_of_tensor(obj: Any, child: object, names: tuple[str, ...]) -> str:
+    """Return which of torch's own accessors tells that a tensor refers to an object from C++."""
     access = tensor_access()
-    if (
-        access is None
-        or type(child) is not OrderedDict
-        or not anatomy.is_instance(obj, access.tensor)
-    ):
-        return None
+    if access is None or not anatomy.is_instance(obj, access.tensor):
+        return ""
     with no_overrides(access):
-        for name in _TENSOR_HOOKS:
-            accessor = anatomy.class_dict(access.tensor).get(name)
-            if accessor is not None and accessor.__get__(obj) is child:
-                return attribute(name)
-    return None
+        return accessor_of(obj, child, access.tensor, names)
+
+
+def accessor_of(obj: Any, child: object, kind: type, names: tuple[str, ...]) -> str:
+    """Return which of a class's accessors of these names returns ``child``, or nothing."""
+    accessors = anatomy.class_dict(kind)
+    return next((n for n in names if n in accessors and accessors[n].__get__(obj) is child), "")
 
 
 def _attribute_of(obj: Any, child: object) -> Label | None:
@@ -146,15 +144,14 @@ def _attribute_of(obj: Any, child: object) -> Label | None:
         return None
     if names is child:
         return Label("", Edge.HIDDEN, facet=Facet.ATTRIBUTES)
-    found = _name_of(names, child)
+    found = _name_of(list(dict.items(names)), child)
     return None if found is None else _of_instance(cls, found, child)
 
 
 def _of_instance(cls: type, name: str, child: object) -> Label:
     """Some attributes are internals of a wrapper and are left out."""
-    if name in _TORCH_PARTS and is_torch_module(cls):
-        return Label("", Edge.HIDDEN, facet=Facet.SUBMODULES)
-    if type(child) is dict and _answers_from(cls, name):
+    is_of_torch = name in _TORCH_PARTS and anatomy.inherits(cls, *_TORCH_MODULE)
+    if is_of_torch or (type(child) is dict and _answers_from(cls, name)):
         return Label("", Edge.HIDDEN, facet=Facet.SUBMODULES)
     if name in _INNER and any(anatomy.inherits(cls, *owner) for owner in _INNER[name]):
         return INSIDE
@@ -175,34 +172,24 @@ def _answers_from(cls: type, name: str) -> bool:
     return False
 
 
-def is_torch_module(cls: type) -> bool:
-    """Say whether instances of ``cls`` are ``torch.nn.Module``s."""
-    return anatomy.inherits(cls, "torch.nn.modules.module", "Module")
-
-
-def _name_of(names: dict[Any, Any], child: object) -> str | None:
-    for name, value in list(dict.items(names)):  # at one moment: other threads may add to it
+def _name_of(items: Iterable[tuple[Any, object]], child: object) -> str | None:
+    """Return the first name; of a dict the items at one moment, for other threads may add to it."""
+    for name, value in items:
         if value is child and type(name) is str:
             return name
     return None
 
 
-def _entry(mapping: dict[Any, Any], child: object) -> Label | None:
+def _dict_entry(mapping: dict[Any, Any], child: object) -> Label:
     """Large dicts are not searched: theirs are taken to be values."""
-    if dict.__len__(mapping) > NAMED_KEYS:
-        return ANY
+    own = None if type(mapping) is dict else _attribute_of(mapping, child)
+    if own is not None or dict.__len__(mapping) > NAMED_KEYS:
+        return own or ANY
     for name, value in list(dict.items(mapping)):
         if value is child:
             return key(name)
-    for name in list(dict.keys(mapping)):
-        if name is child:
-            return Label(".keys()[*]", Edge.ITEM)
-    return None
-
-
-def _dict_entry(mapping: dict[Any, Any], child: object) -> Label | None:
-    own = None if type(mapping) is dict else _attribute_of(mapping, child)
-    return own or _entry(mapping, child) or ANY
+    is_key = any(name is child for name in list(dict.keys(mapping)))
+    return Label(".keys()[*]", Edge.ITEM) if is_key else ANY
 
 
 def _item(container: Any, child: object) -> Label:
@@ -214,10 +201,8 @@ def _tuple_item(items: tuple[Any, ...], child: object) -> Label:
     if type(items) is not tuple:
         fields = anatomy.class_attribute(type(items), "_fields")
         names = fields if type(fields) is tuple else ()
-        for name, value in zip(names, tuple.__iter__(items), strict=False):
-            if value is child and type(name) is str:
-                return attribute(name)
-        own = _attribute_of(items, child)
+        name = _name_of(zip(names, tuple.__iter__(items), strict=False), child)
+        own = _attribute_of(items, child) if name is None else attribute(name)
         if own is not None:
             return own
     if tuple.__len__(items) <= NAMED_ITEMS:
@@ -228,26 +213,17 @@ def _tuple_item(items: tuple[Any, ...], child: object) -> Label:
 
 
 def _from_function(function: types.FunctionType, child: object) -> Label | None:
-    if child is function.__closure__:
-        return Label("", Edge.HIDDEN, facet=Facet.CLOSURE)
-    if child is function.__defaults__:
-        return Label("", Edge.HIDDEN, facet=Facet.DEFAULTS)
-    if child is function.__kwdefaults__:
-        return Label("", Edge.HIDDEN, facet=Facet.KEYWORD_DEFAULTS)
-    if child is function.__code__:
-        return attribute("__code__")
-    if child is function.__globals__:
-        return attribute("__globals__")
+    for name, facet in _FUNCTION_PARTS.items():
+        if child is getattr(function, name):
+            return attribute(name) if facet is None else Label("", Edge.HIDDEN, facet=facet)
     return _attribute_of(function, child)
 
 
 def _from_class(cls: type, child: object) -> Label:
-    for name, value in anatomy.class_items(cls):
-        if value is child and type(name) is str:
-            return attribute(name)
-    if type(child) is dict:
-        return Label("", Edge.HIDDEN, facet=Facet.ATTRIBUTES)
-    return INSIDE
+    name = _name_of(anatomy.class_items(cls), child)
+    if name is not None:
+        return attribute(name)
+    return Label("", Edge.HIDDEN, facet=Facet.ATTRIBUTES) if type(child) is dict else INSIDE
 
 
 def _inside(_: object, __: object) -> Label:
@@ -262,7 +238,7 @@ def _from_cache(wrapper: Any, child: object) -> Label | None:
         return Label("", Edge.HIDDEN, facet=Facet.ATTRIBUTES)
     if type(child) is dict:
         return Label("", Edge.HIDDEN, facet=Facet.CACHE)
-    name = _name_of(names or {}, child)
+    name = _name_of(list(dict.items(names or {})), child)
     return ANY if name is None else attribute(name)
 
 
@@ -281,10 +257,8 @@ def _from_generator(generator: Any, child: object) -> Label | None:
 
 
 def _from_frame(frame: types.FrameType, child: object) -> Label:
-    for name, value in locals_of(frame):
-        if value is child:
-            return Label(f".{name}", Edge.LOCAL, name)
-    return INSIDE
+    name = _name_of(locals_of(frame), child)
+    return INSIDE if name is None else Label(f".{name}", Edge.LOCAL, name)
 
 
 def frame_of(obj: Any) -> types.FrameType | None:
@@ -299,58 +273,44 @@ def is_generator(obj: object) -> bool:
     return id(type(obj)) in _FRAME_OF
 
 
-def _in_attributes(parent: ChainPart, child: object) -> Label:
-    name = _name_of(parent.obj, child)
-    if name is None:
-        return ANY
-    return _of_instance(type(parent.whole), name, child)
-
-
 def names_by_id(names: dict[Any, Any]) -> dict[int, str]:
     """Return the first name of every object in a namespace, as labels have it, by its id."""
-    found: dict[int, str] = {}
-    for name, value in list(dict.items(names)):
-        if type(name) is str:
-            found.setdefault(id(value), name)
-    return found
+    latest_first = reversed(list(dict.items(names)))
+    return {id(value): name for name, value in latest_first if type(name) is str}
 
 
-def _in_globals(parent: ChainPart, child: object) -> Label:
-    name = _name_of(parent.obj, child)
-    return ANY if name is None else Label(f"·{name}", Edge.ATTRIBUTE, name)
-
-
-def _in_submodules(parent: ChainPart, child: object) -> Label:
-    name = _name_of(parent.obj, child)
+def _from_part(parent: ChainPart, child: object) -> Label:
+    """Return how what is part of another object, such as the dict of its attributes, refers."""
+    match parent.facet:
+        case Facet.CELL:  # the code that uses it names what is in it
+            return INSIDE
+        case Facet.CACHE:
+            return ANY
+        case Facet.FRAME:
+            return _from_frame(parent.obj, child)
+        case Facet.THREADS:
+            return Label("", Edge.HIDDEN, facet=Facet.ATTRIBUTES) if type(child) is dict else INSIDE
+        case Facet.CLOSURE:
+            items = [*zip(parent.whole.__code__.co_freevars, parent.obj, strict=False)]
+        case Facet.DEFAULTS:
+            code = parent.whole.__code__
+            names = code.co_varnames[: code.co_argcount][-len(parent.obj) :]
+            items = [*zip(names, parent.obj, strict=False)]
+        case _:
+            items = [*dict.items(parent.obj)]
+    name = _name_of(items, child)
     if name is None:
         return ANY
-    return attribute(name) if name.isidentifier() else Label(f"[{name}]", Edge.ITEM, name)
-
-
-def _in_closure(parent: ChainPart, child: object) -> Label:
-    names = parent.whole.__code__.co_freevars
-    for name, cell in zip(names, parent.obj, strict=False):
-        if cell is child:
+    match parent.facet:
+        case Facet.ATTRIBUTES:
+            return _of_instance(type(parent.whole), name, child)
+        case Facet.GLOBALS:
+            return Label(f"·{name}", Edge.ATTRIBUTE, name)
+        case Facet.CLOSURE:
             return Label(f"⟨{name}⟩", Edge.CELL, name, Facet.CELL)
-    return ANY
-
-
-def _in_defaults(parent: ChainPart, child: object) -> Label:
-    code = parent.whole.__code__
-    names = code.co_varnames[: code.co_argcount][-len(parent.obj) :]
-    for name, value in zip(names, parent.obj, strict=False):
-        if value is child:
+        case Facet.DEFAULTS | Facet.KEYWORD_DEFAULTS:
             return Label(f"({name}=)", Edge.DEFAULT, name)
-    return ANY
-
-
-def _in_keyword_defaults(parent: ChainPart, child: object) -> Label:
-    name = _name_of(parent.obj, child)
-    return ANY if name is None else Label(f"({name}=)", Edge.DEFAULT, name)
-
-
-def _in_threads(_: ChainPart, child: object) -> Label:
-    return Label("", Edge.HIDDEN, facet=Facet.ATTRIBUTES) if type(child) is dict else INSIDE
+    return attribute(name) if name.isidentifier() else Label(f"[{name}]", Edge.ITEM, name)
 
 
 _FRAME_OF = {
@@ -360,6 +320,7 @@ _FRAME_OF = {
 }
 _EXACT_CONTAINERS = (list, set, frozenset, deque)
 _TORCH_PARTS = frozenset({"_parameters", "_buffers", "_modules"})
+_TORCH_MODULE = ("torch.nn.modules.module", "Module")
 _INNER: dict[str, list[tuple[str, str]]] = {
     "queue": [("queue", "Queue")],
     "data": [
@@ -372,19 +333,13 @@ _INNER: dict[str, list[tuple[str, str]]] = {
     "_buffer": [("multiprocessing.queues", "Queue")],
 }
 
-_INSIDE_PARTS: dict[Facet, Callable[[ChainPart, object], Label]] = {
-    Facet.ATTRIBUTES: _in_attributes,
-    Facet.GLOBALS: _in_globals,
-    Facet.SUBMODULES: _in_submodules,
-    Facet.CLOSURE: _in_closure,
-    Facet.CELL: _inside,
-    Facet.DEFAULTS: _in_defaults,
-    Facet.KEYWORD_DEFAULTS: _in_keyword_defaults,
-    Facet.THREADS: _in_threads,
-    Facet.CACHE: lambda _, __: ANY,
-    Facet.FRAME: lambda parent, child: _from_frame(parent.obj, child),
+_FUNCTION_PARTS: dict[str, Facet | None] = {
+    "__closure__": Facet.CLOSURE,
+    "__defaults__": Facet.DEFAULTS,
+    "__kwdefaults__": Facet.KEYWORD_DEFAULTS,
+    "__code__": None,
+    "__globals__": None,
 }
-
 _FINDERS: dict[type, Callable[[Any, object], Label | None]] = {
     dict: _dict_entry,
     list: _item,

@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from leakscope.heap import anatomy, contents, labels
-from leakscope.heap.adapters.tensor import no_overrides, tensor_access
 from leakscope.heap.anatomy import without_locals
 from leakscope.heap.labels import ChainPart, Edge, Facet, Label
 from leakscope.heap.ownership import Definitions, Ownership, module_of
@@ -103,17 +102,10 @@ class Naming:
             return replace(
                 parent, part=part, kind=kind, root_kind=root_kind, inside=inside, before=parent
             )
-        place = NamedObject(
-            part=part,
-            kind=kind,
-            root=parent.root,
-            root_kind=root_kind,
-            steps=(*parent.steps, step.text),
-            anchor=self._anchor(parent, step),
-            inside=False,
-            before=parent,
+        steps, anchor = (*parent.steps, step.text), self._anchor(parent, step)
+        return _folded(
+            NamedObject(part, kind, parent.root, root_kind, steps, anchor, False, parent)
         )
-        return _folded(place)
 
     def _kind(self, obj: object) -> str:
         cls = type(obj)
@@ -128,11 +120,10 @@ class Naming:
         whole = parent.part.obj if parent.part.whole is None else parent.part.whole
         if step.edge is Edge.ATTRIBUTE:
             return self._attribute_anchor(parent, whole, step, used)
-        if step.edge is Edge.CELL and self._is_user_function(whole):
-            owner = self._definitions.enclosing(whole, step.variable)
-            return Anchor(f"{without_locals(owner.name)}.{step.variable}", owner, used + 1)
-        if step.edge is Edge.DEFAULT and self._is_user_function(whole):
-            owner = self._function_owner(whole, step.variable)
+        if step.edge in (Edge.CELL, Edge.DEFAULT) and self._is_user_function(whole):
+            is_cell = step.edge is Edge.CELL
+            owner_of = self._definitions.enclosing if is_cell else self._function_owner
+            owner = owner_of(whole, step.variable)
             return Anchor(f"{without_locals(owner.name)}.{step.variable}", owner, used + 1)
         if step.edge is Edge.LOCAL:
             return self._local_anchor(parent, whole, step, used)
@@ -158,16 +149,15 @@ class Naming:
         frame = labels.frame_of(whole)
         if frame is None or not self._ownership.owns_code(frame.f_code, frame.f_globals):
             return parent.anchor
-        name = self._definitions.qualname(frame.f_code)
-        module = module_of(frame.f_globals)
-        owner = self._definitions.function(frame.f_code, step.variable, module, name)
-        return Anchor(without_locals(name), owner, used)
+        owner = self._code_owner(frame.f_code, frame.f_globals, step.variable)
+        return Anchor(without_locals(owner.name), owner, used)
 
     def _function_owner(self, function: types.FunctionType, variable: str) -> Owner:
-        module = module_of(function.__globals__)
-        return self._definitions.function(
-            function.__code__, variable, module, self._definitions.qualname(function.__code__)
-        )
+        return self._code_owner(function.__code__, function.__globals__, variable)
+
+    def _code_owner(self, code: types.CodeType, names: dict[str, Any], variable: str) -> Owner:
+        name = self._definitions.qualname(code)
+        return self._definitions.function(code, variable, module_of(names), name)
 
     def _is_user_function(self, obj: Any) -> bool:
         return type(obj) is types.FunctionType and self._ownership.owns_function(obj)
@@ -304,19 +294,7 @@ def _step(part: ChainPart, obj: Any, beyond: Any) -> Label:
 
 
 def _hidden_reference_name(obj: Any, child: Any) -> str:
-    access = tensor_access()
-    if access is not None and anatomy.is_instance(obj, access.tensor):
-        with no_overrides(access):
-            return _name_of(obj, child, access.tensor, _HIDDEN_IN_TENSORS)
     for kind, names in _HIDDEN_REFERENCES:
         if anatomy.is_instance(obj, kind):
-            return _name_of(obj, child, kind, names)
-    return ""
-
-
-def _name_of(obj: Any, child: Any, kind: type, names: tuple[str, ...]) -> str:
-    accessors = anatomy.class_dict(kind)
-    for name in names:
-        if name in accessors and accessors[name].__get__(obj) is child:
-            return name
-    return ""
+            return labels.accessor_of(obj, child, kind, names)
+    return labels.accessor_of_tensor(obj, child, _HIDDEN_IN_TENSORS)

@@ -16,19 +16,15 @@ import sys
 import sysconfig
 import types
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from leakscope.heap import anatomy
+from leakscope.heap.anatomy import _native
 from leakscope.model.census import Owner, cells_of_shell, is_installed
 from leakscope.model.errors import ours, real_path
-
-try:
-    from leakscope.heap import _native
-except ImportError:
-    _native = None  # type: ignore[assignment]
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
 _NAME = __name__.partition(".")[0]
@@ -54,11 +50,8 @@ class Ownership:
         self._numbered: Counter[str] = Counter()
         self.folded = 0
         """How many names :meth:`spoken_module` gives to several modules each."""
-        folders = [
-            path
-            for name, path in sysconfig.get_paths().items()
-            if name in {"stdlib", "platstdlib", "purelib", "platlib"}
-        ]
+        paths = sysconfig.get_paths()
+        folders = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
         # Unresolved too: in an environment behind a symbolic link, resolving the paths of thousands
         # of modules would take as long as a census.
         written = {*folders, *map(os.path.realpath, folders)}
@@ -113,9 +106,9 @@ class Ownership:
         found: dict[int, tuple[str, dict[str, Any]]] = {}
         self._look_at_new()
         for name, module in _still_imported(self._user):
-            if name == "__main__" and not self.owns_module(name, anatomy.module_dict(module)):
-                continue
             names = anatomy.module_dict(module)
+            if name == "__main__" and not self.owns_module(name, names):
+                continue
             if name == "__main__" or id(names) not in found:
                 found[id(names)] = (name, names)
         return sorted(found.values(), key=lambda entry: (entry[0] != "__main__", entry[0]))
@@ -236,14 +229,8 @@ _MAINS_OF_LIBRARIES = ("ray/_private/workers/default_worker.py",)
 
 def all_modules(names: Sequence[str] | None = None) -> list[tuple[str, dict[str, Any]]]:
     """Return every imported module by name with its globals, or those of some names."""
-    modules = list(sys.modules.items())
-    if names is not None:
-        modules = [(name, sys.modules[name]) for name in names if name in sys.modules]
-    return [
-        (name, anatomy.module_dict(module))
-        for name, module in modules
-        if type(name) is str and anatomy.is_instance(module, types.ModuleType)
-    ]
+    found = _still_imported(list(sys.modules) if names is None else names)
+    return [(name, anatomy.module_dict(module)) for name, module in found]
 
 
 def module_of(names: dict[str, Any]) -> str:
@@ -252,13 +239,11 @@ def module_of(names: dict[str, Any]) -> str:
     return name if type(name) is str else ""
 
 
-def _still_imported(names: list[str]) -> list[tuple[str, types.ModuleType]]:
-    modules = ((name, sys.modules.get(name)) for name in names)
-    return [
-        (name, module)
-        for name, module in modules
-        if module is not None and anatomy.is_instance(module, types.ModuleType)
-    ]
+def _still_imported(names: Sequence[str]) -> list[tuple[str, types.ModuleType]]:
+    modules: Iterator[tuple[str, Any]] = (
+        (name, sys.modules.get(name)) for name in names if type(name) is str
+    )
+    return [each for each in modules if anatomy.is_instance(each[1], types.ModuleType)]
 
 
 _CodeKey = tuple[str, int, str]
@@ -304,9 +289,11 @@ class Definitions:
         """Return the owner of an attribute of a class or of its instances."""
         cls = _as_written(cls)
         module = anatomy.module_name(cls)
-        file = _file_of(cls, module)
-        line = self._class_line(file, cls) if file else 0
-        return self._owner("class", anatomy.qualname(cls), file, line, variable, module)
+        file, name = _file_of(cls, module), anatomy.qualname(cls)
+        if file and (file, name) not in self._classes:
+            self._classes[file, name] = _class_line(file, cls)
+        line = self._classes[file, name] if file else 0
+        return self._owner("class", name, file, line, variable, module)
 
     def module(self, name: str, names: dict[str, Any], variable: str) -> Owner:
         """Return the owner of a global."""
@@ -337,12 +324,13 @@ class Definitions:
     def _index(self, code: types.CodeType) -> None:
         """Learn the names of all functions of the module that defines ``code``."""
         for _, names in self._ownership.user_modules():
-            if (
-                names.get("__file__") in (code.co_filename, None)
-                or names.get("__name__") == "__main__"
-            ):
-                for function in _functions(names):
-                    self._learn(function.__code__, function.__qualname__)
+            is_main = names.get("__name__") == "__main__"
+            if is_main or names.get("__file__") in (code.co_filename, None):
+                self._learn_functions(names)
+
+    def _learn_functions(self, names: dict[str, Any]) -> None:
+        for function in _functions(names):
+            self._learn(function.__code__, function.__qualname__)
 
     def _learn(self, code: types.CodeType, name: str) -> None:
         self._names.setdefault(_key(code), name)
@@ -355,14 +343,7 @@ class Definitions:
     def _learn_module(self, function: types.FunctionType) -> None:
         if self.qualname(function.__code__) not in self._learned:
             self._learned.add(self.qualname(function.__code__))
-            for other in _functions(function.__globals__):
-                self._learn(other.__code__, other.__qualname__)
-
-    def _class_line(self, file: str, cls: type) -> int:
-        where = (file, anatomy.qualname(cls))
-        if where not in self._classes:
-            self._classes[where] = _class_line(file, cls)
-        return self._classes[where]
+            self._learn_functions(function.__globals__)
 
 
 def _key(code: types.CodeType) -> _CodeKey:

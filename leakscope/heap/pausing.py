@@ -1,6 +1,8 @@
 """Keeps other threads, the cyclic collector and tracemalloc from working while the heap is looked
 at, in this process alone, and waits until other threads change no gradients.
 
+Without the native module threads go on meanwhile, and all goes on being traced.
+
 Who looks refers to the program's objects meanwhile. Where another thread went on, it would find
 more references to them than its own: ``native/lock.c``.
 
@@ -20,11 +22,7 @@ from time import perf_counter
 from types import CodeType, FrameType
 from typing import ParamSpec, TypeVar
 
-try:
-    from leakscope.heap import _native
-except ImportError:  # threads go on then, and all goes on being traced
-    _native = None  # type: ignore[assignment]
-
+from leakscope.heap.anatomy import _native, outwards
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -95,14 +93,10 @@ def at_rest(function: Callable[[], T], seconds: float) -> tuple[T, bool]:
         rests = wait_for_autograd(deadline - perf_counter())
         if not rests:
             return standing_still(function), False
-        found = standing_still(_unless_autograd_changes, function)
+        # A pass may have begun since it was waited for.
+        found = standing_still(lambda: None if autograd_changes() else (function(),))
         if found is not None:
             return found[0], True
-
-
-def _unless_autograd_changes(function: Callable[[], T]) -> tuple[T] | None:
-    """Return what ``function`` returns; None where a pass began since it was waited for."""
-    return None if autograd_changes() else (function(),)
 
 
 _is_paused_by_us = False
@@ -189,12 +183,7 @@ def others_change_autograd(own_passes: int) -> bool:
     for innermost in frames_of_other_threads().values():
         if _replaces_gradient(innermost):
             return True
-        frame: FrameType | None = innermost
-        while frame is not None:
-            if frame.f_code.co_filename.endswith(_STARTS_PASSES):
-                passes += 1
-                break
-            frame = frame.f_back
+        passes += any(f.f_code.co_filename.endswith(_STARTS_PASSES) for f in outwards(innermost))
     return passes > own_passes
 
 

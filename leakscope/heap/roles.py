@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import NamedTuple
 
 from leakscope.heap import contents
-from leakscope.heap.graph import BY_GRAPH, FROZEN, GRADIENT, PARAMETER, WalkResult
+from leakscope.heap.graph import BY_GRAPH, FROZEN, GRADIENT, PARAMETER, WalkResult, lineage
 from leakscope.heap.labels import Facet
 from leakscope.heap.naming import NamedObject
 from leakscope.heap.rows import Draft, RowMaker
@@ -47,7 +47,9 @@ class Roles:
         self._maker = maker
         self._gathered: dict[int, str] = {}
         self._storages = self._by_storage()
-        self._counts = self._by_holder()
+        self._counts: dict[int, Counter[str]] = defaultdict(Counter)
+        for storage in self._storages.values():
+            self._counts[storage.holder][storage.role] += storage.nbytes
 
     def components(self) -> dict[str, dict[str, int]]:
         """Return bytes by role and device; they add up to the payload and the Python heap."""
@@ -67,11 +69,11 @@ class Roles:
             if storage >= 0 and flags & GRADIENT:
                 found[storage] = (self._result.devices[device], nbytes)
                 wanted.update([storage] * (not flags & FROZEN))
-        total: dict[str, int] = {}
+        total: dict[str, int] = defaultdict(int)
         for storage in found.keys() - wanted:
             place, size = found[storage]
-            total[place] = total.get(place, 0) + size
-        return total
+            total[place] += size
+        return dict(total)
 
     def on_devices(self) -> list[StorageRole]:
         """Return the storages that lie on devices other than the host, the largest first."""
@@ -87,7 +89,7 @@ class Roles:
             return _ROLE_OF_KIND[kind]
         counts = self._counts.get(node)
         if counts:
-            return max(counts, key=lambda role: counts[role])
+            return counts.most_common(1)[0][0]
         return self._gathering(node) or "other"
 
     def _by_storage(self) -> dict[int, StorageRole]:
@@ -134,12 +136,6 @@ class Roles:
             role = self._gathered[node] = gathering_role(self._maker.places[node])
         return role
 
-    def _by_holder(self) -> dict[int, dict[str, int]]:
-        found: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-        for storage in self._storages.values():
-            found[storage.holder][storage.role] += storage.nbytes
-        return found
-
     def _add_heap(self, found: dict[str, dict[str, int]]) -> None:
         """Split what is no tensor: containers' own bytes and arrays, code, and the rest."""
         heap = self._result.heap_bytes
@@ -167,12 +163,8 @@ class Roles:
         return found
 
     def _outermost(self, node: int) -> int:
-        found = -1
-        while node >= 0:
-            if self._gathering(node):
-                found = node
-            node = self._result.nodes.dominator[node]
-        return found
+        above = lineage(self._result.nodes.dominator, node)
+        return [-1, *filter(self._gathering, above)][-1]
 
 
 def gathering_role(place: NamedObject) -> str:
@@ -214,41 +206,22 @@ MOST_STORAGES = 20_000
 
 def device_storages(roles: Roles, maker: RowMaker) -> list[DeviceStorages]:
     """Return one list per device; nothing where no tensor lies on one. Keeps no object alive."""
-    drafts: dict[str, _StorageDraft] = {}
+    by_device: dict[str, list[StorageRole]] = defaultdict(list)
     for storage in roles.on_devices():
-        draft = drafts.setdefault(storage.device, _StorageDraft(maker))
-        draft.add(storage.address, storage.nbytes, storage.role, storage.holder)
-    return [
-        DeviceStorages(
-            device=device,
-            storages=draft.storages,
-            holders=draft.holders,
-            left_out=draft.left_out,
-        )
-        for device, draft in sorted(drafts.items())
-    ]
+        by_device[storage.device].append(storage)
+    return [_stored(device, found, maker) for device, found in sorted(by_device.items())]
 
 
-class _StorageDraft:
-    def __init__(self, maker: RowMaker) -> None:
-        self.storages: list[StorageRow] = []
-        self.holders: list[Holder] = []
-        self.left_out = 0
-        self._maker = maker
-        self._known: dict[str, int] = {}
-
-    def add(self, address: int, nbytes: int, role: str, node: int) -> None:
-        if len(self.storages) == MOST_STORAGES:
-            self.left_out += 1
-            return
-        self.storages.append(StorageRow(address, nbytes, role, self._holder(node)))
-
-    def _holder(self, node: int) -> int:
-        """Return the number of a holder: objects that share a path are one."""
-        if node < 0:
-            return -1
-        path = self._maker.paths[node]
-        number = self._known.setdefault(path, len(self.holders))
-        if number == len(self.holders):
-            self.holders.append(Holder(path, self._maker.places[node].name))
-        return number
+def _stored(device: str, found: list[StorageRole], maker: RowMaker) -> DeviceStorages:
+    """Return the storages of a device; holders that share a path are one."""
+    holders: list[Holder] = []
+    numbers: dict[str | None, int] = {None: -1}
+    rows = []
+    for storage in found[:MOST_STORAGES]:
+        path = maker.paths[storage.holder] if storage.holder >= 0 else None
+        if path is not None and path not in numbers:
+            numbers[path] = len(holders)
+            holders.append(Holder(path, maker.places[storage.holder].name))
+        rows.append(StorageRow(storage.address, storage.nbytes, storage.role, numbers[path]))
+    left_out = len(found) - len(rows)
+    return DeviceStorages(device=device, storages=rows, holders=holders, left_out=left_out)

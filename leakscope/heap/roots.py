@@ -23,17 +23,9 @@ from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from leakscope.heap import anatomy
+from leakscope.heap import anatomy, compiled_code
 from leakscope.heap.anatomy import locals_of, running_frames, without_locals
 from leakscope.heap.bytecode import loop_depths, looped_over
-from leakscope.heap.compiled_code import (
-    MARK,
-    CachedCode,
-    compiled_code,
-    is_made_by_dynamo,
-    limits,
-    spoken_name,
-)
 from leakscope.heap.graph import SEALED_ROOT, WalkRequest
 from leakscope.heap.labels import Facet, frame_of, is_generator
 from leakscope.heap.ownership import Definitions, Ownership, all_modules, is_own_file, module_of
@@ -50,6 +42,7 @@ _MOST_CONTEXTS = 20
 _QUEUES = ("_scheduled", "_ready", "_selector")
 """Where a loop of asyncio's keeps its timers, what it calls next, and its connections."""
 _PYTHON_CALLABLES = (types.FunctionType, types.MethodType)
+_MARKED = (("torch.nn.modules.module", "Module"), ("torch.optim.optimizer", "Optimizer"))
 _NO_NAME = ".@"
 """What variables begin with that nobody wrote: those of comprehensions, and of pytest's asserts."""
 _HISTORY = re.compile(r"__main__·_(_{0,2}|\d+|i{1,3}|i\d+|ih|oh|dh)")
@@ -212,7 +205,8 @@ def find_roots(
         elif full or frame in calls:
             made = _locals(frame, ownership, definitions, hidden, user=False)
             # What a full walk alone reaches is no call that every census shows.
-            library += made if frame in calls else [_as_seen_in_full(root) for root in made]
+            as_seen_in_full = (replace(r, path=r.path.replace("()·", "·", 1)) for r in made)
+            library += made if frame in calls else as_seen_in_full
     for locals_ in _locals_of_tasks(waiting, ownership, definitions, hidden):
         stages.append(len(user))
         user += locals_
@@ -268,29 +262,30 @@ def _signal_handlers(ownership: Ownership) -> list[Root]:
 def _queues_of_loops(loops: Iterable[object]) -> list[Root]:
     """Return the roots for what event loops of asyncio's are to call, and for their connections."""
     owner = Owner(kind="module", name="loop", module="asyncio")
-    roots = []
-    for loop in loops:
-        parts = anatomy.instance_dict(loop) or {}
-        for name in _QUEUES:
-            if name in parts:
-                path = f"asyncio·loop.{name}"
-                root = Root(parts[name], RootKind.LIBRARY, path, f"loop.{name}", owner, user=False)
-                roots.append(root)
-    return roots
+    queues = (
+        (name, parts[name])
+        for parts in (anatomy.instance_dict(loop) or {} for loop in loops)
+        for name in _QUEUES
+        if name in parts
+    )
+    return [
+        Root(queue, RootKind.LIBRARY, f"asyncio·loop.{name}", f"loop.{name}", owner, user=False)
+        for name, queue in queues
+    ]
 
 
 def _compiled(definitions: Definitions) -> tuple[list[Root], dict[str, Compiled]]:
-    found: dict[str, list[CachedCode]] = {}
-    for compiled in compiled_code():
+    found: dict[str, list[compiled_code.CachedCode]] = {}
+    for compiled in compiled_code.compiled_code():
         name = definitions.qualname(compiled.code)
         before, dot, own = name.rpartition(".")
-        spoken = spoken_name(own, compiled.code.co_filename)
-        if spoken == spoken_name(own):
+        spoken = compiled_code.spoken_name(own, compiled.code.co_filename)
+        if spoken == compiled_code.spoken_name(own):
             spoken = f"{before}{dot}{spoken}"
         found.setdefault(without_locals(spoken), []).append(compiled)
-    roots, counts, bound = [], {}, limits().bound
+    roots, counts, bound = [], {}, compiled_code.limits().bound
     for name, codes in found.items():
-        path = f"{MARK}·{name}"
+        path = f"{compiled_code.MARK}·{name}"
         owner = definitions.function(codes[0].code, "", "", name)
         roots += [
             Root(part, RootKind.GLOBAL, path, f"compiled code of {name}", owner)
@@ -402,7 +397,7 @@ def _globals(ownership: Ownership, definitions: Definitions, hidden: list[Any]) 
                 hidden.append(value)
             elif anatomy.is_instance(value, type):
                 _add_class(value, ownership, classes)
-            elif not _is_plumbing(name) and not is_made_by_dynamo(name):
+            elif not _is_plumbing(name) and not compiled_code.is_made_by_dynamo(name):
                 owner = definitions.module(module, names, name)
                 called = ownership.spoken_module(module)
                 spoken = name if module == "__main__" else f"{called}.{name}"
@@ -450,12 +445,6 @@ def _add_class(cls: type, ownership: Ownership, classes: dict[int, type]) -> Non
     for _, value in anatomy.class_items(cls):
         if anatomy.is_instance(value, type):
             _add_class(value, ownership, classes)
-
-
-def _as_seen_in_full(root: Root) -> Root:
-    """Return the root of a running function of a library's that only full walks begin at."""
-    function, _, variable = root.path.partition("()·")
-    return replace(root, path=f"{function}·{variable}")
 
 
 def _class_root(cls: type, definitions: Definitions) -> Root:
@@ -566,7 +555,8 @@ def walk_request(roots: Roots, *, full: bool, own: Sequence[object] = ()) -> Wal
     In ``full`` it walks libraries, native-held objects and garbage too; ``own`` are further objects
     of leakscope's.
     """
-    module_and_optimizer = _marked_types()
+    marked: list[Any] = [getattr(sys.modules.get(module), name, None) for module, name in _MARKED]
+    module_and_optimizer = tuple(itertools.takewhile(lambda cls: cls is not None, marked))
     return WalkRequest(
         roots=roots.objects(),
         library_from=roots.user_count if full else len(roots.named),
@@ -577,9 +567,3 @@ def walk_request(roots: Roots, *, full: bool, own: Sequence[object] = ()) -> Wal
         marked_types=module_and_optimizer,
         late_types=(*module_and_optimizer[1:], functools._lru_cache_wrapper),
     )
-
-
-def _marked_types() -> tuple[type, ...]:
-    names = (("torch.nn.modules.module", "Module"), ("torch.optim.optimizer", "Optimizer"))
-    found: list[Any] = [getattr(sys.modules.get(module), name, None) for module, name in names]
-    return tuple(itertools.takewhile(lambda cls: cls is not None, found))

@@ -16,6 +16,7 @@ anybody, for his own process. Reading it touches none of the objects.
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import gc
 import mmap
@@ -24,7 +25,7 @@ import sys
 import tracemalloc
 from array import array
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import islice
 from types import CodeType, FrameType, FunctionType, GetSetDescriptorType, ModuleType
@@ -35,6 +36,7 @@ import msgspec
 from leakscope.heap import anatomy
 from leakscope.heap.adapters.buffers import array_memory, known_types
 from leakscope.heap.adapters.tensor import TensorAccess, no_overrides, tensor_access
+from leakscope.heap.anatomy import _native
 from leakscope.heap.contents import newest_items
 from leakscope.heap.graph import MOST_GROUPS, Group, WalkResult, leak_shares
 from leakscope.heap.ownership import Ownership
@@ -73,10 +75,8 @@ class RowMemory:
 
     def copy(self) -> RowMemory:
         """Return one that remembers the same."""
-        other = RowMemory(self._max_rows)
+        other = copy.copy(self)
         other._last = dict(self._last)
-        other._census = self._census
-        other._knows_libraries = self._knows_libraries
         return other
 
     def choose(self, rows: list[CensusRow], *, full: bool) -> list[CensusRow]:
@@ -183,6 +183,8 @@ def with_shares(
     return [found.get(row.path, row) for row in rows]
 
 
+_Line = tuple[str, int]
+"""File and number."""
 _MANAGED_DICT = 1 << 4
 _PRE_HEADERS = (16, 32, 0)
 """Bytes between the allocated block and the object: the collector's header, and on 3.11 two more
@@ -191,17 +193,26 @@ pointers for instances with a dict of their own."""
 
 def origins(groups: list[Group], ownership: Ownership) -> list[Site]:
     """Return the user's lines that allocated samples of what a row holds, the heaviest first."""
-    found: dict[tuple[str, int], list[int]] = defaultdict(lambda: [0, 0])
+    sizes: Counter[_Line] = Counter()
+    counts: Counter[_Line] = Counter()
     for group in groups:
-        places = [p for sample in group.samples if (p := _user_line(sample, ownership))]
-        for place in places:
-            found[place][0] += group.bytes // len(places)
-            found[place][1] += group.count // len(places)
-    sites = [Site(file=f, line=line, bytes=b, count=n) for (f, line), (b, n) in found.items()]
+        lines = [line for sample in group.samples if (line := _user_line(sample, ownership))]
+        for line in lines:
+            sizes[line] += group.bytes // len(lines)
+            counts[line] += group.count // len(lines)
+    return _sites(sizes, counts)
+
+
+def _sites(sizes: Mapping[_Line, float], counts: Mapping[_Line, float]) -> list[Site]:
+    """Return the lines, those of most bytes first."""
+    sites = [
+        Site(file=file, line=line, bytes=round(size), count=round(counts[file, line]))
+        for (file, line), size in sizes.items()
+    ]
     return sorted(sites, key=lambda site: -site.bytes)
 
 
-def _user_line(obj: object, ownership: Ownership) -> tuple[str, int] | None:
+def _user_line(obj: object, ownership: Ownership) -> _Line | None:
     return _owned_line(traceback_of(obj), ownership)
 
 
@@ -226,8 +237,8 @@ def insertions(objects: list[object], ownership: Ownership) -> tuple[list[Site],
     traceback of that block is the one trace that an insertion leaves. Of another object it is read
     of the only container that it holds and that has made room.
     """
-    inserted: Counter[tuple[str, int]] = Counter()
-    made_at: Counter[tuple[str, int]] = Counter()
+    inserted: Counter[_Line] = Counter()
+    made_at: Counter[_Line] = Counter()
     for obj in objects[-_MOST_CONTAINERS:]:
         container, line = _with_new_table(obj, ownership)
         if line is not None:
@@ -237,11 +248,11 @@ def insertions(objects: list[object], ownership: Ownership) -> tuple[list[Site],
     return _counted(inserted), _counted(made_at)
 
 
-def _counted(lines: Counter[tuple[str, int]]) -> list[Site]:
+def _counted(lines: Counter[_Line]) -> list[Site]:
     return [Site(file=file, line=line, count=n) for (file, line), n in lines.most_common()]
 
 
-def _with_new_table(obj: object, ownership: Ownership) -> tuple[object, tuple[str, int] | None]:
+def _with_new_table(obj: object, ownership: Ownership) -> tuple[object, _Line | None]:
     offset = _table_offset(obj)
     if offset is not None:
         return obj, _table_line(obj, offset, ownership)
@@ -272,11 +283,6 @@ _MOST_PAYLOADS = 256
 """Tensors and arrays among them whose data are looked up: some microseconds each."""
 
 
-class _BlockAt(NamedTuple):
-    block: SampledBlock
-    at: tuple[str, int]
-
-
 class SampledLines(NamedTuple):
     """The user's lines of what was sampled in a row's containers, each the likeliest first."""
 
@@ -294,52 +300,51 @@ def sampled_lines(
     with few perhaps none. Those items are looked at that came since it was first seen, at least a
     few, and what each alone refers to.
     """
-    inserted: Counter[tuple[str, int]] = Counter()
-    made_at: Counter[tuple[str, int]] = Counter()
-    sizes: Counter[tuple[str, int]] = Counter()
-    counts: Counter[tuple[str, int]] = Counter()
-
-    def of_users(objects: list[object], addresses: list[int]) -> Iterator[_BlockAt]:
-        for block in lookup(objects, addresses):
-            line = _owned_line(block.lines, ownership)
-            if line is not None:
-                yield _BlockAt(block, line)
-
+    inserted: Counter[_Line] = Counter()
+    made_at: Counter[_Line] = Counter()
+    sizes: Counter[_Line] = Counter()
+    counts: Counter[_Line] = Counter()
     for obj in objects[-_MOST_CONTAINERS:]:
         container = _only_container(obj)
-        inserted.update(at for block, at in of_users([container], []) if block.is_table)
+        blocks = _of_users(lookup([container], []), ownership)
+        inserted.update(line for block, line in blocks if block.is_table)
         level = newest_items(container, min(max(gained, _NEW_ITEMS), _MOST_ITEMS))
-        made_at.update(at for block, at in of_users(level, []) if not block.is_table)
-        level += _closed_over(level)
+        blocks = _of_users(lookup(level, []), ownership)
+        made_at.update(line for block, line in blocks if not block.is_table)
+        closures: list[object] = [f.__closure__ for f in level if type(f) is FunctionType]
+        level += _referents_of_one(_referents_of_one(closures))  # what one function closes over
         for _ in range(_DEEPEST):
-            for block, at in of_users(level, _payload_addresses(level)):
-                sizes[at] += round(block.bytes)
-                counts[at] += round(block.blocks)
+            for block, line in _of_users(lookup(level, _payload_addresses(level)), ownership):
+                sizes[line] += round(block.bytes)
+                counts[line] += round(block.blocks)
             level = _referents_of_one(level)
-    allocated = [
-        Site(file=file, line=line, bytes=size, count=counts[file, line])
-        for (file, line), size in sizes.most_common(_MOST_LINES)
-    ]
+    allocated = _sites(sizes, counts)[:_MOST_LINES]
     return SampledLines(allocated, _counted(inserted), _counted(made_at)[:_MOST_LINES])
+
+
+def _of_users(
+    blocks: Sequence[SampledBlock], ownership: Ownership
+) -> Iterator[tuple[SampledBlock, _Line]]:
+    """Yield the blocks that lines of the user's allocated, with these lines."""
+    for block in blocks:
+        line = _owned_line(block.lines, ownership)
+        if line is not None:
+            yield block, line
 
 
 def sampled_origins(groups: list[Group], lookup: BlockLookup, ownership: Ownership) -> list[Site]:
     """Return the user's lines that allocated what was sampled of groups, the heaviest first."""
-    found: dict[tuple[str, int], list[float]] = defaultdict(lambda: [0.0, 0.0])
+    sizes: dict[_Line, float] = defaultdict(float)
+    counts: dict[_Line, float] = defaultdict(float)
     for group in groups:
-        sizes: Counter[tuple[str, int]] = Counter()
-        for block in lookup(group.samples, _payload_addresses(group.samples)):
-            line = _owned_line(block.lines, ownership)
-            if line is not None:
-                sizes[line] += round(block.bytes)
-        for line, size in sizes.items():
-            found[line][0] += group.bytes * size / sizes.total()
-            found[line][1] += group.count * size / sizes.total()
-    sites = [
-        Site(file=file, line=line, bytes=round(size), count=round(count))
-        for (file, line), (size, count) in found.items()
-    ]
-    return sorted(sites, key=lambda site: -site.bytes)
+        parts: Counter[_Line] = Counter()
+        blocks = lookup(group.samples, _payload_addresses(group.samples))
+        for block, line in _of_users(blocks, ownership):
+            parts[line] += round(block.bytes)
+        for line, size in parts.items():
+            sizes[line] += group.bytes * size / parts.total()
+            counts[line] += group.count * size / parts.total()
+    return _sites(sizes, counts)
 
 
 def _referents_of_one(items: list[object]) -> list[object]:
@@ -353,12 +358,6 @@ def _referents_of_one(items: list[object]) -> list[object]:
         and type(referent) not in _SHARED_TYPES
         and not anatomy.is_instance(referent, type)
     ]
-
-
-def _closed_over(items: list[object]) -> list[object]:
-    """Return what exactly one of the functions among these objects closes over."""
-    closures: list[object] = [f.__closure__ for f in items if type(f) is FunctionType]
-    return _referents_of_one(_referents_of_one(closures))
 
 
 def _payload_addresses(objects: list[object]) -> list[int]:
@@ -395,7 +394,7 @@ def _held_by(obj: object) -> list[object]:
     ]
 
 
-def _owned_line(lines: Sequence[tuple[str, int]], ownership: Ownership) -> tuple[str, int] | None:
+def _owned_line(lines: Sequence[_Line], ownership: Ownership) -> _Line | None:
     return next((line for line in lines if ownership.owns_file(line[0])), None)
 
 
@@ -404,12 +403,12 @@ def _table_offset(obj: object) -> int | None:
     return next((at for base, at in _TABLE_AT.items() if id(base) in bases), None)
 
 
-def _table_line(obj: object, offset: int, ownership: Ownership) -> tuple[str, int] | None:
+def _table_line(obj: object, offset: int, ownership: Ownership) -> _Line | None:
     table = ctypes.c_void_p.from_address(id(obj) + offset).value
     return _owned_line(_block_traceback(table) if table else [], ownership)
 
 
-def traceback_of(obj: object) -> list[tuple[str, int]]:
+def traceback_of(obj: object) -> list[_Line]:
     """Return file and line of the frames that allocated an object, the innermost first."""
     known = tracemalloc.get_object_traceback(obj)
     if known is not None:
@@ -417,7 +416,8 @@ def traceback_of(obj: object) -> list[tuple[str, int]]:
     if type(obj) in _CONTENTS_AT:
         contents = ctypes.c_void_p.from_address(id(obj) + _CONTENTS_AT[type(obj)]).value
         return _block_traceback(contents) if contents else []
-    if not _is_misread(type(obj)):
+    # 3.11 looks for instances with a managed dict at a wrong address.
+    if sys.version_info[:2] != (3, 11) or not anatomy.flags_of(type(obj)) & _MANAGED_DICT:
         return []
     for offset in _PRE_HEADERS:
         frames = _block_traceback(id(obj) - offset)
@@ -426,13 +426,7 @@ def traceback_of(obj: object) -> list[tuple[str, int]]:
     return []
 
 
-def _is_misread(cls: type) -> bool:
-    """3.11 looks for instances with a managed dict at a wrong address."""
-    flags: int = type.__dict__["__flags__"].__get__(cls)
-    return sys.version_info[:2] == (3, 11) and bool(flags & _MANAGED_DICT)
-
-
-def _block_traceback(address: int) -> list[tuple[str, int]]:
+def _block_traceback(address: int) -> list[_Line]:
     read: Any = ctypes.pythonapi._PyTraceMalloc_GetTraceback
     read.restype = ctypes.py_object
     read.argtypes = (ctypes.c_uint, ctypes.c_size_t)
@@ -481,13 +475,11 @@ def _numbers(root: Any) -> Iterator[int]:
 
 def _accessors(kind: type) -> tuple[Callable[[Any], int], Callable[[Any], Any]]:
     """Return torch's own accessors of a node type, whatever a subclass of the user's defines."""
-    found: dict[str, Any] = {}
-    for base in reversed(type.__dict__["__mro__"].__get__(kind)):
-        names = type.__dict__["__dict__"].__get__(base)
-        value = names.get("next_functions")
-        if type(value) is GetSetDescriptorType:
-            found = {"followers": value.__get__, "number": names["_sequence_nr"]}
-    return found["number"], found["followers"]
+    for base in anatomy.mro(kind):
+        names = anatomy.class_dict(base)
+        if type(names.get("next_functions")) is GetSetDescriptorType:
+            return names["_sequence_nr"], names["next_functions"].__get__
+    raise KeyError("next_functions")
 
 
 _ENTRY_BYTES = 8
@@ -500,11 +492,8 @@ _FEWEST = 64
 
 def sampled(container: object) -> Sequence[int]:
     """Return where some of the objects in a container lie; nothing where it holds too few."""
-    try:
-        from leakscope.heap._native import referent_addresses
-    except ImportError:
-        return ()
-    addresses = array("Q", referent_addresses(container, _SAMPLES))
+    found = () if _native is None else _native.referent_addresses(container, _SAMPLES)
+    addresses = array("Q", found)
     return addresses if len(addresses) >= _FEWEST else ()
 
 
@@ -514,14 +503,12 @@ def exclusive_share(addresses: Sequence[int]) -> float | None:
         return None
     try:
         pages = os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            entries = [_entry(pages, address // mmap.PAGESIZE) for address in addresses]
+        finally:
+            os.close(pages)
     except ours(OSError):
         return None
-    try:
-        entries = [_entry(pages, address // mmap.PAGESIZE) for address in addresses]
-    except ours(OSError):
-        return None
-    finally:
-        os.close(pages)
     present = [entry for entry in entries if entry & _PRESENT]
     if not present:
         return None

@@ -9,15 +9,15 @@ from __future__ import annotations
 import functools
 import types
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from leakscope.heap import anatomy, contents
-from leakscope.heap.graph import GARBAGE, NATIVE, Group, Nodes, WalkResult
+from leakscope.heap.graph import GARBAGE, NATIVE, Group, Nodes, WalkResult, lineage
 from leakscope.heap.labels import Facet
 from leakscope.heap.naming import NamedObject, Naming, is_transparent, steps_of
 from leakscope.heap.ownership import Definitions, Ownership
@@ -136,13 +136,6 @@ class RowMaker:
         self._sealed.remember(entry, name)
         return name
 
-    def dominators(self, node: int) -> Iterator[int]:
-        """Yield the selected objects that retain a node, the nearest first."""
-        above = self._nodes.dominator[node]
-        while above >= 0:
-            yield above
-            above = self._nodes.dominator[above]
-
     def drafts(self, among: Sequence[bool] | None = None) -> list[Draft]:
         """Return a draft for every path, in the order of the walk, of all selected or ``among``
         them.
@@ -194,7 +187,9 @@ class RowMaker:
     def _new_row(self, draft: Draft, role: str) -> CensusRow:
         nodes, place = self._nodes, self.places[draft.first]
         compiled = self.roots.compiled.get(draft.path)
-        counted = [n for n in (*draft.nodes, *draft.inner) if not self._is_within(n, draft.path)]
+        members = (*draft.nodes, *draft.inner)
+        counted = [n for n in members if not self._is_within(n, draft.path)]
+        reaching = [n for n in members if not self._is_below(n, draft.path)]
         kind = self.kind(draft.first) if compiled is None else "compiled"
         graph_nodes = sum(nodes.graph_nodes[n] for n in counted)
         return CensusRow(
@@ -207,15 +202,15 @@ class RowMaker:
             role=role,
             user=self.is_user(draft.first),
             host_bytes=sum(retained_on_host(nodes, n) for n in counted),
-            device_bytes=_added(nodes.device_bytes[n] for n in counted),
-            shared_bytes=self._shared(draft, counted),
-            recent_bytes=self._recent(draft),
+            device_bytes=added(nodes.device_bytes[n] for n in counted),
+            shared_bytes=self._shared(reaching, counted),
+            recent_bytes=self._recent(draft, reaching),
             count=1 if compiled else len(draft.nodes) or len(draft.inner),
             length=compiled.entries if compiled else self._length(draft, kind),
             capacity=compiled.bound if compiled else self._capacity(draft),
-            hits=self._hits(draft),
+            hits=_sum_of_known(contents.hits_of(nodes.objects[n]) for n in members),
             graph_nodes=graph_nodes,
-            unused_bytes=_added(nodes.unused_bytes[n] for n in counted),
+            unused_bytes=added(nodes.unused_bytes[n] for n in counted),
             holds=self._holds(draft),
             parent=self._parent(draft),
             also_named=self._also_named(draft, _name(place)),
@@ -225,13 +220,10 @@ class RowMaker:
 
     def _cycle(self, draft: Draft) -> list[str]:
         """Return the circle of the first object of which one is known."""
-        nodes = self._nodes
-        for node in (*draft.nodes, *draft.inner):
-            circle = [nodes.objects[member] for member in nodes.circle[node]]
-            steps = steps_of(circle, self._definitions.qualname) if circle else []
-            if steps:
-                return steps
-        return []
+        nodes, qualname = self._nodes, self._definitions.qualname
+        circles = (nodes.circle[node] for node in (*draft.nodes, *draft.inner))
+        found = (steps_of([nodes.objects[n] for n in c], qualname) for c in circles if c)
+        return next(filter(None, found), [])
 
     def is_user(self, node: int) -> bool:
         """Say whether the name of a node begins in the user's own code."""
@@ -244,34 +236,26 @@ class RowMaker:
 
     def _is_within(self, node: int, path: str) -> bool:
         """What another object of the same row retains is counted with that."""
-        above = self.dominators(node)
+        above = lineage(self._nodes.dominator, self._nodes.dominator[node])
         return any(self.paths[n] == path and self.is_row(n) for n in above)
 
-    def _shared(self, draft: Draft, counted: list[int]) -> dict[str, int]:
+    def _shared(self, reaching: list[int], counted: list[int]) -> dict[str, int]:
         """What is named through the row less what it retains alone."""
         nodes = self._nodes
-        tops = [n for n in (*draft.nodes, *draft.inner) if not self._is_below(n, draft.path)]
-        shared = _added(nodes.reached_bytes[n] for n in tops)
-        for node in counted:
-            shared["host"] = shared.get("host", 0) - nodes.host_bytes[node]
-            for device, retained in nodes.device_bytes[node].items():
-                shared[device] = shared.get(device, 0) - retained
+        alone = added({"host": nodes.host_bytes[n], **nodes.device_bytes[n]} for n in counted)
+        reached = added(nodes.reached_bytes[n] for n in reaching)
+        shared = {device: size - alone.get(device, 0) for device, size in reached.items()}
         return {device: size for device, size in shared.items() if size > 0}
 
-    def _recent(self, draft: Draft) -> int | None:
+    def _recent(self, draft: Draft, reaching: list[int]) -> int | None:
         """What of a library's came since measuring began; None where nothing tells."""
-        nodes = self._nodes
-        tops = [n for n in (*draft.nodes, *draft.inner) if not self._is_below(n, draft.path)]
-        recent = [nodes.recent_bytes[node] for node in tops]
+        recent = [self._nodes.recent_bytes[node] for node in reaching]
         return None if self.is_user(draft.first) or min(recent) < 0 else sum(recent)
 
     def _is_below(self, node: int, path: str) -> bool:
-        above = self._nodes.parent[node]
-        while above >= 0 and self.paths[above].startswith(path):
-            if self.paths[above] == path and self.is_row(above):
-                return True
-            above = self._nodes.parent[above]
-        return False
+        above = lineage(self._nodes.parent, self._nodes.parent[node])
+        below = takewhile(lambda n: self.paths[n].startswith(path), above)
+        return any(self.paths[n] == path and self.is_row(n) for n in below)
 
     def _also_named(self, draft: Draft, name: str) -> list[str]:
         """Return the other names of a container, those of variables first; of many, none."""
@@ -316,12 +300,11 @@ class RowMaker:
 
     def _length(self, draft: Draft, kind: str) -> int | None:
         inside = draft.inner if kind in _LENGTH_FROM_INSIDE or not draft.nodes else []
-        for nodes in (draft.nodes, inside):
-            lengths = [contents.length_of(self._nodes.objects[n]) for n in nodes]
-            known = [length for length in lengths if length is not None]
-            if known:
-                return sum(known)
-        return None
+        lengths = (
+            _sum_of_known(contents.length_of(self._nodes.objects[n]) for n in nodes)
+            for nodes in (draft.nodes, inside)
+        )
+        return next((length for length in lengths if length is not None), None)
 
     def _capacity(self, draft: Draft) -> int | None:
         found = [
@@ -329,11 +312,6 @@ class RowMaker:
             for n in (*draft.nodes, *draft.inner)
         ]
         return max((capacity for capacity in found if capacity is not None), default=None)
-
-    def _hits(self, draft: Draft) -> int | None:
-        found = [contents.hits_of(self._nodes.objects[n]) for n in (*draft.nodes, *draft.inner)]
-        known = [hits for hits in found if hits is not None]
-        return sum(known) if known else None
 
     def groups(self, draft: Draft) -> list[Group]:
         """Return what the objects of a row hold; of a wrapper, what its inner container holds."""
@@ -359,12 +337,9 @@ class RowMaker:
 
     def _parent(self, draft: Draft) -> str:
         """Return the row through which this one is named: among others all that retain it."""
-        above = self._nodes.parent[draft.first]
-        while above >= 0:
-            if self.paths[above] != draft.path and self.is_row(above):
-                return self.paths[above]
-            above = self._nodes.parent[above]
-        return ""
+        above = lineage(self._nodes.parent, self._nodes.parent[draft.first])
+        found = (self.paths[n] for n in above if self.paths[n] != draft.path and self.is_row(n))
+        return next(found, "")
 
 
 class _Places:
@@ -393,11 +368,10 @@ class _Places:
             return self._naming.below(parent, obj)
         if root >= 0:
             return self._naming.at_root(self.roots.root(root, obj))
-        return self._nameless(obj, root)
-
-    def _nameless(self, obj: Any, root: int) -> NamedObject:
         kind, text = _NAMELESS.get(root, (RootKind.LIBRARY, "<unnamed>"))
-        return self._naming.without_root(obj, kind, f"{text}·{_text_of(obj)}")
+        form = contents.form_of(obj).partition(" ")[0]
+        name = f"{text}·{anatomy.qualified_name(type(obj))} {form}".rstrip()
+        return self._naming.without_root(obj, kind, name)
 
 
 _NAMELESS = {
@@ -441,12 +415,13 @@ def _name(place: NamedObject) -> str:
     return place.name
 
 
-def _text_of(obj: object) -> str:
-    form = contents.form_of(obj).partition(" ")[0]
-    return f"{anatomy.qualified_name(type(obj))} {form}".rstrip()
+def _sum_of_known(numbers: Iterable[int | None]) -> int | None:
+    known = [number for number in numbers if number is not None]
+    return sum(known) if known else None
 
 
-def _added(columns: Iterator[dict[str, int]]) -> dict[str, int]:
+def added(columns: Iterable[dict[str, int]]) -> dict[str, int]:
+    """Return the sums of columns by device."""
     total: dict[str, int] = {}
     for column in columns:
         for device, size in column.items():
@@ -457,29 +432,21 @@ def _added(columns: Iterator[dict[str, int]]) -> dict[str, int]:
 def held_by(nodes: Nodes, members: list[int]) -> list[Group]:
     """Return what the members hold, no byte twice: of a link what it holds, not the link itself."""
     inside = set(members)
-    tops = {member for member in members if not _is_retained_by(nodes, member, inside)}
+    above = nodes.dominator
+    tops = {member for member in members if inside.isdisjoint(lineage(above, above[member]))}
     # By number: a metaclass of the program's may have a __hash__ of its own.
     kinds = {id(type(nodes.objects[top])) for top in tops}
     opened: dict[int, list[Group]] = {}
     for member in sorted(members):
-        above = nodes.dominator[member]
+        holder = above[member]
         if member in tops:
             opened[member] = list(nodes.holds[member])
-        elif above in opened and id(type(nodes.objects[member])) in kinds:
-            rest = _without(opened[above], nodes, member)
+        elif holder in opened and id(type(nodes.objects[member])) in kinds:
+            rest = _without(opened[holder], nodes, member)
             if rest is not None:
-                opened[above] = rest
+                opened[holder] = rest
                 opened[member] = list(nodes.holds[member])
     return [group for member in members if member in opened for group in opened[member]]
-
-
-def _is_retained_by(nodes: Nodes, node: int, members: set[int]) -> bool:
-    above = nodes.dominator[node]
-    while above >= 0:
-        if above in members:
-            return True
-        above = nodes.dominator[above]
-    return False
 
 
 def _without(groups: list[Group], nodes: Nodes, link: int) -> list[Group] | None:
@@ -519,9 +486,7 @@ def with_cells(
         number = numbers.get(id(thing))
         if number is not None:
             cells[anatomy.qualified_name(type(thing))].append(f"Out[{number}]")
-    return [_with_cells_of(content, cells.get(content.type, [])) for content in holds]
-
-
-def _with_cells_of(content: Content, cells: list[str]) -> Content:
-    detail = ", ".join([*([content.detail] if content.detail else []), *cells[:MOST]])
-    return msgspec.structs.replace(content, detail=detail)
+    return [
+        replace(each, detail=", ".join(filter(None, [each.detail, *cells[each.type][:MOST]])))
+        for each in holds
+    ]

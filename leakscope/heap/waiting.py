@@ -17,13 +17,15 @@ import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice, takewhile
 from operator import itemgetter
 from typing import Any
 
 from leakscope.heap import anatomy
-from leakscope.heap.anatomy import locals_of, without_locals
+from leakscope.heap.anatomy import locals_of, outwards, without_locals
 from leakscope.heap.labels import frame_of
 from leakscope.heap.ownership import Definitions, Ownership, is_own_file, module_of
+from leakscope.heap.pausing import frames_of_other_threads
 from leakscope.model.census import Waiting, WaitKind, WaitPlace
 
 MOST_GROUPS = 12
@@ -49,6 +51,8 @@ _RUNNING: dict[type, Any] = {
     types.CoroutineType: vars(types.CoroutineType)["cr_running"],
     types.GeneratorType: vars(types.GeneratorType)["gi_running"],
 }
+_MODULES = ("threading", "queue")
+"""Those with what a thread waits for."""
 _LIST_AND_ARGUMENT = 2
 """References to an object that only our list has, while its number is read."""
 
@@ -84,7 +88,7 @@ def waiting_groups(
     for task in taken:
         looker.add_task(task)
     task_scale = len(tasks) / max(len(taken), 1)
-    threads = _threads(threading.get_ident())
+    threads = _threads()
     taken_threads = _evenly(threads)
     for thread, frames in taken_threads:
         looker.add_thread(thread, frames)
@@ -178,23 +182,18 @@ class _Looker:
 
     def _is_users(self, frame: types.FrameType) -> bool:
         code = frame.f_code
-        known = self._owned.get(id(code))
-        if known is None:
-            known = self._ownership.owns_code(code, frame.f_globals)
-            self._owned[id(code)] = known
-        return known
+        if id(code) not in self._owned:
+            self._owned[id(code)] = self._ownership.owns_code(code, frame.f_globals)
+        return self._owned[id(code)]
 
     def _name(self, frame: types.FrameType, *, spoken: bool) -> str:
         key = id(frame.f_code), spoken
         if key not in self._names:
-            self._names[key] = self._name_of(frame, spoken=spoken)
+            values = locals_of(frame)
+            first = values[0][1] if values and frame.f_code.co_argcount else None
+            name = without_locals(self._definitions.qualname(frame.f_code, first))
+            self._names[key] = f"{_public_module(frame, name)}.{name}" if spoken else name
         return self._names[key]
-
-    def _name_of(self, frame: types.FrameType, *, spoken: bool) -> str:
-        values = locals_of(frame)
-        first = values[0][1] if values and frame.f_code.co_argcount else None
-        name = without_locals(self._definitions.qualname(frame.f_code, first))
-        return f"{_public_module(frame, name)}.{name}" if spoken else name
 
 
 def _public_module(frame: types.FrameType, name: str) -> str:
@@ -235,21 +234,11 @@ def _tasks_of_running_loops() -> list[Any]:
 
 
 def _loops_of_frames() -> Iterator[Any]:
-    tops = sys._current_frames()
-    tops.pop(threading.get_ident(), None)  # asyncio knows the loop of this thread itself
-    for frame in tops.values():
-        above: types.FrameType | None = frame
-        for _ in range(_MOST_FRAMES):
-            if above is None:
-                break
-            if _runs_a_loop(above):
-                yield dict(locals_of(above)).get("self")
-            above = above.f_back
-
-
-def _runs_a_loop(frame: types.FrameType) -> bool:
-    name = frame.f_code.co_name
-    return name == "run_forever" and module_of(frame.f_globals) == "asyncio.base_events"
+    for innermost in frames_of_other_threads().values():  # asyncio knows that of this thread
+        for frame in islice(outwards(innermost), _MOST_FRAMES):
+            is_of_asyncio = module_of(frame.f_globals) == "asyncio.base_events"
+            if is_of_asyncio and frame.f_code.co_name == "run_forever":
+                yield dict(locals_of(frame)).get("self")
 
 
 def awaiting(coroutine: Any) -> Iterator[types.FrameType]:
@@ -280,21 +269,14 @@ def loop_of(task: Any) -> object:
     return vars(type(task))["_loop"].__get__(task)
 
 
-def _threads(me: int) -> list[tuple[Any, list[types.FrameType]]]:
-    tops = sys._current_frames()
-    tops.pop(me, None)  # this frame would have itself, and with it all that called us
-    left_out = {me, threading.main_thread().ident}
-    found = []
-    for number, thread in list(threading._active.items()):  # type: ignore[attr-defined]
-        frame = tops.get(number)
-        if number in left_out or frame is None:
-            continue
-        frames: list[types.FrameType] = []
-        while frame is not None and len(frames) < _MOST_FRAMES:
-            frames.append(frame)
-            frame = frame.f_back
-        found.append((thread, frames[::-1]))
-    return found
+def _threads() -> list[tuple[Any, list[types.FrameType]]]:
+    tops = frames_of_other_threads()
+    tops.pop(threading.main_thread().ident or 0, None)
+    return [
+        (thread, [*islice(outwards(tops[number]), _MOST_FRAMES)][::-1])
+        for number, thread in list(threading._active.items())  # type: ignore[attr-defined]
+        if number in tops
+    ]
 
 
 def _is_lost_task(task: Any) -> bool:
@@ -317,34 +299,20 @@ def _is_lost_task(task: Any) -> bool:
 def _is_lost_thread(thread: Any) -> bool:
     if type(thread) is not threading.Thread:  # its own attributes may be what wakes it
         return False
-    frame = _frame_of_thread(thread)
-    inward: list[types.FrameType] = []
-    while frame is not None and module_of(frame.f_globals) in {"threading", "queue"}:
-        inward.append(frame)
-        frame = frame.f_back
-    if not inward or frame is None:
+    frames = [*outwards(frames_of_other_threads().get(thread.ident or 0))]
+    inward = [*takewhile(lambda frame: module_of(frame.f_globals) in _MODULES, frames)]
+    if not inward or len(inward) == len(frames):
         return False
     waits_for = dict(locals_of(inward[-1])).get("self")
-    if anatomy.module_name(type(waits_for)) not in {"threading", "queue"}:
+    if anatomy.module_name(type(waits_for)) not in _MODULES:
         return False
-    locals_: list[object] = []
-    while frame is not None:
-        inward.append(frame)
-        frame = frame.f_back
-    for each in inward:
-        locals_ += [value for _, value in locals_of(each)]
+    locals_ = [value for frame in frames for _, value in locals_of(frame)]
     state = anatomy.instance_dict(thread) or {}
     own = [thread, *(state.get(name) for name in ("_target", "_args", "_kwargs"))]
     around = _Around([each for each in own if each is not None], [waits_for], [], locals_)
     number = id(waits_for)
-    del waits_for, own, locals_, state, inward, thread
+    del waits_for, own, locals_, state, frames, inward, thread
     return not around.has_other_holders(number)
-
-
-def _frame_of_thread(thread: Any) -> types.FrameType | None:
-    tops = sys._current_frames()
-    tops.pop(threading.get_ident(), None)
-    return tops.get(thread.ident or 0)
 
 
 class _Around:

@@ -8,6 +8,7 @@ has two entries: ``read`` never raises, ``gauges`` raises the faults of the prob
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from pathlib import Path
 
 import psutil
 
@@ -37,3 +38,11 @@ class GuardedProbe(ABC):
     @abstractmethod
     def _measure(self) -> dict[str, int]:
         """Return the gauges; may raise whatever the source raises."""
+
+
+def content(path: Path) -> bytes:
+    """Return what is in a file; nothing where it can't be read."""
+    try:
+        return path.read_bytes()
+    except ours(OSError):
+        return b""

@@ -9,7 +9,7 @@ import psutil
 
 from leakscope.model import gauge
 from leakscope.model.errors import ours
-from leakscope.probes import GuardedProbe
+from leakscope.probes import GuardedProbe, content
 
 _UNLIMITED = 1 << 60
 """Version 1 says "no limit" with the largest page-aligned number."""
@@ -29,11 +29,7 @@ class CgroupProbe(GuardedProbe):
         self._group = limiting_group()
 
     def _measure(self) -> dict[str, int]:
-        if self._group is None:
-            return {}
-        gauges = {gauge.CGROUP_USED: self._group.used()}
-        limit = self._group.limit()
-        return gauges if limit is None else {**gauges, gauge.CGROUP_LIMIT: limit}
+        return {} if self._group is None else self._group.gauges()
 
 
 def memory_limit() -> tuple[int | None, int | None]:
@@ -77,22 +73,28 @@ class MemoryGroup:
     path: Path
     version: int
 
+    def gauges(self) -> dict[str, int]:
+        """Return use and limit; raises ``OSError`` where they can't be read."""
+        found, limit = {gauge.CGROUP_USED: self.used()}, self.limit()
+        return found if limit is None else {**found, gauge.CGROUP_LIMIT: limit}
+
+    @property
+    def _usage(self) -> Path:
+        name = "memory.current" if self.version == 2 else "memory.usage_in_bytes"
+        return self.path / name
+
     def used(self) -> int:
         """Return bytes in use, without reclaimable file cache."""
-        usage = "memory.current" if self.version == 2 else "memory.usage_in_bytes"
         cache = b"inactive_file" if self.version == 2 else b"total_inactive_file"
         fields = (line.split() for line in (self.path / "memory.stat").read_bytes().splitlines())
         reclaimable = next((int(f[1]) for f in fields if f[0] == cache), 0)
-        return max(0, int((self.path / usage).read_bytes()) - reclaimable)
+        return max(0, int(self._usage.read_bytes()) - reclaimable)
 
     def limit(self) -> int | None:
         """Return the limit in bytes; None where there is none."""
         name = "memory.max" if self.version == 2 else "memory.limit_in_bytes"
-        try:
-            text = (self.path / name).read_bytes().strip()
-        except ours(OSError):
-            return None  # the root group has no limit
-        limit = None if text == b"max" else int(text)
+        text = content(self.path / name).strip()  # nothing of the root group, which has no limit
+        limit = None if text in (b"", b"max") else int(text)
         return None if limit is None or limit >= _UNLIMITED else limit
 
     def events(self) -> MemoryEvents:
@@ -105,8 +107,7 @@ class MemoryGroup:
 
     def exists(self) -> bool:
         """Return whether it accounts memory at all."""
-        name = "memory.current" if self.version == 2 else "memory.usage_in_bytes"
-        return (self.path / name).is_file()
+        return self._usage.is_file()
 
 
 def limiting_group(proc: Path = Path("/proc/self")) -> MemoryGroup | None:

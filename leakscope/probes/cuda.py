@@ -286,25 +286,17 @@ def list_blocks(
     drafts: dict[int, _SegmentDraft] = {}
     ordered = sorted(segments, key=lambda s: (s.get("segment_type") == "small", s["address"]))
     for segment in ordered:
-        drafts.setdefault(segment.get("device", 0), _SegmentDraft()).add(segment)
-    return [
-        BlockListRecord(
-            boundary=boundary,
-            device=f"cuda:{device}",
-            segments=draft.segments,
-            stacks=draft.stacks,
-            settings=dict(settings),
-            left_out=draft.left_out,
-        )
-        for device, draft in sorted(drafts.items())
-    ]
+        device = segment.get("device", 0)
+        if device not in drafts:
+            drafts[device] = _SegmentDraft(boundary, device, settings)
+        drafts[device].add(segment)
+    return [drafts[device].record for device in sorted(drafts)]
 
 
 def allocator_settings() -> dict[str, str]:
     """Return the settings that the allocator was given, by the names of a snapshot of torch's."""
     native = getattr(sys.modules.get("torch"), "_C", None)
     call = getattr(native, "_accelerator_getAllocatorSettings", None)
-    settings = ""
     try:
         settings = str(call()) if call is not None else ""
     except ours(Exception):
@@ -317,10 +309,10 @@ def allocator_settings() -> dict[str, str]:
 
 
 class _SegmentDraft:
-    def __init__(self) -> None:
-        self.segments: list[SegmentRow] = []
-        self.stacks: list[list[FrameRow]] = []
-        self.left_out = 0
+    def __init__(self, boundary: int, device: int, settings: Mapping[str, str]) -> None:
+        self.record = BlockListRecord(
+            boundary=boundary, device=f"cuda:{device}", settings=dict(settings)
+        )
         self._blocks = 0
         self._of_identities: dict[tuple[int, ...], int] = {}
         self._of_frames: dict[tuple[FrameRow, ...], int] = {}
@@ -328,10 +320,10 @@ class _SegmentDraft:
     def add(self, record: Mapping[str, Any]) -> None:
         blocks = record.get("blocks", ())
         if self._blocks + len(blocks) > MOST_BLOCKS:
-            self.left_out += len(blocks)
+            self.record.left_out += len(blocks)
             return
         self._blocks += len(blocks)
-        self.segments.append(
+        self.record.segments.append(
             SegmentRow(
                 record["address"],
                 record.get("total_size", 0),
@@ -351,7 +343,7 @@ class _SegmentDraft:
         return BlockRow(size, record.get("requested_size", size), state, self._stack(record))
 
     def _stack(self, record: Mapping[str, Any]) -> int:
-        frames = record.get("frames")
+        frames, stacks = record.get("frames"), self.record.stacks
         if not isinstance(frames, list) or not frames:
             return -1
         # torch shares frames among the stacks that they are part of, and identities are compared
@@ -360,9 +352,9 @@ class _SegmentDraft:
         number = self._of_identities.get(identities)
         if number is None:
             rows = tuple(FrameRow(f["filename"], f["line"], f["name"]) for f in frames[:DEEPEST])
-            number = self._of_frames.setdefault(rows, len(self.stacks))
-            if number == len(self.stacks):
-                self.stacks.append(list(rows))
+            number = self._of_frames.setdefault(rows, len(stacks))
+            if number == len(stacks):
+                stacks.append(list(rows))
             self._of_identities[identities] = number
         return number
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from leakscope.model.documents import Item, State
 from leakscope.model.errors import ours
 from leakscope.model.text import human_bytes
+from leakscope.probes import content
 from leakscope.probes.cgroup import limiting_group, memory_events, memory_limit
 from leakscope.probes.malloc import MallocProbe
 
@@ -58,7 +59,7 @@ def environment(more: Iterable[str] = (), project: str = "") -> dict[str, str]:
         "gc_thresholds": " ".join(map(str, gc.get_threshold())),
         "gc_enabled": str(gc.isenabled()).lower(),
         "free_threaded": "true" if sysconfig.get_config_var("Py_GIL_DISABLED") else "",
-        "huge_pages": _answer(lambda: _chosen_huge_pages(_HUGE_PAGES)),
+        "huge_pages": _chosen_huge_pages(),
     }
     libraries = [name for name in (*_LIBRARIES, *more) if name not in facts]
     installed = _installed()
@@ -225,7 +226,7 @@ def memory_abilities(proc: Path = Path("/proc/self")) -> list[Item]:
             "Copies of forked workers can't be distinguished from leaks: mount /proc.",
         ),
         _c_heap(facts),
-        _huge_pages(_HUGE_PAGES),
+        _huge_pages(facts.get("huge_pages", "unknown")),
         Item(name="processors", state=State.OK, text=facts.get("processors", "unknown")),
         *_variables(facts),
     ]
@@ -267,17 +268,13 @@ def _c_heap(facts: dict[str, str]) -> Item:
     )
 
 
-def _chosen_huge_pages(path: Path) -> str:
+def _chosen_huge_pages() -> str:
     """Return ``always``, ``madvise`` or ``never``; empty where the kernel doesn't tell."""
-    try:
-        text = path.read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return ""
+    text = content(_HUGE_PAGES).decode("ascii", errors="replace")
     return text.partition("[")[2].partition("]")[0]
 
 
-def _huge_pages(path: Path) -> Item:
-    chosen = _chosen_huge_pages(path) or "unknown"
+def _huge_pages(chosen: str) -> Item:
     if chosen != "always":
         return Item(name="huge pages", state=State.OK, text=chosen)
     advice = "Resident memory grows in steps of whole huge pages, often ahead of what is used."

@@ -55,6 +55,14 @@ _SHARED = ("/dev/shm/", "/memfd:", "/SYSV", "/dev/zero", "[anon_shmem")  # noqa:
 _DEVICES = ("/dev/", "anon_inode:")
 _MIMALLOC = "[anon:mimalloc]"
 """Recent versions of mimalloc name their memory so, where the kernel keeps names (Linux 5.17)."""
+_KINDS = (
+    ("[heap", gauge.MAPPED_HEAP),
+    ("[stack", gauge.MAPPED_STACKS),
+    (_SHARED, gauge.MAPPED_SHARED),
+    (_DEVICES, gauge.MAPPED_DEVICES),
+    ("/", gauge.MAPPED_LIBRARIES),
+)
+"""By how a name begins, the first that fits; all others are anonymous memory."""
 _FORBIDDEN = b"---p"
 _OF_KERNEL = "[v"
 """Its clock and its system calls, which are mapped into each process and belong to none."""
@@ -302,24 +310,12 @@ def classed(mappings: Iterable[Mapping]) -> Iterator[tuple[Mapping, str]]:
 
 
 def _kind(its: Mapping, before: Mapping, after: Mapping, of_before: str) -> str:
-    name = its.name
-    if name.startswith("[heap"):
-        return gauge.MAPPED_HEAP
-    if name.startswith("[stack"):
-        return gauge.MAPPED_STACKS
-    if name.startswith(_SHARED):
-        return gauge.MAPPED_SHARED
-    if name.startswith(_DEVICES):
-        return gauge.MAPPED_DEVICES
-    if name.startswith("/"):
-        return gauge.MAPPED_LIBRARIES
-    if name:
+    """Return what memory is for: without a name by its address and what lies right next to it."""
+    for beginning, kind in _KINDS:
+        if its.name.startswith(beginning):
+            return kind
+    if its.name:
         return gauge.MAPPED_ANONYMOUS
-    return _kind_of_nameless(its, before, after, of_before)
-
-
-def _kind_of_nameless(its: Mapping, before: Mapping, after: Mapping, of_before: str) -> str:
-    """Return what memory without a name is, by its address and what lies right next to it."""
     follows = before.end == its.begin
     if _is_arena(its, after):
         return gauge.MAPPED_ARENAS

@@ -178,7 +178,7 @@ class _RustSymbol:
             return f"{outer}::{_UNNAMED.get(namespace, name)}"
         if tag in "MXY":
             if tag != "Y":
-                self._disambiguator()
+                self._skip_number("s")  # which of several
                 self.path()  # where the implementation stands
             of = self._type()
             if tag != "M":
@@ -202,21 +202,20 @@ class _RustSymbol:
         if tag == "T":
             self._until_end(self._type)
         elif tag in "RQPOSA":
-            if self._takes("L"):
-                self._number()
+            self._skip_number("L")
             inner = self._type()
             if tag == "A":
                 self._constant()
             return inner
         elif tag == "F":
-            self._binder()
+            self._skip_number("G")  # of lifetimes
             self._takes("U")
             if self._takes("K") and not self._takes("C"):
                 self._identifier()
             self._until_end(self._type)
             self._type()
         elif tag == "D":
-            self._binder()
+            self._skip_number("G")
             bounds: list[str] = []
             self._until_end(lambda: bounds.append(self._bound()))
             self._takes("L")
@@ -248,7 +247,7 @@ class _RustSymbol:
         return None
 
     def _identifier(self) -> str:
-        self._disambiguator()
+        self._skip_number("s")
         self._takes("u")
         begin = self._at
         while self._text[self._at].isdigit():
@@ -258,12 +257,8 @@ class _RustSymbol:
         self._at += length
         return self._text[self._at - length : self._at]
 
-    def _disambiguator(self) -> None:
-        if self._takes("s"):
-            self._number()
-
-    def _binder(self) -> None:
-        if self._takes("G"):
+    def _skip_number(self, letter: str) -> None:
+        if self._takes(letter):
             self._number()
 
     def _number(self) -> int:
@@ -552,23 +547,15 @@ class NativeProfile:
         sums: dict[_Place, _SiteSums] = {}
         for sites, (samples, estimate, variance) in _sampling.blocks_live().items():
             place = self._place(sites[0])
-            found = sums.setdefault(place, _SiteSums(place.function))
+            found = sums.setdefault(place, _SiteSums(""))
             found.samples += samples
             found.estimate += estimate
+            found.chance += estimate
             found.variance += variance
         ranked = sorted(sums.items(), key=lambda item: -item[1].estimate)[:_MOST_SMALL_ROWS]
         return [
-            NativeSite(
-                library="",
-                file=place.file,
-                line=max(place.line, 0),
-                owner=NativeOwner.INTERPRETER,
-                bytes=round(found.estimate),
-                samples=found.samples,
-                chance_bytes=round(found.estimate),
-                deviation_bytes=round(math.sqrt(found.variance)),
-            )
-            for place, found in ranked
+            _site(_SiteKey("", "", p.file, p.line, 0, NativeOwner.INTERPRETER, False), found)
+            for p, found in ranked
         ]
 
     def _once(self, site: NativeSite) -> NativeSite:
@@ -594,6 +581,9 @@ class NativeProfile:
         total = sum(row[5] for row in rows)
         ranked = sorted(sums.items(), key=lambda item: -item[1].estimate)
         chosen = [item for item in ranked[:most] if item[1].estimate >= share * total]
+        by_owner: Counter[str] = Counter()
+        for key, found in sums.items():
+            by_owner[key.owner.value] += round(found.estimate)
         state = _sampling.state()
         return NativeAllocationsRecord(
             boundary=boundary,
@@ -603,7 +593,7 @@ class NativeProfile:
             chance_bytes=round(sum(row[6] for row in rows)),
             deviation_bytes=round(math.sqrt(sum(row[7] for row in rows))),
             sites=[_site(key, found) for key, found in chosen],
-            by_owner=_by_owner(sums),
+            by_owner=dict(by_owner),
             small_sites=self._small_sites(),
             is_highest=is_highest,
             is_on=bool(state["running"]),
@@ -685,13 +675,6 @@ def _site(key: _SiteKey, found: _SiteSums) -> NativeSite:
         deviation_bytes=round(math.sqrt(found.variance)),
         stack=[f"{named.library}!{named.function}" for named in found.stack[:STACK_ROWS]],
     )
-
-
-def _by_owner(sums: dict[_SiteKey, _SiteSums]) -> dict[str, int]:
-    totals: Counter[str] = Counter()
-    for key, found in sums.items():
-        totals[key.owner.value] += round(found.estimate)
-    return dict(totals)
 
 
 def _owner(stack: list[Named], place: _Place) -> tuple[Named, NativeOwner]:

@@ -145,15 +145,12 @@ class DeviceOwnersProbe(GuardedProbe):
         gauges: dict[str, int] = {}
         for device in range(cuda.device_count()):
             if cuda.memory_reserved(device):
-                properties = cuda.get_device_properties(device)
-                found = by_owner(self._processes_on(str(getattr(properties, "uuid", ""))))
+                uuid = str(getattr(cuda.get_device_properties(device), "uuid", ""))
+                name = f"GPU-{uuid.removeprefix('GPU-')}"
+                handle = _answer_or_none(self._nvml.nvmlDeviceGetHandleByUUID, name)
+                found = {} if handle is None else by_owner(_processes(self._nvml, handle))
                 gauges |= {f"cuda:{device}.{name}": size for name, size in found.items()}
         return gauges
-
-    def _processes_on(self, uuid: str) -> Mapping[int, int | None]:
-        name = f"GPU-{uuid.removeprefix('GPU-')}"
-        handle = _answer_or_none(self._nvml.nvmlDeviceGetHandleByUUID, name)
-        return {} if handle is None else _processes(self._nvml, handle)
 
     def _begin(self) -> bool:
         """Open NVML for the life of the process; it makes no context."""

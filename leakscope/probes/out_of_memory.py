@@ -19,6 +19,7 @@ import re
 import resource
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -268,7 +269,9 @@ def attach() -> None:
     if _is_attached or _listener is None or cuda is None:
         return
     attach_to_torch = getattr(torch._C, "_cuda_attach_out_of_memory_observer", None)  # type: ignore[union-attr]
-    if attach_to_torch is not None and _is_awake(cuda):
+    # While torch runs what was put off until now it isn't initialized by its own account.
+    is_waking = hasattr(getattr(cuda, "_tls", None), "is_initializing")
+    if attach_to_torch is not None and (is_waking or cuda.is_initialized()):
         _is_attached = True
         attach_to_torch(_notify)
 
@@ -281,16 +284,8 @@ def attach_when_awake(cuda: object) -> None:
 
 
 def _attach_quietly() -> None:
-    try:
+    with suppress(Exception):
         attach()
-    except Exception:
-        return
-
-
-def _is_awake(cuda: object) -> bool:
-    # While torch runs what was put off until now it isn't initialized by its own account.
-    waking = hasattr(getattr(cuda, "_tls", None), "is_initializing")
-    return waking or bool(cuda.is_initialized())  # type: ignore[attr-defined]
 
 
 def _notify(device: int, requested: int, total: int, free: int) -> None:

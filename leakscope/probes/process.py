@@ -9,14 +9,14 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import psutil
 
 from leakscope.model import gauge
 from leakscope.model.errors import ours
-from leakscope.probes import GuardedProbe
+from leakscope.probes import GuardedProbe, content
 from leakscope.probes.cgroup import MemoryEvents, limiting_group, memory_events
 
 _IS_LINUX = sys.platform.startswith("linux")
@@ -32,6 +32,7 @@ _UNREAD = "unread"
 """Stands for links of descriptors beyond ``_MOST_DESCRIPTORS``."""
 _MAPS = Path("/proc/self/maps")
 _MADE_BY_TORCH = re.compile(r"torch_(\d+)_")
+_TASKS = "/proc/self/task"
 _BLOCK = 512
 """Of ``st_blocks``, whatever the file system's own blocks are."""
 
@@ -68,13 +69,11 @@ class ProcessProbe(GuardedProbe):
     def _pages(self) -> tuple[int, int]:
         # The descriptor names the process that opened it, so a forked child needs its own; and a
         # program that closes all descriptors may since have given its number to another file.
-        if self._pid == os.getpid():
+        fields = self._fields() if self._pid == os.getpid() else []
+        if len(fields) != _STATM_FIELDS:
+            self._fd = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+            self._pid = os.getpid()
             fields = self._fields()
-            if len(fields) == _STATM_FIELDS:
-                return int(fields[1]), int(fields[2])
-        self._fd = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
-        self._pid = os.getpid()
-        fields = self._fields()
         return int(fields[1]), int(fields[2])
 
     def __del__(self) -> None:
@@ -97,10 +96,7 @@ class ProcessProbe(GuardedProbe):
 
 def machine_swaps(table: Path = Path("/proc/swaps")) -> bool:
     """Return whether the machine has somewhere to swap to: a line for each place, below a head."""
-    try:
-        return len(table.read_bytes().splitlines()) > 1
-    except ours(OSError):
-        return False
+    return len(content(table).splitlines()) > 1
 
 
 def swapped_bytes(status: Path) -> int | None:
@@ -109,13 +105,8 @@ def swapped_bytes(status: Path) -> int | None:
 
 
 def _in_status(status: Path, field: bytes) -> int | None:
-    try:
-        for line in status.read_bytes().splitlines():
-            if line.startswith(field):
-                return int(line.split()[1]) * 1024
-    except ours(OSError, ValueError, IndexError):
-        pass
-    return None
+    found = re.search(rb"^%b\s+(\d+)" % field, content(status), re.MULTILINE)
+    return int(found[1]) * 1024 if found else None
 
 
 class PeakReader:
@@ -183,8 +174,9 @@ class SystemProbe(GuardedProbe):
         """Files in shared memory that were there before, or are somebody else's."""
 
     def _measure(self) -> dict[str, int]:
+        tasks = os.listdir(_TASKS) if _IS_LINUX else ()  # noqa: PTH208
         gauges = {
-            gauge.THREADS: _threads(),
+            gauge.THREADS: len(tasks) if _IS_LINUX else threading.active_count(),
             gauge.SYSTEM_AVAILABLE: psutil.virtual_memory().available,
         }
         if _IS_LINUX:
@@ -211,12 +203,6 @@ def divided(rollup: dict[str, int]) -> dict[str, int]:
         gauge.SHARED: rollup["Shared_Clean"] + rollup["Shared_Dirty"],
         gauge.HUGE_PAGES: rollup.get("AnonHugePages", 0),
     }
-
-
-def _threads() -> int:
-    if not _IS_LINUX:
-        return threading.active_count()
-    return len(os.listdir("/proc/self/task"))  # noqa: PTH208
 
 
 def open_files(links: Mapping[str, str]) -> dict[str, int]:
@@ -284,17 +270,26 @@ def _nameless_files(links: Mapping[str, str], places: tuple[str, ...]) -> dict[_
 
 
 def _own_files_of_torch(since: float) -> dict[_File, int]:
-    user, begins, found = os.geteuid(), f"torch_{os.getpid()}_", {}
-    with os.scandir(_SHM) as files:
-        for file in files:
-            if file.name.startswith(begins):
-                try:
-                    status = file.stat(follow_symlinks=False)
-                except ours(OSError):  # gone meanwhile
-                    continue
-                if status.st_uid == user and status.st_ctime >= since:
-                    found[status.st_dev, status.st_ino] = status.st_blocks * _BLOCK
-    return found
+    user, begins = os.geteuid(), f"torch_{os.getpid()}_"
+    return {
+        (status.st_dev, status.st_ino): status.st_blocks * _BLOCK
+        for _, status in _looked_up(name for name in _names_in_shm() if name.startswith(begins))
+        if status.st_uid == user and status.st_ctime >= since
+    }
+
+
+def _names_in_shm() -> list[str]:
+    return os.listdir(_SHM)  # noqa: PTH208
+
+
+def _looked_up(names: Iterable[str]) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield the files in shared memory of these names, but those that are gone meanwhile."""
+    for name in names:
+        try:
+            status = os.lstat(f"{_FILES_IN_SHM}{name}")
+        except ours(OSError):
+            continue
+        yield name, status
 
 
 def _mapped_shared_files() -> Iterator[_File]:
@@ -335,20 +330,13 @@ def _is_mounted() -> bool:
 def _files_made(since: float, older: set[str] | None) -> int:
     """Return the bytes of this user's named files, less those of programs that run alongside."""
     user, total = os.geteuid(), 0
-    known, passed_over = older or set(), set()
-    with os.scandir(_SHM) as files:
-        for file in files:
-            if file.name in known:
-                passed_over.add(file.name)
-                continue
-            try:
-                status = file.stat(follow_symlinks=False)
-            except ours(OSError):  # gone meanwhile
-                continue
-            if status.st_uid != user or status.st_ctime < since:
-                passed_over.add(file.name)
-            elif not _is_of_another_program(file.name):
-                total += status.st_blocks * _BLOCK
+    known, names = older or set(), set(_names_in_shm())
+    passed_over = names & known
+    for name, status in _looked_up(names - known):
+        if status.st_uid != user or status.st_ctime < since:
+            passed_over.add(name)
+        elif not _is_of_another_program(name):
+            total += status.st_blocks * _BLOCK
     if older is not None:
         older.clear()
         older.update(passed_over)
@@ -369,9 +357,6 @@ def _is_of_another_program(name: str) -> bool:
         return False
 
 
-_TASKS = "/proc/self/task"
-
-
 class ChildCountProbe(GuardedProbe):
     """Number of all descendants, which is quick to read where Linux lists those of each thread."""
 
@@ -379,9 +364,7 @@ class ChildCountProbe(GuardedProbe):
     slow = True
 
     def _measure(self) -> dict[str, int]:
-        if _has_none():
-            return {gauge.CHILDREN: 0}
-        return {gauge.CHILDREN: len(psutil.Process().children(recursive=True))}
+        return {gauge.CHILDREN: len(_descendants())}
 
 
 class ChildrenProbe(GuardedProbe):
@@ -391,18 +374,16 @@ class ChildrenProbe(GuardedProbe):
     slow = True
 
     def _measure(self) -> dict[str, int]:
-        if _has_none():
-            return {gauge.CHILDREN_PSS: 0}
-        children = psutil.Process().children(recursive=True)
-        return {gauge.CHILDREN_PSS: sum(divided_bytes(child)[0] for child in children)}
+        return {gauge.CHILDREN_PSS: sum(divided_bytes(child)[0] for child in _descendants())}
 
 
-def _has_none() -> bool:
+def _descendants() -> list[psutil.Process]:
     try:
         with os.scandir(_TASKS) as tasks:
-            return not any(Path(task.path, "children").read_bytes() for task in tasks)
+            has_any = any(Path(task.path, "children").read_bytes() for task in tasks)
     except ours(OSError):
-        return False
+        has_any = True  # as far as is known
+    return psutil.Process().children(recursive=True) if has_any else []
 
 
 def divided_bytes(child: psutil.Process) -> tuple[int, int]:
@@ -432,10 +413,7 @@ def catches(pid: int, number: int) -> bool | None:
 
 def status_of(pid: int) -> dict[str, str]:
     """Return the fields of ``/proc/PID/status``; none where there is no such process or file."""
-    try:
-        text = Path(f"/proc/{pid}/status").read_text(errors="replace")
-    except OSError:
-        return {}
+    text = content(Path(f"/proc/{pid}/status")).decode(errors="replace")
     fields = (line.partition(":") for line in text.splitlines())
     return {name: value.strip() for name, _, value in fields}
 
@@ -520,11 +498,7 @@ class OutsideProcess:
             return {}
 
     def _of_group(self) -> dict[str, int]:
-        if self._group is None:
-            return {}
         try:
-            found = {gauge.CGROUP_USED: self._group.used()}
-            limit = self._group.limit()
+            return {} if self._group is None else self._group.gauges()
         except ours(OSError, ValueError):
             return {}
-        return found if limit is None else {**found, gauge.CGROUP_LIMIT: limit}

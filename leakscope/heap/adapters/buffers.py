@@ -67,8 +67,7 @@ def record_bytes(record: Any, void: Any) -> int:
 
 def record_base(record: Any, void: Any) -> object:
     """Return whose memory a record is part of: most often that of the array it was taken from."""
-    found: object = vars(void)["base"].__get__(record)
-    return found
+    return vars(void)["base"].__get__(record)
 
 
 def _read(array: Any, ndarray: Any, name: str) -> Any:
@@ -276,6 +275,7 @@ class KnownTypes(NamedTuple):
 def known_types() -> KnownTypes:
     """Return the types of this moment."""
     simple = _found("_ctypes", "_SimpleCData")
+    visited = gc.get_referents(sys.modules["_io"].BytesIO(b"some"))
     return KnownTypes(
         array=_found("numpy", "ndarray"),
         record=_found("numpy", "void"),
@@ -283,7 +283,7 @@ def known_types() -> KnownTypes:
         numbers=_found("array", "array"),
         c_data=None if simple is None else type.__dict__["__base__"].__get__(simple),
         text_buffer=_found("_io", "StringIO"),
-        bytes_buffer=_found("_io", "BytesIO") if _sees_bytes_buffers() else None,
+        bytes_buffer=_found("_io", "BytesIO") if bytes in map(type, visited) else None,
         arrow_buffer=_found("pyarrow.lib", "Buffer"),
         arrow_array=_found("pyarrow.lib", "Array"),
         arrow_dictionary=_found("pyarrow.lib", "DictionaryArray"),
@@ -293,11 +293,6 @@ def known_types() -> KnownTypes:
         arrow_extension=_found("pyarrow.lib", "BaseExtensionType"),
         canvas=_found("matplotlib.backends._backend_agg", "RendererAgg"),
     )
-
-
-def _sees_bytes_buffers() -> bool:
-    buffer = sys.modules["_io"].BytesIO(b"some")
-    return any(type(referent) is bytes for referent in gc.get_referents(buffer))
 
 
 def _found(module: str, name: str) -> type | None:

@@ -19,6 +19,7 @@ from types import GetSetDescriptorType
 from typing import Any, NamedTuple
 
 from leakscope.heap.adapters.buffers import HOST, SHARED, Memory
+from leakscope.heap.anatomy import attempt
 from leakscope.model.errors import ours
 
 Accessor = Any
@@ -135,19 +136,15 @@ def tensor_memory(tensor: object, access: TensorAccess) -> Memory | None:
         address = None if access.tensor_address is None else access.tensor_address(tensor)
         if address == 0:  # what a wrapper claims would get a Python object that torch keeps
             return None
-        storage = access.untyped_storage(tensor)
+        return _memory(access.untyped_storage(tensor), access, address)
     except ours(Exception):
         return None
-    return _memory(storage, access, address)
 
 
 def lacks_storage(tensor: object, access: TensorAccess) -> bool:
     """Return whether a tensor has no storage of its own and wraps no other tensor."""
-    try:
-        access.untyped_storage(tensor)
-    except ours(Exception):
-        return wrapped_by(tensor, access) is None
-    return False
+    has_storage = attempt(access.untyped_storage, tensor) is not None
+    return not has_storage and wrapped_by(tensor, access) is None
 
 
 def storage_memory(storage: object, access: TensorAccess) -> Memory | None:
@@ -160,14 +157,11 @@ def storage_memory(storage: object, access: TensorAccess) -> Memory | None:
 
 
 def _memory(storage: Any, access: TensorAccess, address: int | None) -> Memory | None:
-    try:
-        device = str(access.storage_device.__get__(storage))
-        nbytes = access.storage_nbytes(storage)
-        key = access.storage_key.__get__(storage)
-        shared = device == "cpu" and access.is_shared(storage)
-        resizable = access.is_resizable(storage)
-    except ours(Exception):
-        return None
+    device = str(access.storage_device.__get__(storage))
+    nbytes = access.storage_nbytes(storage)
+    key = access.storage_key.__get__(storage)
+    shared = device == "cpu" and access.is_shared(storage)
+    resizable = access.is_resizable(storage)
     if device == "meta" or nbytes <= 0:
         return None
     return Memory(
@@ -184,11 +178,7 @@ def wrapped_by(tensor: object, access: TensorAccess) -> object:
     """Return what functorch wraps; None for any other tensor."""
     if access.is_wrapped is None or access.unwrapped is None:
         return None
-    try:
-        found: object = access.unwrapped(tensor) if access.is_wrapped(tensor) else None
-    except ours(Exception):
-        return None
-    return found
+    return attempt(access.unwrapped, tensor) if attempt(access.is_wrapped, tensor) else None
 
 
 class TensorPart(NamedTuple):
@@ -238,7 +228,8 @@ def _read_parts(tensor: Any, access: TensorAccess) -> tuple[TensorPart, ...]:
     try:
         layout = str(base["layout"].__get__(tensor))
         if layout == _ONEDNN:
-            return _memory_of_onednn(tensor)
+            operations = sys.modules["torch"].ops.mkldnn
+            return (TensorPart(None, operations.data_ptr(tensor), operations._nbytes(tensor)),)
         parts = [base[name](tensor) for name in _PARTS.get(layout, ())]
         return tuple(_part(part, access) for part in parts)
     except ours(Exception):
@@ -248,11 +239,6 @@ def _read_parts(tensor: Any, access: TensorAccess) -> tuple[TensorPart, ...]:
 def _part(part: Any, access: TensorAccess) -> TensorPart:
     address = 0 if access.tensor_address is None else access.tensor_address(part)
     return TensorPart(access.untyped_storage(part), address)
-
-
-def _memory_of_onednn(tensor: Any) -> tuple[TensorPart, ...]:
-    operations = sys.modules["torch"].ops.mkldnn
-    return (TensorPart(None, operations.data_ptr(tensor), operations._nbytes(tensor)),)
 
 
 _RAW = "_raw_saved_"
@@ -284,21 +270,15 @@ def node_facts(mro: tuple[type, ...]) -> NodeFacts | None:
 
 def node_referents(node: object, facts: NodeFacts) -> list[object]:
     """Return the next nodes, the leaf and what was saved; nothing of what was freed already."""
-    referents = [follower for follower, _ in _read(facts.next_functions, node) or ()]
+    # What backward has freed raises.
+    referents = [follower for follower, _ in attempt(facts.next_functions.__get__, node) or ()]
     if facts.variable is not None:
-        referents.append(_read(facts.variable, node))
+        referents.append(attempt(facts.variable.__get__, node))
     for accessor in facts.saved:
-        saved = _read(accessor, node)
+        saved = attempt(accessor.__get__, node)
         for variable in saved if type(saved) is tuple else (saved,):
             referents += saved_referents(variable)
     return [r for r in referents if r is not None]
-
-
-def _read(accessor: Any, node: object) -> Any:
-    try:
-        return accessor.__get__(node)
-    except ours(Exception):
-        return None  # freed by backward
 
 
 def is_saved_variable(kind: type) -> bool:
@@ -310,11 +290,4 @@ def is_saved_variable(kind: type) -> bool:
 
 def saved_referents(variable: Any) -> list[object]:
     """Return what a saved variable holds, and the hook that would unpack it, which never runs."""
-    return [_attribute(variable, "data"), _attribute(variable, "unpack_hook")]
-
-
-def _attribute(variable: Any, name: str) -> object:
-    try:
-        return getattr(variable, name)
-    except ours(Exception):
-        return None
+    return [attempt(getattr, variable, name) for name in ("data", "unpack_hook")]

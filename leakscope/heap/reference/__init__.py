@@ -237,9 +237,8 @@ class Walker:
         node = self.graph.add(value, parent, root, self._phase)
         self.index[_key(value)] = node
         if type(value) is not Memory:
-            facts = self.reader.facts(value)
-            shallow, data = self.reader.own_bytes(value)
-            self.graph.describe(node, facts, shallow, data)
+            self.graph.facts[node] = self.reader.facts(value)
+            self.graph.shallow[node], self.graph.data[node] = self.reader.own_bytes(value)
         return node
 
     def _drain(self, *, everything: bool = True) -> None:
@@ -296,7 +295,11 @@ class Walker:
             return False
         if graph.graph_count >= self._measured + LONGEST_CHAIN:
             self._measured = graph.graph_count
-            graph.graph_is_deep = _has_long_chain(graph.successors, graph.autograd_nodes())
+            nodes = {n for n, f in enumerate(graph.facts) if f is not None and f.node is not None}
+            length: dict[int, int] = {}
+            graph.graph_is_deep = any(
+                _is_deep(start, graph.successors, nodes, length) for start in sorted(nodes)
+            )
         return not graph.graph_is_deep
 
     def _mark_gradient(self, tensor: object) -> None:
@@ -369,12 +372,6 @@ def _key(value: object) -> int:
     return value.key | 1 if type(value) is Memory else id(value)
 
 
-def _has_long_chain(successors: list[list[int]], graph: set[int]) -> bool:
-    """Return whether some autograd nodes, those of ``graph``, are too many in a row."""
-    length: dict[int, int] = {}
-    return any(_is_deep(start, successors, graph, length) for start in sorted(graph))
-
-
 def _is_deep(
     start: int, successors: list[list[int]], graph: set[int], length: dict[int, int]
 ) -> bool:
@@ -423,22 +420,24 @@ def settle_extents(graph: Any, exported: Callable[[object], tuple[int, int]]) ->
     ]
     if not any(extent.memory.is_foreign for extent in extents):
         return
-    extents.sort(key=_by_address)
+    # Of those that begin alike first the largest, then what is its holder's own.
+    extents.sort(key=lambda e: (e.memory.address, -e.memory.nbytes, e.memory.is_foreign, e.node))
     _find_owners(graph, extents, exported)
     _find_containers(extents)
     mappings: Mappings | None = None
     for extent in extents:
-        if extent.owner >= 0:
-            _give_to_owner(graph, extent)
-        elif extent.memory.is_foreign and extent.memory.nbytes >= _SMALLEST_MAPPED:
+        node, owner, memory = extent.node, extent.owner, extent.memory
+        if owner >= 0:
+            # Of two phases, the earlier has the memory; within one, an edge says that both hold it.
+            if graph.phase[owner] <= graph.phase[node]:
+                graph.data[node] = 0
+            if graph.phase[owner] == graph.phase[node]:
+                graph.successors[node].append(owner)
+        elif memory.is_foreign and memory.nbytes >= _SMALLEST_MAPPED:
             mappings = mappings or read_mappings()
-            _note_backing(graph, extent, mappings)
-
-
-def _by_address(extent: _Extent) -> tuple[int, int, bool, int]:
-    """Of those that begin alike first the largest, then what is its holder's own."""
-    memory = extent.memory
-    return memory.address, -memory.nbytes, memory.is_foreign, extent.node
+            graph.backing[node] = mappings.backing_of(memory.address)
+            if graph.backing[node] == FILE:
+                graph.data[node] = 0
 
 
 def _find_owners(
@@ -461,18 +460,3 @@ def _find_containers(extents: list[_Extent]) -> None:
             around = extent
         elif extent.memory.is_foreign and extent.owner < 0:
             extent.owner = around.node if around.owner < 0 else around.owner
-
-
-def _give_to_owner(graph: Any, extent: _Extent) -> None:
-    """Of two phases, the earlier has the memory; within one, an edge says that both hold it."""
-    ours, theirs = graph.phase[extent.node], graph.phase[extent.owner]
-    if theirs <= ours:
-        graph.data[extent.node] = 0
-    if theirs == ours:
-        graph.successors[extent.node].append(extent.owner)
-
-
-def _note_backing(graph: Any, extent: _Extent, mappings: Mappings) -> None:
-    graph.backing[extent.node] = mappings.backing_of(extent.memory.address)
-    if graph.backing[extent.node] == FILE:
-        graph.data[extent.node] = 0

@@ -8,37 +8,11 @@ from enum import Enum, IntEnum
 from types import FrameType, FunctionType, MethodType, ModuleType, TracebackType
 from typing import Any, NamedTuple
 
-from leakscope.heap.adapters.buffers import (
-    KnownTypes,
-    Memory,
-    array_bytes,
-    array_memory,
-    array_referents,
-    exported_memory,
-    frame_bytes,
-    image_bytes,
-    is_image_core,
-    lone_texts,
-    mapped_memory,
-    record_base,
-    record_bytes,
-)
-from leakscope.heap.adapters.tensor import (
-    NodeFacts,
-    Parts,
-    TensorAccess,
-    TensorPart,
-    is_saved_variable,
-    lacks_storage,
-    node_facts,
-    node_referents,
-    saved_referents,
-    storage_memory,
-    tensor_memory,
-    wrapped_by,
-)
-from leakscope.heap.anatomy import Sizes, class_dict, header_bytes, mro
-from leakscope.model.errors import ours
+from leakscope.heap.adapters import buffers
+from leakscope.heap.adapters import tensor as tensors
+from leakscope.heap.adapters.buffers import KnownTypes, Memory
+from leakscope.heap.adapters.tensor import NodeFacts, Parts, TensorAccess, TensorPart
+from leakscope.heap.anatomy import Sizes, attempt, class_dict, header_bytes, mro, outwards
 
 
 class Rank(IntEnum):
@@ -127,16 +101,20 @@ class EdgeReader:
         bases = mro(kind)
         access = self.access
         tensor = access is not None and _has(bases, access.tensor)
-        node = node_facts(bases) if access is not None and not tensor else None
+        node = tensors.node_facts(bases) if access is not None and not tensor else None
+        plain = tensor and access is not None and _has_plain_dispatch(bases, access)
+        # Wrapper subclasses claim the memory of what they wrap. That they have none is seen by its
+        # address, where torch tells; otherwise by their dispatch.
+        has_address = tensor and access is not None and access.tensor_address is not None
         return TypeFacts(
             rank=_rank(bases, node, self._late),
             tensor=tensor,
             parameter=access is not None and _has(bases, access.parameter),
-            has_storage=tensor and access is not None and _has_storage(bases, access),
-            plain=tensor and access is not None and _has_plain_dispatch(bases, access),
+            has_storage=has_address or plain,
+            plain=plain,
             payload=Payload.NONE if tensor else self._payload(kind, bases),
             node=node,
-            saved=is_saved_variable(kind),
+            saved=tensors.is_saved_variable(kind),
             dict=_has(bases, dict),
             mark=next((i for i, m in enumerate(self._marked) if _has(bases, m)), -1),
         )
@@ -154,7 +132,7 @@ class EdgeReader:
         ):
             if any(kind is not None and _has(mro, kind) for kind in types):
                 return payload
-        return Payload.IMAGE if is_image_core(kind) else Payload.NONE
+        return Payload.IMAGE if buffers.is_image_core(kind) else Payload.NONE
 
     def own_bytes(self, value: object) -> tuple[int, int]:
         """Return the shallow bytes of an object and the bytes of data that it owns."""
@@ -164,12 +142,12 @@ class EdgeReader:
             return shallow, 0
         match payload:
             case Payload.ARRAY:
-                shallow += frame_bytes(value, self.known.array)
-                return shallow, array_bytes(value, self.known.array)
+                shallow += buffers.frame_bytes(value, self.known.array)
+                return shallow, buffers.array_bytes(value, self.known.array)
             case Payload.RECORD:
-                return shallow, record_bytes(value, self.known.record)
+                return shallow, buffers.record_bytes(value, self.known.record)
             case Payload.IMAGE:
-                return shallow, image_bytes(value)
+                return shallow, buffers.image_bytes(value)
             case Payload.BYTES_BUFFER:
                 return object.__sizeof__(value) + header_bytes(type(value)), 0
         return shallow, 0
@@ -180,9 +158,9 @@ class EdgeReader:
             return 0, 0
         match self.facts(value).payload:
             case Payload.ARRAY:
-                return array_memory(value, self.known.array)
+                return buffers.array_memory(value, self.known.array)
             case Payload.EXPORTER:
-                return exported_memory(value)
+                return buffers.exported_memory(value)
         return 0, 0
 
     def referents(self, value: object, *, everything: bool) -> list[object]:
@@ -197,13 +175,15 @@ class EdgeReader:
             found = _without_namespaces(value, found)
         if facts.dict:
             shown = {id(r) for r in found}
-            found += [key for key in lone_texts(value) if id(key) not in shown]
+            found += [key for key in buffers.lone_texts(value) if id(key) not in shown]
         if facts.tensor and self.access is not None:
-            found += self._tensor_referents(value, facts, self.access)
+            of_tensor = self._data(value, self.access) if facts.has_storage else []
+            of_tensor += [self.gradient(value), self.access.base.__get__(value)]
+            found += [r for r in of_tensor if r is not None]
         elif facts.node is not None:
-            found += node_referents(value, facts.node)
+            found += tensors.node_referents(value, facts.node)
         elif facts.saved:
-            found += [r for r in saved_referents(value) if r is not None]
+            found += [r for r in tensors.saved_referents(value) if r is not None]
         else:
             found += self._payload_referents(value, facts.payload)
         return found
@@ -227,34 +207,25 @@ class EdgeReader:
         found: list[object | None] = []
         match payload:
             case Payload.ARRAY:
-                found += array_referents(value, self.known.array)
+                found += buffers.array_referents(value, self.known.array)
             case Payload.RECORD:
-                found.append(record_base(value, self.known.record))
+                found.append(buffers.record_base(value, self.known.record))
             case Payload.MAPPING:
-                found.append(mapped_memory(value))
+                found.append(buffers.mapped_memory(value))
             case Payload.STORAGE:
-                found.append(storage_memory(value, self.access) if self.access else None)
+                found.append(tensors.storage_memory(value, self.access) if self.access else None)
         return [r for r in found if id(r) not in _NOTHING]
-
-    def _tensor_referents(
-        self, tensor: object, facts: TypeFacts, access: TensorAccess
-    ) -> list[object]:
-        found: list[object] = []
-        if facts.has_storage:
-            found += self._data(tensor, access)
-        found += [self.gradient(tensor), access.base.__get__(tensor)]
-        return [f for f in found if f is not None]
 
     def _data(self, tensor: object, access: TensorAccess) -> list[object]:
         parts = self._parts.get(id(tensor))
         if parts is None:
-            return [tensor_memory(tensor, access) or wrapped_by(tensor, access)]
+            return [tensors.tensor_memory(tensor, access) or tensors.wrapped_by(tensor, access)]
         return [self._part(part, access) for part in parts]
 
     def _part(self, part: TensorPart, access: TensorAccess) -> Memory | None:
         if part.storage is None:
             return Memory(part.address, part.nbytes, address=part.address) if part.nbytes else None
-        memory = storage_memory(part.storage, access)
+        memory = tensors.storage_memory(part.storage, access)
         if memory is None or memory.address:
             return memory
         return memory._replace(address=part.address)
@@ -268,7 +239,7 @@ class EdgeReader:
         access = self.access
         if access is None or type(value) is Memory or not self.facts(value).plain:
             return False
-        return not self.has_parts(value) and lacks_storage(value, access)
+        return not self.has_parts(value) and tensors.lacks_storage(value, access)
 
     def handed_in(self) -> list[object]:
         """Return the objects in which parts were handed in."""
@@ -277,16 +248,12 @@ class EdgeReader:
             found += [*parts, *(part.storage for part in parts if part.storage is not None)]
         return found
 
-    def storage_of(self, value: object) -> object | None:
+    def storage_of(self, value: object) -> object:
         """Return the Python object of a tensor's storage: the storage itself keeps it."""
         facts = self.facts(value)
         if self.access is None or not facts.has_storage:
             return None
-        try:
-            storage: object = self.access.untyped_storage(value)
-        except ours(Exception):
-            return None
-        return storage
+        return attempt(self.access.untyped_storage, value)
 
     def gradient(self, tensor: object) -> object:
         """Return the gradient of a leaf or with ``retain_grad()``: of others asking would warn."""
@@ -295,8 +262,7 @@ class EdgeReader:
             return None
         if not (self.is_leaf(tensor) or access.retains_grad.__get__(tensor)):
             return None
-        found: object = access.grad.__get__(tensor)
-        return found
+        return access.grad.__get__(tensor)
 
     def is_frozen(self, tensor: object) -> bool:
         """Return whether a tensor requires no gradient."""
@@ -311,8 +277,7 @@ class EdgeReader:
 
         Asking leaves a Python object behind that lives as long as the node.
         """
-        found: object = None if self.access is None else self.access.grad_fn.__get__(tensor)
-        return found
+        return None if self.access is None else self.access.grad_fn.__get__(tensor)
 
 
 _OWN_AND_ONE = 2
@@ -333,13 +298,6 @@ def _rank(mro: tuple[type, ...], node: NodeFacts | None, late: tuple[type, ...])
     return Rank.CUT if _has(mro, type) or _has(mro, ModuleType) else Rank.PLAIN
 
 
-def _has_storage(mro: tuple[type, ...], access: TensorAccess) -> bool:
-    """Wrapper subclasses claim the memory of what they wrap. That they have none is seen by its
-    address, where torch tells; otherwise by their dispatch.
-    """
-    return access.tensor_address is not None or _has_plain_dispatch(mro, access)
-
-
 def _has_plain_dispatch(mro: tuple[type, ...], access: TensorAccess) -> bool:
     for base in mro:
         dispatch = class_dict(base).get("__torch_dispatch__")
@@ -353,16 +311,6 @@ def _unwrapped(function: Any) -> Any:
     return function.__func__ if wraps else function
 
 
-def _is_running(frame: FrameType) -> bool:
-    for top in sys._current_frames().values():
-        running: FrameType | None = top
-        while running is not None:
-            if running is frame:
-                return True
-            running = running.f_back
-    return False
-
-
 def _without_namespaces(value: Any, found: list[object]) -> list[object]:
     """Drop the globals and builtins of a function or frame, and all that a running frame holds.
 
@@ -370,8 +318,10 @@ def _without_namespaces(value: Any, found: list[object]) -> list[object]:
     """
     if type(value) is TracebackType or type(value) is MethodType:
         return found
-    if type(value) is FrameType and sys.version_info < (3, 11) and _is_running(value):
-        return []
+    if type(value) is FrameType and sys.version_info < (3, 11):
+        tops = sys._current_frames().values()
+        if any(running is value for top in tops for running in outwards(top)):
+            return []
     prefix = "__" if type(value) is FunctionType else "f_"
     suffix = "__" if type(value) is FunctionType else ""
     cut = {id(getattr(value, f"{prefix}{name}{suffix}")) for name in ("globals", "builtins")}

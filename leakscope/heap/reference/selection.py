@@ -92,10 +92,6 @@ class Graph:
         self.successors.append([])
         return len(self.objects) - 1
 
-    def describe(self, node: int, facts: TypeFacts, shallow: int, data: int) -> None:
-        """Note what a Python object weighs."""
-        self.facts[node], self.shallow[node], self.data[node] = facts, shallow, data
-
     def take(self, node: int, phase: WalkPhase, root: int, parent: int = -1) -> None:
         """Make a waiting node part of a phase, as a seed where it has no parent."""
         self.phase[node], self.root[node], self.parent[node] = phase, root, parent
@@ -116,14 +112,6 @@ class Graph:
             )
         if facts is not None and facts.mark >= 0:
             self.mark[node] = facts.mark
-
-    def autograd_nodes(self) -> set[int]:
-        """Return the numbers of the nodes of autograd graphs."""
-        return {n for n, f in enumerate(self.facts) if f is not None and f.node is not None}
-
-    def is_hidden(self, node: int) -> bool:
-        """Return whether an object is leakscope's own."""
-        return self.phase[node] is WalkPhase.HIDDEN
 
     def device(self, node: int) -> str:
         """Return where the data of a node lives."""
@@ -149,7 +137,7 @@ class RetainedSizes:
         nodes = [int(f is not None and f.node is not None) for f in graph.facts] + [0]
         self.bytes = {d: retained_sums(self.dominator, order, v) for d, v in own.items()}
         self.graph_nodes = retained_sums(self.dominator, order, nodes)
-        self.reached = {d: _reached_sums(graph, v) for d, v in own.items()}
+        self.reached = {d: retained_sums(graph.parent, graph.order, v) for d, v in own.items()}
         self.order = order
 
     def total(self, node: int) -> int:
@@ -161,14 +149,6 @@ class RetainedSizes:
         if graph.phase[node] != WalkPhase.USER:
             return self.total(node)
         return sum(column[node] for column in self.reached.values())
-
-
-def _reached_sums(graph: Graph, own: list[int]) -> list[int]:
-    sums = list(own)
-    for node in reversed(graph.order):
-        if graph.parent[node] >= 0:
-            sums[graph.parent[node]] += sums[node]
-    return sums
 
 
 @dataclass(frozen=True)
@@ -386,12 +366,9 @@ def _groups(
         )
         for nodes in by_type.values()
     ]
-    return sorted(groups, key=_by_weight)[: request.max_groups]
-
-
-def _by_weight(group: tuple[type, int, int, list[Any], int]) -> tuple[int, int, str]:
-    kind, count, size, *_ = group
-    return -size, -count, type.__dict__["__name__"].__get__(kind)
+    name_of = type.__dict__["__name__"].__get__
+    groups.sort(key=lambda group: (-group[2], -group[1], name_of(group[0])))
+    return groups[: request.max_groups]
 
 
 def _payload(graph: Graph, nodes: list[int]) -> dict[str, int]:
@@ -439,15 +416,16 @@ def immediate_dominators(
     return result, order
 
 
-def retained_sums(dominators: Sequence[int], order: Sequence[int], own: Sequence[int]) -> list[int]:
-    """Return for each node the sum of ``own`` over everything it dominates, itself included.
+def retained_sums(above: Sequence[int], order: Sequence[int], own: Sequence[int]) -> list[int]:
+    """Return for each node the sum of ``own`` over all below it, itself included.
 
-    ``order`` must name dominators before what they dominate, as a preorder does.
+    ``above`` has each node's dominator, or its parent, and ``order`` must name those before what
+    is below them, as a preorder does.
     """
     total = list(own)
     for node in reversed(order):
-        if dominators[node] >= 0:
-            total[dominators[node]] += total[node]
+        if above[node] >= 0:
+            total[above[node]] += total[node]
     return total
 
 
@@ -512,33 +490,24 @@ def tensor_columns(
     ``position`` is the place of each named node in the answer; the host is the first device.
     """
     names = ("storage", "nbytes", "device", "holder", "root", "mark", "flags", "address")
-    columns: dict[str, list[int]] = {name: [] for name in names}
+    tensors: list[tuple[int, ...]] = []
     holder: dict[int, int] = {-1: -1}
     for node in graph.order:
         holder[node] = position[node] if node in chosen else holder[graph.parent[node]]
         facts = graph.facts[node]
-        if facts is None or not facts.tensor or graph.is_hidden(node):
+        if facts is None or not facts.tensor or graph.phase[node] is WalkPhase.HIDDEN:
             continue
         flags = facts.parameter | graph.is_gradient[node] << 1
         flags |= graph.keeps_graph[node] << 2 | graph.by_graph[node] << 3
         flags |= graph.is_frozen[node] << 4
-        for own in _storages_of(graph, node) or [-1]:
-            storage, nbytes, device, address = _memory_of(graph, own), 0, HOST, 0
+        # Its storage, those of its parts, or none; each may be a part of other memory.
+        storages = [s for s in graph.successors[node] if type(graph.objects[s]) is Memory]
+        for own in storages or [-1]:
+            storage = (graph.successors[own] or [own])[0] if own >= 0 else -1
+            nbytes, device, address = 0, HOST, 0
             if storage >= 0:
                 nbytes, device = graph.shallow[storage] + graph.data[storage], graph.device(storage)
                 address = graph.objects[own].address
-            values = (storage, nbytes, devices.index(device), holder[node], graph.root[node])
-            for name, value in zip(names, (*values, graph.mark[node], flags, address), strict=True):
-                columns[name].append(value)
-    return columns
-
-
-def _storages_of(graph: Graph, tensor: int) -> list[int]:
-    """Return the nodes of a tensor's storages: one, none, or those of its parts."""
-    return [s for s in graph.successors[tensor] if type(graph.objects[s]) is Memory]
-
-
-def _memory_of(graph: Graph, storage: int) -> int:
-    """Return the node that has a storage's memory: that of which it is a part; or -1."""
-    parts = graph.successors[storage] if storage >= 0 else []
-    return parts[0] if parts else storage
+            of_tensor = (holder[node], graph.root[node], graph.mark[node], flags)
+            tensors.append((storage, nbytes, devices.index(device), *of_tensor, address))
+    return {name: [tensor[at] for tensor in tensors] for at, name in enumerate(names)}

@@ -10,16 +10,9 @@ from typing import Generic, NamedTuple, TypeVar, overload
 
 from leakscope.heap import contents
 from leakscope.heap.row_details import reached_bytes, total_bytes
+from leakscope.heap.rows import added
 from leakscope.model.census import FILE, OUTPUT_HISTORY, REMEDY, SHARED, CensusRow
-from leakscope.model.layout import (
-    AnswerCell,
-    AnswerPage,
-    Column,
-    Printed,
-    Table,
-    count,
-    size,
-)
+from leakscope.model.layout import AnswerCell, AnswerPage, Column, Printed, Table, count, size
 from leakscope.model.text import human_bytes, plural
 
 _PLACES = {"host": "in host memory", SHARED: "in shared memory", FILE: "in mapped files"}
@@ -71,18 +64,17 @@ class Tree(Printed):
         """Return the tree as an indented table."""
         lines = list(self._lines("", 0))
         rows = [line.row for line in lines if line.row is not None]
-        columns = row_columns(rows, paths=False)
+        fills = row_columns(rows, paths=False)
+        columns = [*(column for column, _ in fills), Column("name", number=False, flexible=True)]
         cells = [
-            [*columns.cells(line.row, AnswerCell(line.text, line.path, line.depth))]
-            if line.row
-            else [
-                *([AnswerCell("")] * (len(columns.columns) - 1)),
-                AnswerCell(line.text, "", line.depth),
+            [
+                *(fill(line.row) if line.row else AnswerCell("") for _, fill in fills),
+                AnswerCell(line.text, line.path, line.depth),
             ]
             for line in lines
         ]
         name = "all names" if self.row is None else self.row.path
-        return AnswerPage(f"Under {name}", tables=[Table(columns.columns, cells)] if cells else [])
+        return AnswerPage(f"Under {name}", tables=[Table(columns, cells)] if cells else [])
 
     def _lines(self, above: str, depth: int) -> Iterator[_TreeLine]:
         path = above
@@ -168,11 +160,7 @@ class OfType(Printed):
     @property
     def payload_bytes(self) -> dict[str, int]:
         """Tensor storages per device, ``host`` included."""
-        total: dict[str, int] = {}
-        for row in self.types:
-            for device, amount in row.payload_bytes.items():
-                total[device] = total.get(device, 0) + amount
-        return total
+        return added(row.payload_bytes for row in self.types)
 
     def page(self, *, shown: int = 10) -> AnswerPage:
         """Return totals, what holds them, and those with names of their own."""
@@ -190,26 +178,25 @@ class OfType(Printed):
         return AnswerPage(f"{self.kind}: {plural(self.count, 'object')}, {sizes}", tables=tables)
 
 
-class RowColumns(NamedTuple):
-    """The columns that some rows need, and how to fill them."""
-
-    columns: list[Column]
-    fill: list[Callable[[CensusRow], AnswerCell]]
-
-    def cells(self, row: CensusRow, name: AnswerCell) -> list[AnswerCell]:
-        """Return the cells of a row; ``name`` is the last."""
-        return [*(fill(row) for fill in self.fill), name]
+Columns = list[tuple[Column, Callable[[T], AnswerCell]]]
+"""The columns of a table, each with what fills its cells."""
 
 
-def row_columns(rows: Sequence[CensusRow], *, paths: bool = True) -> RowColumns:
-    """Return the columns that tell something about these rows; the name comes last."""
+def table_of(things: Sequence[T], columns: Columns[T], caption: str = "") -> Table:
+    """Return things as a table, a row for each."""
+    cells = [[fill(thing) for _, fill in columns] for thing in things]
+    return Table([column for column, _ in columns], cells, caption)
+
+
+def row_columns(rows: Sequence[CensusRow], *, paths: bool = True) -> Columns[CensusRow]:
+    """Return the columns that tell something about these rows, but the last, which names them."""
     devices = sorted({device for row in rows for device in row.device_bytes})
-    found: list[tuple[Column, Callable[[CensusRow], AnswerCell]]] = [
-        (Column("retained"), lambda row: size(row.host_bytes))
-    ]
+    found: Columns[CensusRow] = [(Column("retained"), lambda row: size(row.host_bytes))]
     found += [(Column(device), _on_device(device)) for device in devices]
     if any(row.shared_bytes for row in rows):
-        found.append((Column("shared", optional=True), _shared))
+        found.append(
+            (Column("shared", optional=True), lambda row: _or_empty(sum(row.shared_bytes.values())))
+        )
     if any(row.count > 1 for row in rows):
         found.append((Column("objects", optional=True), lambda row: count(row.count)))
     if any(items(row) is not None for row in rows):
@@ -219,50 +206,36 @@ def row_columns(rows: Sequence[CensusRow], *, paths: bool = True) -> RowColumns:
     found.append((Column("type", number=False, flexible=True), lambda row: type_cell(row.type)))
     if paths:
         found.append((Column("name", number=False, repeats=True), lambda row: AnswerCell(row.name)))
-    columns = [column for column, _ in found]
-    last = Column("path" if paths else "name", number=False, flexible=True)
-    return RowColumns([*columns, last], [fill for _, fill in found])
+    return found
 
 
 def rows_table(rows: Sequence[CensusRow], caption: str = "") -> Table:
     """Return rows as a table."""
     columns = row_columns(rows)
-    return Table(columns.columns, [columns.cells(r, AnswerCell(r.path)) for r in rows], caption)
+    columns.append((Column("path", number=False, flexible=True), lambda row: AnswerCell(row.path)))
+    return table_of(rows, columns, caption)
 
 
 def types_table(rows: Sequence[TypeRow], caption: str = "") -> Table:
     """Return types as a table."""
     devices = sorted({d for row in rows for d, amount in row.payload_bytes.items() if amount})
-    columns = [
-        Column("objects"),
-        Column("size"),
-        *(Column(f"storage {place(device)}") for device in devices),
-        Column("type", number=False, flexible=True),
+    columns: Columns[TypeRow] = [
+        (Column("objects"), lambda row: count(row.count)),
+        (Column("size"), lambda row: size(row.bytes)),
+        *((Column(f"storage {place(device)}"), _stored_on(device)) for device in devices),
+        (Column("type", number=False, flexible=True), lambda row: AnswerCell(row.type)),
     ]
-    cells = [
-        [
-            count(row.count),
-            size(row.bytes),
-            *(_or_empty(row.payload_bytes.get(device, 0)) for device in devices),
-            AnswerCell(row.type),
-        ]
-        for row in rows
-    ]
-    return Table(columns, cells, caption)
+    return table_of(rows, columns, caption)
 
 
 def _holdings_table(holdings: Sequence[Holding]) -> Table:
-    columns = [
-        Column("objects"),
-        Column("retained"),
-        Column("name", number=False, repeats=True),
-        Column("path", number=False, flexible=True),
+    columns: Columns[Holding] = [
+        (Column("objects"), lambda holding: count(holding.count)),
+        (Column("retained"), lambda holding: size(holding.bytes)),
+        (Column("name", number=False, repeats=True), lambda holding: AnswerCell(holding.row.name)),
+        (Column("path", number=False, flexible=True), lambda holding: AnswerCell(holding.row.path)),
     ]
-    cells = [
-        [count(h.count), size(h.bytes), AnswerCell(h.row.name), AnswerCell(h.row.path)]
-        for h in holdings
-    ]
-    return Table(columns, cells, "Held in")
+    return table_of(holdings, columns, "Held in")
 
 
 def below(path: str, above: str) -> str:
@@ -294,8 +267,8 @@ def _on_device(device: str) -> Callable[[CensusRow], AnswerCell]:
     return lambda row: _or_empty(row.device_bytes.get(device, 0))
 
 
-def _shared(row: CensusRow) -> AnswerCell:
-    return _or_empty(sum(row.shared_bytes.values()))
+def _stored_on(device: str) -> Callable[[TypeRow], AnswerCell]:
+    return lambda row: _or_empty(row.payload_bytes.get(device, 0))
 
 
 def _or_empty(amount: int) -> AnswerCell:
@@ -334,16 +307,17 @@ class RowChange:
     @property
     def count(self) -> int:
         """By how many objects."""
-        return _count(self.after) - _count(self.before)
+        after, before = (0 if row is None else row.count for row in (self.after, self.before))
+        return after - before
 
     @property
     def items(self) -> int | None:
         """By how many items in the containers; None where it holds no containers."""
         if items(self.row) is None:
             return None
-        before = items(self.before) if self.before is not None else 0
-        after = items(self.after) if self.after is not None else 0
-        return (after or 0) - (before or 0)
+        both = (self.after, self.before)
+        after, before = ((items(row) or 0) if row is not None else 0 for row in both)
+        return after - before
 
 
 @dataclass(frozen=True)
@@ -441,10 +415,6 @@ def _direction(change: RowChange) -> int:
 
 def _bytes(row: CensusRow | None) -> int:
     return 0 if row is None else reached_bytes(row)
-
-
-def _count(row: CensusRow | None) -> int:
-    return 0 if row is None else row.count
 
 
 def _changes_table(title: str, found: Sequence[RowChange]) -> Table:

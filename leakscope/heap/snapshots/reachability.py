@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import CellType
 from typing import Any
 
 from leakscope.heap import anatomy, labels
-from leakscope.heap.graph import Nodes, WalkResult, walk
+from leakscope.heap.graph import Nodes, WalkResult, lineage, walk
 from leakscope.heap.labels import ChainPart, Facet
-from leakscope.heap.naming import NamedObject, is_transparent
+from leakscope.heap.naming import is_transparent
 from leakscope.heap.ownership import Definitions, Ownership
-from leakscope.heap.roots import Root, Roots, find_roots, walk_request
+from leakscope.heap.roots import Roots, find_roots, walk_request
 from leakscope.heap.rows import RowMaker, retained_on_host
-from leakscope.heap.snapshots.answers import type_cell
+from leakscope.heap.snapshots.answers import Columns, table_of, type_cell
 from leakscope.model.census import RootKind
 from leakscope.model.layout import AnswerCell, AnswerPage, Column, Printed, Table, size
 
@@ -62,7 +62,7 @@ class PathTo(Printed):
     @property
     def found(self) -> bool:
         """Whether a name leads to the object."""
-        return self.standing.root not in (None, RootKind.NATIVE, RootKind.GARBAGE)
+        return self.standing.root not in _NAMELESS
 
     @property
     def path(self) -> str:
@@ -77,9 +77,7 @@ class PathTo(Printed):
     def page(self) -> AnswerPage:
         """Return the way as a table, and the other holders."""
         if not self.found:
-            return AnswerPage(
-                _lost(self.standing), lines=_describe_holders("Held by", self.standing.holders)
-            )
+            return _lost(self.standing)
         links = self.standing.links
         return AnswerPage(
             f"{self.path}",
@@ -104,8 +102,8 @@ class Dominators(Printed, Sequence[Link]):
     def page(self) -> AnswerPage:
         """Return the chain as a table."""
         standing = self.standing
-        if not standing.links or standing.root in (RootKind.NATIVE, RootKind.GARBAGE):
-            return AnswerPage(_lost(standing), lines=_describe_holders("Held by", standing.holders))
+        if standing.root in _NAMELESS:
+            return _lost(standing)
         path = standing.links[-1].path
         if standing.keepers:
             notes = [f"Were {standing.keepers[0].path} gone, {path} would be freed."]
@@ -181,12 +179,11 @@ class _ReachabilityReader:
         )
 
     def _keepers(self, at: int) -> Iterator[int]:
-        above = self._nodes.dominator[at]
-        while above >= 0:
+        for above in lineage(self._nodes.dominator, self._nodes.dominator[at]):
             if self._is_printed(above):
                 yield above
-            is_namespace = id(self._nodes.objects[above]) in self._of_modules
-            above = -1 if is_namespace else self._nodes.dominator[above]
+            if id(self._nodes.objects[above]) in self._of_modules:
+                return
 
     def _is_printed(self, node: int) -> bool:
         """What is merely inside of another, such as the dict of its attributes, has no name."""
@@ -202,14 +199,12 @@ class _ReachabilityReader:
 
         Of a long chain only both ends are shown: what lies between has no path here.
         """
-        lineage = [node]
-        while (parent := self._nodes.parent[lineage[-1]]) >= 0:
-            lineage.append(parent)
-        lineage.reverse()
-        skipped = range(_LINKS_AT_ENDS, len(lineage) - _LINKS_AT_ENDS)
-        path = _beginning(self._places[lineage[0]])
-        paths = {lineage[0]: path}
-        for i, (above, below) in enumerate(itertools.pairwise(lineage), 1):
+        chain = [*lineage(self._nodes.parent, node)][::-1]
+        skipped = range(_LINKS_AT_ENDS, len(chain) - _LINKS_AT_ENDS)
+        first = self._places[chain[0]]
+        path = first.root.path if first.root else first.anchor.name
+        paths = {chain[0]: path}
+        for i, (above, below) in enumerate(itertools.pairwise(chain), 1):
             if i in skipped:
                 path += f"…{len(skipped):,} steps…" if i == skipped.start else ""
                 continue
@@ -265,14 +260,12 @@ def _key(key: object) -> str:
     return f"[{text if len(text) <= _LONGEST_KEY else text[: _LONGEST_KEY - 1] + '…'}]"
 
 
-def _beginning(place: NamedObject) -> str:
-    return place.root.path if place.root else place.anchor.name
-
-
 def _ignore(roots: Roots, obj: object, names: Iterable[str]) -> None:
     direct = [root for root in roots.named if root.obj is obj]
     for name in names:
-        matching = [root for root in direct if name in _names_of(root)]
+        matching = [
+            root for root in direct if name in (root.path, root.name, root.path.rpartition("·")[2])
+        ]
         if not matching:
             known = ", ".join(root.path for root in direct) or "none"
             raise LookupError(
@@ -282,16 +275,18 @@ def _ignore(roots: Roots, obj: object, names: Iterable[str]) -> None:
             root.obj = None
 
 
-def _names_of(root: Root) -> tuple[str, ...]:
-    return (root.path, root.name, root.path.rpartition("·")[2])
+_NAMELESS: dict[RootKind | None, tuple[str, str]] = {
+    RootKind.NATIVE: ("No name leads to", "native code holds it, or what asks for it"),
+    RootKind.GARBAGE: ("No name leads to", "it awaits the garbage collector"),
+    None: ("Nothing reaches", "only what asks for it holds it"),
+}
 
 
-def _lost(standing: Reachability) -> str:
-    if standing.root is RootKind.NATIVE:
-        return f"No name leads to this {standing.type}: native code holds it, or what asks for it"
-    if standing.root is RootKind.GARBAGE:
-        return f"No name leads to this {standing.type}: it awaits the garbage collector"
-    return f"Nothing reaches this {standing.type}: only what asks for it holds it"
+def _lost(standing: Reachability) -> AnswerPage:
+    """Return the page on an object to which no name leads."""
+    what, why = _NAMELESS[standing.root]
+    lines = _describe_holders("Held by", standing.holders)
+    return AnswerPage(f"{what} this {standing.type}: {why}", lines=lines)
 
 
 def _describe_holders(title: str, names: Sequence[str]) -> list[str]:
@@ -300,19 +295,14 @@ def _describe_holders(title: str, names: Sequence[str]) -> list[str]:
 
 def _links_table(links: Sequence[Link]) -> Table:
     devices = sorted({device for link in links for device in link.device_bytes})
-    columns = [
-        Column("retained"),
-        *(Column(device) for device in devices),
-        Column("type", number=False, flexible=True),
-        Column("path", number=False, flexible=True),
+    columns: Columns[Link] = [
+        (Column("retained"), lambda link: size(link.host_bytes)),
+        *((Column(device), _size_on(device)) for device in devices),
+        (Column("type", number=False, flexible=True), lambda link: type_cell(link.type)),
+        (Column("path", number=False, flexible=True), lambda link: AnswerCell(link.path)),
     ]
-    cells = [
-        [
-            size(link.host_bytes),
-            *(size(link.device_bytes.get(device, 0)) for device in devices),
-            type_cell(link.type),
-            AnswerCell(link.path),
-        ]
-        for link in links
-    ]
-    return Table(columns, cells)
+    return table_of(links, columns)
+
+
+def _size_on(device: str) -> Callable[[Link], AnswerCell]:
+    return lambda link: size(link.device_bytes.get(device, 0))

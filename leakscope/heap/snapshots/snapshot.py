@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,37 +13,16 @@ from time import perf_counter
 from typing import cast
 
 from leakscope.heap import anatomy
-from leakscope.heap.graph import (
-    NATIVE,
-    PATIENCE_SECONDS,
-    Nodes,
-    WalkResult,
-    engine_name,
-    walk,
-)
+from leakscope.heap.graph import NATIVE, PATIENCE_SECONDS, Nodes, WalkResult, engine_name, walk
 from leakscope.heap.labels import names_by_id
 from leakscope.heap.ownership import Definitions, Ownership
 from leakscope.heap.pausing import at_rest
 from leakscope.heap.roles import Roles
 from leakscope.heap.roots import Roots, find_roots, walk_request
 from leakscope.heap.row_details import reached_bytes
-from leakscope.heap.rows import RowMaker
-from leakscope.heap.snapshots.answers import (
-    Difference,
-    Holding,
-    OfType,
-    Rows,
-    Tree,
-    TypeRow,
-    Types,
-    bare,
-    changes,
-    is_heavier,
-    notes_on,
-    place,
-    rows_table,
-    type_changes,
-)
+from leakscope.heap.rows import RowMaker, added
+from leakscope.heap.snapshots import answers
+from leakscope.heap.snapshots.answers import Difference, Holding, OfType, Rows, Tree, TypeRow, Types
 from leakscope.heap.snapshots.reachability import Dominators, PathTo, Reachability, reachability_of
 from leakscope.model.census import CensusRow
 from leakscope.model.layout import AnswerPage, Printed
@@ -109,7 +89,7 @@ class Snapshot(Printed):
         """
         _check_number(n, "n")
         rows = self._rows_of(libraries=libraries)
-        heaviest = sorted(rows, key=is_heavier)[:n]
+        heaviest = sorted(rows, key=answers.is_heavier)[:n]
         if not heaviest:
             least = human_bytes(self.options.least_bytes)
             return Rows([], f"None of your names retains {least} or more")
@@ -245,14 +225,14 @@ class Snapshot(Printed):
         found = self._types_called(wanted, any_module=type(kind) is str, subclasses=subclasses)
         if not found and type(kind) is str:
             known = dict.fromkeys(
-                name for row in self.type_rows for name in (bare(row.type), row.type)
+                name for row in self.type_rows for name in (answers.bare(row.type), row.type)
             )
             raise LookupError(f"no object's type is called {wanted!r}{_near(wanted, known)}")
         names = {row.type for row in found}
         return OfType(
             kind=wanted,
             types=tuple(found),
-            rows=tuple(sorted((r for r in self.rows if r.type in names), key=is_heavier)),
+            rows=tuple(sorted((r for r in self.rows if r.type in names), key=answers.is_heavier)),
             holders=tuple(self._holdings(names)),
         )
 
@@ -270,21 +250,20 @@ class Snapshot(Printed):
         if not isinstance(before, Snapshot):
             raise TypeError("a snapshot is compared with another: after.difference(before)")
         _check_alike(self.options, before.options)
-        parts = changes(before._rows_of(libraries=libraries), self._rows_of(libraries=libraries))
+        parts = answers.changes(
+            before._rows_of(libraries=libraries), self._rows_of(libraries=libraries)
+        )
         appeared, grew, shrank, vanished = map(tuple, parts)
-        devices = {**before.payload_bytes, **self.payload_bytes}
+        less = {device: -amount for device, amount in before.payload_bytes.items()}
         return Difference(
             appeared,
             grew,
             shrank,
             vanished,
-            types=tuple(type_changes(before.type_rows, self.type_rows)),
+            types=tuple(answers.type_changes(before.type_rows, self.type_rows)),
             objects=self.objects - before.objects,
             heap_bytes=self.heap_bytes - before.heap_bytes,
-            payload_bytes={
-                device: self.payload_bytes.get(device, 0) - before.payload_bytes.get(device, 0)
-                for device in devices
-            },
+            payload_bytes=added([less, self.payload_bytes]),
             incomplete=self.incomplete or before.incomplete,
         )
 
@@ -296,7 +275,7 @@ class Snapshot(Printed):
     def page(self) -> AnswerPage:
         """Return the totals and the biggest rows."""
         payload = [
-            f"{human_bytes(amount)} of tensors and arrays {place(device)}"
+            f"{human_bytes(amount)} of tensors and arrays {answers.place(device)}"
             for device, amount in self.payload_bytes.items()
             if amount
         ]
@@ -307,9 +286,9 @@ class Snapshot(Printed):
         return AnswerPage(
             title,
             lines=self._remarks() if heaviest else [*self._remarks(), caption],
-            tables=[rows_table(heaviest, caption)] if heaviest else [],
+            tables=[answers.rows_table(heaviest, caption)] if heaviest else [],
             notes=[
-                *notes_on(row.name for row in heaviest),
+                *answers.notes_on(row.name for row in heaviest),
                 "Ask: .biggest() .tree() .types() .of_type() .path_to() .dominators_of() and -",
             ],
         )
@@ -346,7 +325,7 @@ class Snapshot(Printed):
         known = {row.type for row in self.type_rows}
         if subclasses:
             known.update(base for row in self.type_rows for base in row.bases)
-        wanted = known & {name} or {kind for kind in known if any_module and bare(kind) == name}
+        wanted = known & {name} or {k for k in known if any_module and answers.bare(k) == name}
         return [
             row
             for row in self.type_rows
@@ -444,7 +423,8 @@ def snapshot(
         ValueError: an option is out of its range, or the engine was not built.
 
     """
-    options = Options(_folder(project_root), full, least_bytes, most_objects)
+    root = Path.cwd() if project_root is None else Path(project_root).resolve()
+    options = Options(str(root), full, least_bytes, most_objects)
     _check(options, engine)
     began = perf_counter()
     ownership = Ownership(options.project_root)  # it asks for the real paths of folders
@@ -498,12 +478,11 @@ def _heavy(nodes: Nodes, roots: Roots) -> list[bool]:
     paths begin with the same name do.
     """
     beginnings = _beginnings(nodes, roots)
-    reached: dict[str, int] = {}
-    for beginning, sizes, selected in zip(
-        beginnings, nodes.reached_bytes, nodes.selected, strict=True
-    ):
+    reached: Counter[str] = Counter()
+    columns = zip(beginnings, nodes.reached_bytes, nodes.selected, strict=True)
+    for beginning, sizes, selected in columns:
         if selected and beginning is not None:
-            reached[beginning] = reached.get(beginning, 0) + sum(sizes.values())
+            reached[beginning] += sum(sizes.values())
     return [
         selected and (beginning is None or reached[beginning] >= _LIBRARY_BYTES)
         for beginning, selected in zip(beginnings, nodes.selected, strict=True)
@@ -520,10 +499,9 @@ def _beginnings(nodes: Nodes, roots: Roots) -> list[str | None]:
         elif parent < 0:
             found.append(_root_beginning(obj, number, roots))
         elif nodes.parent[parent] < 0 and roots.is_namespace(number):
-            known = names.get(number)
-            if known is None:
-                known = names[number] = names_by_id(nodes.objects[parent])
-            name = known.get(id(obj), "[*]").partition(".")[0]
+            if number not in names:
+                names[number] = names_by_id(nodes.objects[parent])
+            name = names[number].get(id(obj), "[*]").partition(".")[0]
             found.append(f"{found[parent]}·{name}")
         else:
             found.append(found[parent])
@@ -545,14 +523,12 @@ def _type_rows(result: WalkResult) -> tuple[TypeRow, ...]:
     for total in result.types:
         name = anatomy.qualified_name(total.type)
         known = found.get(name)
-        payload = dict(known.payload_bytes) if known else {}
-        for device, amount in total.payload_bytes.items():
-            payload[device] = payload.get(device, 0) + amount
+        known_bytes = known.payload_bytes if known else {}
         found[name] = TypeRow(
             type=name,
             count=total.count + (known.count if known else 0),
             bytes=total.bytes + (known.bytes if known else 0),
-            payload_bytes=payload,
+            payload_bytes=added([known_bytes, total.payload_bytes]),
             bases=tuple(anatomy.qualified_name(base) for base in anatomy.mro(total.type)[1:]),
         )
     return tuple(sorted(found.values(), key=lambda row: (-row.total_bytes, -row.count, row.type)))
@@ -565,10 +541,6 @@ def _is_incomplete(result: WalkResult, roots: Roots, options: Options) -> bool:
     return len(chosen) >= options.most_objects and all(
         NATIVE < root < roots.user_count for root in chosen
     )
-
-
-def _folder(path: str | os.PathLike[str] | None) -> str:
-    return str(Path.cwd() if path is None else Path(path).resolve())
 
 
 def _check(options: Options, engine: str | None) -> None:
