@@ -231,7 +231,7 @@ def test_without_a_walk_of_the_whole_heap_a_library_may_hold_them() -> None:
         )
     found = finding(analyse(run), "leaked_references")
     assert found.title.endswith(
-        "no name of yours reaches are never freed, allocated at train.py:31"
+        "outside the names of the program are never freed, allocated at train.py:31"
     )
     assert "a library keeps them in a container of its own" in found.text
     assert found.remedy.title == "Profile again with --budget 10%"
@@ -593,7 +593,9 @@ def test_native_memory_that_grows_with_a_name_while_memory_rests_leaves_a_run_op
         )
     report = analyse(run)
     assert report.verdict is verdict, report.headline
-    assert ("that the C heap held free" in report.headline) is (verdict is RunVerdict.INCONCLUSIVE)
+    assert ("into what the C heap held free" in report.headline) is (
+        verdict is RunVerdict.INCONCLUSIVE
+    )
 
 
 def term(report: Report, kind: str) -> LedgerEntry | None:

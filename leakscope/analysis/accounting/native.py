@@ -301,7 +301,7 @@ def with_contents(case: RunContext, grower: Grower, more: Trend | None) -> Growe
         trend=trend,
         gained=grower.gained + more.net_bytes,
         per_boundary=grower.per_boundary + more.bytes_per_unit * units_per_boundary,
-        with_contents=grower.with_contents * trend.bytes_per_unit / grower.trend.bytes_per_unit,
+        contents_factor=grower.contents_factor * trend.bytes_per_unit / grower.trend.bytes_per_unit,
     )
 
 

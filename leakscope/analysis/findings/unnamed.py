@@ -71,9 +71,9 @@ LET_IT_LOOK = Remedy(
 
 LOOK_AT_ALL = Remedy(
     title="Profile again with --budget 10%",
-    text="Then the whole heap is looked at several times, and a library's container that grows has "
-    "its name. If none has, native code leaks references: look for a newer release of the library "
-    "that is called there.",
+    text="The whole heap is walked several times then, and a container of a library that grows is "
+    "named. If none is, native code leaks references: look for a newer release of the library that "
+    "is called there.",
 )
 LOOK_ELSEWHERE = Remedy(
     title="Look for what was registered or handed to a library",
@@ -312,7 +312,7 @@ def _unreached(
         )
     )
     is_walked = any(c.scope is CensusScope.FULL for c in case.table.censuses)
-    reached = "to which nothing refers" if is_walked else "that no name of yours reaches"
+    reached = "to which nothing refers" if is_walked else "outside the names of the program"
     leads = "no name and no other object leads" if is_walked else "no name of the program's leads"
     elsewhere = (
         ", or a library keeps them in a container of its own, which a walk of the whole heap would "

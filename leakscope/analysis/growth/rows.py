@@ -61,7 +61,7 @@ class Grower:
     """Occurrences of the phase in which growth within was seen."""
     falls_back: bool = True
     """Within: whether it was seen to be released; a single passage may last to the end."""
-    with_contents: float = 1.0
+    contents_factor: float = 1.0
     """Bytes that its rate counts for each that censuses saw: native memory that its items keep."""
 
 

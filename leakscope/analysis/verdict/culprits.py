@@ -518,8 +518,8 @@ def _native_contents(native: NativeGrowth) -> NativeContents:
 def _per_event(case: RunContext, g: Grower) -> EventGrowth | None:
     if g.growth == "within":
         return _per_event_within(case, g)
-    at, noise = case.table.at[g.columns], policy.ROW_NOISE_BYTES * g.with_contents
-    return growth_per_event(case, at, g.x, g.y * g.with_contents, unit=g.unit, noise=noise)
+    at, noise = case.table.at[g.columns], policy.ROW_NOISE_BYTES * g.contents_factor
+    return growth_per_event(case, at, g.x, g.y * g.contents_factor, unit=g.unit, noise=noise)
 
 
 def _per_event_within(case: RunContext, g: Grower) -> EventGrowth | None:

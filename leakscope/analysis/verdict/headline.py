@@ -321,8 +321,7 @@ def _unaccounted(case: RunContext, growth: SearchResult, ledgers: list[Ledger]) 
             float(sizes[-1] - sizes[0]) if len(sizes) else 0.0
             for _, sizes in (case.pool_series(), unexplained_series(case, growth.growers))
         )
-        least = policy.NOTED_BYTES if case.pool.is_growing else policy.NOTEWORTHY_BYTES
-        is_little = left < max(least, policy.MOST_SHARE * grown)
+        is_little = left < max(policy.NOTEWORTHY_BYTES, policy.MOST_SHARE * grown)
         if term.trend.is_bounded or is_little:
             return ""
         left = min(left, grown)
@@ -359,8 +358,8 @@ def _into_what_was_free(case: RunContext, growth: SearchResult) -> str:
         return ""
     place = f", called at {most.location}," if most.location else ""
     return (
-        f"What {most.library}{place} keeps grew by {human_bytes(most.gained_bytes)} (a sampled "
-        "estimate), into memory that the C heap held free: profile ten times as long."
+        f"Native memory of {most.library}{place} grew by {human_bytes(most.gained_bytes)} (a "
+        "sampled estimate), into what the C heap held free: profile ten times as long."
     )
 
 
